@@ -1,0 +1,32 @@
+# Everything below works on a machine that has Python 3.11+ and Java 17: the rest is set up here.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+export UV_SYSTEM_CERTS := 1
+
+.PHONY: help setup lock lint test test-unit bench demo
+
+help:            ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+
+setup: $(VENV)/.ready   ## create the environment from requirements.lock
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@echo "==> Python environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet "uv==$(UV_VERSION)"
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+lock: pyproject.toml   ## resolve requirements.lock again
+	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra mysql --group dev --universal \
+	  --python-version 3.11 --no-header --output-file requirements.lock
+
+lint: setup      ## ruff and mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+test-unit: setup ## the tests that need no server (seconds)
+	@$(BIN)/python -m pytest -m "not kafka and not postgres and not mariadb and not spark and not airflow"
