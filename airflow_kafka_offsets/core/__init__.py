@@ -1,0 +1,1 @@
+"""Rules on values: offsets, ranges, planning, a window's life, JSON forms, errors. Standard library only, no I/O."""

@@ -1,0 +1,150 @@
+"""Every error of this package, grouped by what the reader should do next.
+
+::
+
+    KafkaOffsetsError
+    ├── BadInputError               correct what you wrote; nothing was changed
+    │   ├── OffsetsJsonError        not Spark's JSON of offsets
+    │   ├── CollidingOptionError    an option that the plan sets itself
+    │   └── UnknownWindowError      no such group or window in the ledger
+    ├── LogError                    Kafka does not hold what the plan needs: look, then decide
+    │   ├── DataLossError           records were gone before they were read
+    │   ├── LogTruncatedError       the log ends before the watermark (also a DataLossError)
+    │   ├── TopicRecreatedError     another topic under the same name
+    │   └── MissingPartitionError   a topic or partition is not there
+    ├── KafkaUnavailableError       Kafka did not answer: try again later
+    │   └── KafkaRefusedError       Kafka answered no (login, TLS, authorisation): correct the connection
+    ├── LedgerError
+    │   ├── LedgerUnavailableError  the database did not answer: try again later
+    │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
+    ├── WindowError                 the window is not in a state that allows this
+    │   ├── WindowBusyError         another run works on it
+    │   ├── IllegalStepError        a step that a window's life does not have
+    │   ├── NoEvidenceError         nobody recorded that the job succeeded
+    │   └── ConfirmationError       it takes ownership away: say that you mean it
+    └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
+
+An adapter translates its client's exceptions into these, always ``from exc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.offsets import TopicPartition
+
+MAX_NAMED = 10
+"""How many partitions an error spells out before it counts the rest."""
+
+
+def name_some(items: Sequence[str], separator: str = "; ") -> str:
+    """Join the first few items and count the others, so that 20,000 partitions stay one readable sentence."""
+    rest = len(items) - MAX_NAMED
+    return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
+
+
+class KafkaOffsetsError(Exception):
+    """Anything that this package raises on purpose."""
+
+
+class BadInputError(KafkaOffsetsError, ValueError):
+    """What the user wrote can't be used; nothing was changed."""
+
+
+class OffsetsJsonError(BadInputError):
+    """A text is not Spark's JSON of offsets."""
+
+
+class CollidingOptionError(BadInputError):
+    """An option of the user would override what the window fixes."""
+
+
+class UnknownWindowError(BadInputError):
+    """The ledger has no such group or window."""
+
+
+class LogError(KafkaOffsetsError):
+    """Kafka does not hold what the plan needs.
+
+    Attributes:
+        partitions: the partitions concerned, each with the sentence that says what is wrong with it.
+    """
+
+    def __init__(self, message: str, partitions: Mapping[TopicPartition, str] | None = None) -> None:
+        super().__init__(message)
+        self.partitions: dict[TopicPartition, str] = dict(partitions or {})
+
+
+class DataLossError(LogError):
+    """Records were gone before they were read."""
+
+
+class LogTruncatedError(DataLossError):
+    """The log ends before the watermark."""
+
+
+class TopicRecreatedError(LogError):
+    """The topic was deleted and made again: the recorded offsets are those of another log."""
+
+
+class MissingPartitionError(LogError):
+    """A topic or partition that the group reads is not there."""
+
+
+class KafkaUnavailableError(KafkaOffsetsError):
+    """Kafka did not answer, or not for every partition; trying again may help."""
+
+
+class KafkaRefusedError(KafkaUnavailableError):
+    """Kafka said no: login, TLS or authorisation. Trying again does not help before that is corrected."""
+
+
+class LedgerError(KafkaOffsetsError):
+    """The ledger can't be used."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """The ledger's database did not answer; what was under way may or may not be written."""
+
+
+class LedgerSchemaError(LedgerError):
+    """The ledger's tables are missing or of another version of this package."""
+
+
+class WindowError(KafkaOffsetsError):
+    """A window is not in a state that allows this; nothing was changed."""
+
+
+class WindowBusyError(WindowError):
+    """Another run works on the window.
+
+    Attributes:
+        window_id: the window that is being worked on.
+        holder: who works on it, as ``dag_id/run_id/task_id``.
+    """
+
+    def __init__(self, window_id: str, holder: str) -> None:
+        super().__init__(
+            f"Window {window_id} is being worked on by {holder}. It can be taken over when that run is over; "
+            f"to give the window up for good: kafka-offsets abandon {window_id} --why '...'"
+        )
+        self.window_id = window_id
+        self.holder = holder
+
+
+class IllegalStepError(WindowError):
+    """A step that a window's life does not have."""
+
+
+class NoEvidenceError(WindowError):
+    """Nobody recorded that the window's job succeeded."""
+
+
+class ConfirmationError(WindowError):
+    """The step takes ownership of offsets away and was not confirmed."""
+
+
+class ConcurrentChangeError(KafkaOffsetsError):
+    """Somebody else changed the group at the same moment; nothing was written."""

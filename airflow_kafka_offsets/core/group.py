@@ -1,0 +1,176 @@
+"""A group: the name that owns a watermark and its windows, and how these windows are cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
+
+_E = TypeVar("_E", bound=StrEnum)
+
+# What a directory name, a Kafka group.id, a YARN tag and a topic can all carry.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+MAX_NAME = 200
+
+# What a window fixes, and what Spark's connector refuses anyway; compared in lower case, as Spark ignores case.
+_FIXED_OPTIONS = frozenset(
+    {
+        "assign",
+        "subscribe",
+        "subscribepattern",
+        "startingoffsets",
+        "endingoffsets",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "failondataloss",
+        "kafka.isolation.level",
+        "kafka.auto.offset.reset",
+        "kafka.enable.auto.commit",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+        "kafka.interceptor.classes",
+    }
+)
+
+
+class OnDataLoss(StrEnum):
+    """What to do when retention removed records before they were read."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class KafkaGroup:
+    """What operators, sensors, triggers, CLI and UI share about one group. Holds no secret and opens nothing.
+
+    Args:
+        name: the group's name in the ledger, and its ``group.id`` wherever offsets are published.
+        topics: the topics it reads, at least one.
+        kafka_conn_id: Airflow connection of type ``kafka``.
+        ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: ``[kafka_offsets] ledger_conn_id``
+            of the configuration, and without that SQLite under AIRFLOW_HOME.
+        starting_offsets: where the very first window starts: ``"earliest"``, ``"latest"``, ``"committed"`` (by the
+            Kafka consumer group of this name), a time with a zone, a timedelta back from now, or Spark's JSON.
+        isolation_level: which records are read; the same for planning and for Spark.
+        max_offsets: the largest span of one window; None: up to the end offset of the moment.
+        on_data_loss: ``"fail"``, or ``"skip"``: go on at the beginning offset and record what was lost.
+        expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
+            normal; False: a job that did not read every planned offset fails.
+        kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
+        spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
+            the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case.
+
+    Raises:
+        BadInputError: a value can't be used; the message says which and why.
+    """
+
+    name: str
+    _: KW_ONLY
+    topics: Sequence[str]
+    kafka_conn_id: str = "kafka_default"
+    ledger_conn_id: str | None = None
+    starting_offsets: StartingOffsets = "earliest"
+    isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
+    max_offsets: int | None = None
+    on_data_loss: OnDataLoss | str = OnDataLoss.FAIL
+    expect_gaps: bool = False
+    kafka_timeout: float = 30.0
+    spark_options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_group_name(self.name)
+        _set(self, "topics", _checked_topics(self.topics))
+        _set(self, "isolation_level", _choice(IsolationLevel, "isolation_level", self.isolation_level))
+        _set(self, "on_data_loss", _choice(OnDataLoss, "on_data_loss", self.on_data_loss))
+        parse_starting_offsets(self.starting_offsets)
+        if self.max_offsets is not None and (isinstance(self.max_offsets, bool) or self.max_offsets < 1):
+            raise BadInputError(f"max_offsets must be at least 1, got {self.max_offsets}")
+        if not 1 <= self.kafka_timeout <= 3600:
+            raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout}")
+        check_spark_options(self.spark_options)
+        _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
+
+    @property
+    def start(self) -> Start:
+        """`starting_offsets`, read."""
+        return parse_starting_offsets(self.starting_offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the definition as JSON-able data, for the ledger and for triggers."""
+        start = self.starting_offsets
+        if isinstance(start, timedelta):
+            start = {"seconds_back": start.total_seconds()}
+        elif isinstance(start, datetime):
+            start = start.isoformat()
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"topics": list(self.topics), "starting_offsets": start}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
+        """Rebuild a group from `to_json`; keys of a newer version are ignored."""
+        values = {f.name: document[f.name] for f in fields(cls) if f.name in document}
+        start = values.get("starting_offsets")
+        if isinstance(start, Mapping) and start.keys() == {"seconds_back"}:
+            values["starting_offsets"] = timedelta(seconds=start["seconds_back"])
+        return cls(**values)
+
+
+def check_group_name(name: str) -> None:
+    """Refuse a name that a directory, a Kafka ``group.id`` or a cluster's tag can't carry.
+
+    Raises:
+        BadInputError: with the characters that are allowed.
+    """
+    if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise BadInputError(
+            f"A group's name may hold letters, digits, '.', '_' and '-', starts with a letter or digit and has at most "
+            f"{MAX_NAME} characters (it becomes part of paths, tags and the Kafka group.id); got {name!r}"
+        )
+
+
+def check_spark_options(options: Mapping[str, str]) -> None:
+    """Refuse options that would override what a window fixes, whatever their case.
+
+    Raises:
+        CollidingOptionError: with the names as the user wrote them.
+    """
+    colliding = [name for name in options if str(name).lower() in _FIXED_OPTIONS]
+    if colliding:
+        raise CollidingOptionError(
+            f"spark_options must not hold {', '.join(colliding)}: the window fixes what is read, and the group its "
+            "isolation_level"
+        )
+
+
+def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(topics, str) or not topics:
+        raise BadInputError(f"topics must be a list of at least one topic name, got {topics!r}")
+    for topic in topics:
+        if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
+            raise BadInputError(f"{topic!r} is not a Kafka topic name")
+    if len(set(topics)) < len(topics):
+        raise BadInputError(f"topics names a topic twice: {', '.join(topics)}")
+    return tuple(topics)
+
+
+def _choice(enum: type[_E], name: str, value: str) -> _E:
+    try:
+        return enum(value)
+    except ValueError as exc:
+        raise BadInputError(f"{name} must be one of {', '.join(enum)}; got {value!r}") from exc
+
+
+def _set(group: KafkaGroup, name: str, value: object) -> None:
+    object.__setattr__(group, name, value)  # the dataclass is frozen for everybody else

@@ -1,0 +1,37 @@
+"""What Kafka holds, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.offsets import TopicPartition
+
+
+class IsolationLevel(StrEnum):
+    """Which records a reader may see: the same for every lookup and for Spark, as their defaults differ."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The log of one topic-partition: ``beginning <= offset < end``, where ``end`` belongs to an isolation level."""
+
+    beginning: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSnapshot:
+    """What Kafka holds of some topics at one moment.
+
+    Attributes:
+        topic_ids: the id of each topic that exists; a topic that was asked for and is not here does not exist.
+        bounds: every partition of these topics.
+    """
+
+    topic_ids: Mapping[str, str]
+    bounds: Mapping[TopicPartition, Bounds]

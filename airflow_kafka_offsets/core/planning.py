@@ -1,0 +1,226 @@
+"""From a position and the log to the next window's ranges: one verdict per topic-partition (DESIGN 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.errors import (
+    DataLossError,
+    LogError,
+    LogTruncatedError,
+    MissingPartitionError,
+    TopicRecreatedError,
+    name_some,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.limits import cap
+from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.ownership import Position
+
+
+class Verdict(StrEnum):
+    """What planning says of one topic-partition."""
+
+    CONTINUE = "continue"
+    FIRST = "first"
+    NEW_PARTITION = "new partition"
+    DATA_LOSS = "data loss"
+    TRUNCATED = "log truncated"
+    RECREATED = "topic recreated"
+    MISSING = "missing"
+    NOT_READ = "not read"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next window before it has a name.
+
+    Attributes:
+        ranges: what it reads; partitions of topics that the group no longer reads keep their place as empty ranges.
+        topic_ids: the id of each topic.
+        verdicts: what was said of each partition.
+        lost: what retention removed and the policy ``skip`` let go.
+        warnings: sentences for the log.
+    """
+
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    verdicts: Mapping[TopicPartition, Verdict]
+    lost: OffsetRanges
+    warnings: tuple[str, ...] = field(default=())
+
+
+def judge(
+    watermark: int | None, bounds: Bounds | None, *, known_id: str | None, topic_id: str | None, is_first: bool
+) -> Verdict:
+    """Say what planning makes of one topic-partition that the group reads.
+
+    Args:
+        watermark: its next offset that is not committed; None: the group has none for it.
+        bounds: its log; None: the partition is not there.
+        known_id: the topic's id when the watermark was recorded; None: the topic is new to the group.
+        topic_id: the topic's id now; None: the topic is not there.
+        is_first: the group has no watermark at all.
+    """
+    if known_id is not None and topic_id is not None and topic_id != known_id:
+        return Verdict.RECREATED
+    if bounds is None:
+        return Verdict.MISSING
+    if watermark is None:
+        return Verdict.FIRST if is_first else Verdict.NEW_PARTITION
+    if bounds.beginning > watermark:
+        return Verdict.DATA_LOSS
+    if bounds.end < watermark:
+        return Verdict.TRUNCATED
+    return Verdict.CONTINUE
+
+
+def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) -> dict[TopicPartition, Verdict]:
+    """Judge every partition that the group reads or has a watermark for.
+
+    Raises:
+        MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it.
+    """
+    known_offsets = position.offsets if position else {}
+    known_ids = position.topic_ids if position else {}
+    absent = [t for t in group.topics if t not in log.topic_ids and t not in known_ids]
+    if absent:
+        raise MissingPartitionError(f"Kafka has no topic {', '.join(absent)}: create it, or correct the group's topics")
+    read = set(group.topics)
+    verdicts: dict[TopicPartition, Verdict] = {}
+    for tp in sorted(known_offsets.keys() | log.bounds.keys()):
+        if tp.topic not in read:
+            verdicts[tp] = Verdict.NOT_READ
+            continue
+        verdicts[tp] = judge(
+            known_offsets.get(tp),
+            log.bounds.get(tp),
+            known_id=known_ids.get(tp.topic),
+            topic_id=log.topic_ids.get(tp.topic),
+            is_first=position is None,
+        )
+    return verdicts
+
+
+def suspects(group: KafkaGroup, position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
+    """Name the partitions whose log seems to have fallen behind the watermark: look again before believing it."""
+    return [tp for tp, v in judge_all(group, position, log).items() if v is Verdict.TRUNCATED]
+
+
+def plan_window(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int] | None = None,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+) -> Plan:
+    """Plan the next live window.
+
+    Args:
+        group: topics, cap and policy.
+        position: where the previous live window ended; None: there was none.
+        log: what Kafka holds.
+        first: the resolved starting offsets; needed when there is no position.
+        recovered: what a second look said of the `suspects`.
+
+    Raises:
+        DataLossError: retention was faster than the group, and its policy is ``fail``.
+        LogTruncatedError: a log ends before its watermark, on the second look too.
+        TopicRecreatedError: a topic has another id than recorded.
+        MissingPartitionError: a topic or partition is gone.
+    """
+    verdicts = judge_all(group, position, log)
+    ends = {tp: b.end for tp, b in log.bounds.items()}
+    warnings: list[str] = []
+    for tp, bounds in (recovered or {}).items():
+        watermark = (position.offsets if position else {}).get(tp)
+        if verdicts.get(tp) is Verdict.TRUNCATED and watermark is not None and bounds.end >= watermark:
+            # Its end offset fell back for a moment (a leader that lagged): nothing is read there this time.
+            verdicts[tp], ends[tp] = Verdict.CONTINUE, watermark
+            warnings.append(f"{tp}: the end offset fell behind the watermark {watermark} for a moment; not read now")
+    _refuse(group, position, log, verdicts)
+    starts = {tp: _start(v, tp, position, log, first or {}) for tp, v in verdicts.items()}
+    full = OffsetRanges(
+        (tp, OffsetRange(start, start if verdicts[tp] is Verdict.NOT_READ else ends[tp]))
+        for tp, start in starts.items()
+    )
+    lost = OffsetRanges(
+        (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
+        for tp, v in verdicts.items()
+        if v is Verdict.DATA_LOSS and position
+    )
+    warnings += [f"{tp}: offsets {r} expired before they were read; recorded as lost" for tp, r in lost.items()]
+    ids = {**(position.topic_ids if position else {}), **log.topic_ids}
+    return Plan(cap(full, group.max_offsets), ids, verdicts, lost, tuple(warnings))
+
+
+def _start(
+    verdict: Verdict,
+    tp: TopicPartition,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int],
+) -> int:
+    match verdict:
+        case Verdict.FIRST:
+            return first[tp]
+        case Verdict.NEW_PARTITION | Verdict.DATA_LOSS:
+            return log.bounds[tp].beginning
+        case _ if position is not None:
+            return position.offsets[tp]
+    raise AssertionError(f"{tp}: no start for the verdict {verdict}")
+
+
+def _refuse(
+    group: KafkaGroup, position: Position | None, log: LogSnapshot, verdicts: Mapping[TopicPartition, Verdict]
+) -> None:
+    by_verdict: dict[Verdict, list[TopicPartition]] = {}
+    for tp, verdict in verdicts.items():
+        by_verdict.setdefault(verdict, []).append(tp)
+    if position is None:
+        return
+    reset = f"kafka-offsets reset {group.name}"
+    if gone := by_verdict.get(Verdict.RECREATED):
+        _raise(
+            TopicRecreatedError,
+            {
+                tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
+                f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
+                for tp in gone
+            },
+            f"To read the new topic from its beginning: {reset} --to earliest --why '...'",
+        )
+    if gone := by_verdict.get(Verdict.MISSING):
+        _raise(
+            MissingPartitionError,
+            {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
+            f"If it was deleted on purpose, take the topic out of the group's topics, or: {reset} --to earliest --why '...'",
+        )
+    if gone := by_verdict.get(Verdict.TRUNCATED):
+        _raise(
+            LogTruncatedError,
+            {
+                tp: f"{tp}: the log ends at {log.bounds[tp].end}, before the watermark {position.offsets[tp]}: "
+                f"offsets {log.bounds[tp].end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
+                for tp in gone
+            },
+            f"To go on with what Kafka has now: {reset} --to latest --why '...'",
+        )
+    if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
+        _raise(
+            DataLossError,
+            {
+                tp: f"{tp}: offsets {position.offsets[tp]} to {log.bounds[tp].beginning - 1} expired before they were "
+                f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
+                for tp in gone
+            },
+            "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
+            f"{reset} --to earliest --why '...'",
+        )
+
+
+def _raise(error: type[LogError], partitions: dict[TopicPartition, str], hint: str) -> None:
+    raise error(f"{name_some(list(partitions.values()))}. {hint}", partitions)

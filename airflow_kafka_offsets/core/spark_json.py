@@ -1,0 +1,121 @@
+"""Spark's JSON of offsets, in both directions: ``{"orders":{"0":23,"1":45}}``.
+
+Source: ``JsonUtils.scala`` of Spark's Kafka connector. The only module that knows Spark's ``-1`` (latest) and ``-2``
+(earliest): they are read where a user may write them, and never written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import OffsetsJsonError
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+
+EXAMPLE = '{"orders":{"0":23,"1":45}}'
+
+
+class Edge(Enum):
+    """An end of the log, as Spark's users write it in JSON."""
+
+    LATEST = -1
+    EARLIEST = -2
+
+
+def dump_offsets(offsets: Offsets) -> str:
+    """Write offsets as Spark reads them: compact, sorted, so that equal offsets give equal bytes.
+
+    >>> dump_offsets({TopicPartition("orders", 10): 7, TopicPartition("orders", 2): 5})
+    '{"orders":{"2":5,"10":7}}'
+    """
+    by_topic: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+
+
+def dump_assign(partitions: list[TopicPartition]) -> str:
+    """Write Spark's ``assign``: ``{"orders":[0,1]}``."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+
+
+def load_offsets(text: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Read Spark's JSON where only real offsets make sense.
+
+    Raises:
+        OffsetsJsonError: it is not that JSON, or it says -1 or -2.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for tp, offset in load_offsets_or_edges(text).items():
+        if isinstance(offset, Edge):
+            raise OffsetsJsonError(
+                f"{tp}: {offset.value} ({offset.name.lower()}) means nothing here; write the offset itself, "
+                f"e.g. {EXAMPLE}"
+            )
+        offsets[tp] = offset
+    return offsets
+
+
+def load_offsets_or_edges(text: str | Mapping[str, Any]) -> dict[TopicPartition, int | Edge]:
+    """Read Spark's JSON where -1 (latest) and -2 (earliest) are allowed.
+
+    Raises:
+        OffsetsJsonError: it is not that JSON; the message says where, and shows a correct example.
+    """
+    document = _parse(text) if isinstance(text, str) else text
+    if not isinstance(document, Mapping) or not document:
+        raise OffsetsJsonError(f"Offsets must be a JSON object like {EXAMPLE}, got {_short(document)}")
+    offsets: dict[TopicPartition, int | Edge] = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, Mapping) or not partitions:
+            raise OffsetsJsonError(f"Topic {topic!r} must hold offsets like {EXAMPLE}, got {_short(partitions)}")
+        for partition, offset in partitions.items():
+            tp = TopicPartition(str(topic), _partition(str(topic), partition))
+            if tp in offsets:
+                raise OffsetsJsonError(f"{tp} is named twice")
+            offsets[tp] = _offset(tp, offset)
+    return offsets
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_refuse_duplicates)
+    except json.JSONDecodeError as exc:
+        raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {_short(text)} ({exc})") from exc
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # json.loads keeps the last of two equal keys: a range would be dropped without a word.
+    document: dict[str, object] = {}
+    for name, value in pairs:
+        if name in document:
+            raise OffsetsJsonError(f"The key {name!r} is there twice; write each topic and partition once")
+        document[name] = value
+    return document
+
+
+def _partition(topic: str, partition: object) -> int:
+    text = str(partition)
+    if not (text.isascii() and text.isdigit()):
+        raise OffsetsJsonError(f"Topic {topic!r}: {partition!r} is not a partition; write e.g. {EXAMPLE}")
+    return int(text)
+
+
+def _offset(tp: TopicPartition, offset: object) -> int | Edge:
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise OffsetsJsonError(f"{tp}: an offset must be a whole number, got {_short(offset)}; e.g. {EXAMPLE}")
+    if offset in (Edge.LATEST.value, Edge.EARLIEST.value):
+        return Edge(offset)
+    if offset < 0 or offset > 2**63 - 1:
+        raise OffsetsJsonError(f"{tp}: an offset must be between 0 and 2^63-1, got {offset}")
+    return offset
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,191 @@
+"""Where a group without any watermark starts: ``starting_offsets`` in all its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
+
+StartingOffsets = str | datetime | timedelta | Mapping[str, Any]
+"""What a user may write: ``"earliest"``, ``"latest"``, ``"committed"``, a time with its zone (datetime or ISO text), a
+duration back from now, or Spark's JSON (text or dict)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtEdge:
+    """Start at one end of the log."""
+
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """Start at the first record whose timestamp is this time or later."""
+
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BackFromNow:
+    """Start that long before the moment of planning."""
+
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """Start at offsets that a person wrote down, one for every partition."""
+
+    offsets: Mapping[TopicPartition, int | Edge]
+
+
+@dataclass(frozen=True, slots=True)
+class AtCommitted:
+    """Start where the Kafka consumer group of the same name stands."""
+
+
+Start = AtEdge | AtTime | BackFromNow | AtOffsets | AtCommitted
+
+
+def parse_starting_offsets(value: StartingOffsets) -> Start:
+    """Read what the user wrote.
+
+    >>> parse_starting_offsets("earliest")
+    AtEdge(edge=<Edge.EARLIEST: -2>)
+
+    Raises:
+        BadInputError: it is none of the forms, a time without a zone, or a time before 1970.
+    """
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise BadInputError(f"starting_offsets: the duration {value} must not be negative")
+        return BackFromNow(value)
+    if isinstance(value, datetime):
+        return AtTime(_checked_time(value))
+    if isinstance(value, Mapping):
+        return AtOffsets(load_offsets_or_edges(value))
+    if not isinstance(value, str):
+        raise BadInputError(f"starting_offsets can't be a {type(value).__name__}")
+    words: dict[str, Start] = {
+        "earliest": AtEdge(Edge.EARLIEST),
+        "latest": AtEdge(Edge.LATEST),
+        "committed": AtCommitted(),
+    }
+    if value in words:
+        return words[value]
+    if value.lstrip().startswith("{"):
+        return AtOffsets(load_offsets_or_edges(value))
+    try:
+        return AtTime(_checked_time(datetime.fromisoformat(value)))
+    except ValueError as exc:
+        if isinstance(exc, BadInputError):
+            raise
+        raise BadInputError(
+            f"starting_offsets: {value!r} is not 'earliest', 'latest', 'committed', a time such as "
+            "'2026-01-31T00:00:00+00:00', a timedelta or Spark's JSON of offsets"
+        ) from exc
+
+
+def lookup_time(start: Start, now: datetime) -> datetime | None:
+    """Return the time that has to be looked up in Kafka's timestamp index first, if any."""
+    match start:
+        case AtTime(time):
+            return time
+        case BackFromNow(duration):
+            return now - duration
+        case _:
+            return None
+
+
+def first_offsets(
+    start: Start,
+    log: LogSnapshot,
+    *,
+    at_time: Mapping[TopicPartition, int | None] | None = None,
+    committed: Mapping[TopicPartition, int | None] | None = None,
+) -> dict[TopicPartition, int]:
+    """Resolve a start to one real offset for every partition of the log.
+
+    Args:
+        start: what the user chose.
+        log: what Kafka holds.
+        at_time: what the timestamp index says for `lookup_time`; None: no record at or after that time, and so the end.
+        committed: what the consumer group has committed; None: nothing.
+
+    Raises:
+        BadInputError: an offset that is not in the log, a partition that is named but absent, or present but not named.
+        MissingPartitionError: the consumer group has not committed an offset for every partition.
+    """
+    match start:
+        case AtEdge(edge):
+            return {tp: _at_edge(edge, log, tp) for tp in log.bounds}
+        case AtTime() | BackFromNow():
+            found = at_time or {}
+            return {tp: log.bounds[tp].end if (at := found.get(tp)) is None else at for tp in log.bounds}
+        case AtOffsets(offsets):
+            return _explicit(offsets, log)
+        case AtCommitted():
+            return _committed(committed or {}, log)
+
+
+def _at_edge(edge: Edge, log: LogSnapshot, tp: TopicPartition) -> int:
+    return log.bounds[tp].beginning if edge is Edge.EARLIEST else log.bounds[tp].end
+
+
+def _explicit(offsets: Mapping[TopicPartition, int | Edge], log: LogSnapshot) -> dict[TopicPartition, int]:
+    unknown = sorted(offsets.keys() - log.bounds.keys())
+    if unknown:
+        raise BadInputError(f"starting_offsets names partitions that Kafka doesn't have: {_names(unknown)}")
+    unnamed = sorted(log.bounds.keys() - offsets.keys())
+    if unnamed:
+        raise BadInputError(f"starting_offsets must name every partition; not named: {_names(unnamed)}")
+    resolved = {tp: _at_edge(o, log, tp) if isinstance(o, Edge) else o for tp, o in offsets.items()}
+    check_inside(resolved, log, "starting_offsets")
+    return resolved
+
+
+def _committed(committed: Mapping[TopicPartition, int | None], log: LogSnapshot) -> dict[TopicPartition, int]:
+    found = {tp: offset for tp in log.bounds if (offset := committed.get(tp)) is not None}
+    without = sorted(log.bounds.keys() - found.keys())
+    if without:
+        raise MissingPartitionError(
+            f"The Kafka consumer group has committed no offset for {_names(without)} (never, or it expired). "
+            "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
+            {tp: f"{tp}: no committed offset" for tp in without},
+        )
+    check_inside(found, log, "The offset committed by the Kafka consumer group")
+    return found
+
+
+def check_inside(offsets: Offsets, log: LogSnapshot, what: str) -> None:
+    """Refuse offsets outside of the log, with the numbers.
+
+    Raises:
+        BadInputError: an offset lies below the beginning offset or above the end offset of its partition.
+    """
+    outside = [
+        f"{tp}: {offset} is not between the beginning offset {b.beginning} and the end offset {b.end}"
+        for tp, offset in sorted(offsets.items())
+        if not (b := log.bounds[tp]).beginning <= offset <= b.end
+    ]
+    if outside:
+        raise BadInputError(f"{what} must lie in the log: {name_some(outside)}")
+
+
+def _names(partitions: list[TopicPartition]) -> str:
+    return name_some([str(tp) for tp in partitions], ", ")
+
+
+def _checked_time(time: datetime) -> datetime:
+    if time.tzinfo is None:
+        raise BadInputError(f"starting_offsets: the time {time.isoformat()} has no zone; write e.g. +00:00 behind it")
+    if time.timestamp() < 0:
+        # Kafka takes -1, -2 and -3 as names of offsets, not as times.
+        raise BadInputError(f"starting_offsets: {time.isoformat()} lies before 1970")
+    return time.astimezone(UTC)

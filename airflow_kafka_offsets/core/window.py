@@ -1,0 +1,205 @@
+"""A window: the offset ranges that one Spark batch reads; its life, and who works on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, NoEvidenceError, WindowBusyError
+from airflow_kafka_offsets.core.group import check_group_name
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import OffsetRanges
+
+
+class Lane(StrEnum):
+    """Live windows tile the log and move the watermark; backfill windows fill what nobody owned, below it."""
+
+    LIVE = "live"
+    BACKFILL = "backfill"
+
+
+class State(StrEnum):
+    """Where a window is in its life."""
+
+    PLANNED = "planned"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+    SUPERSEDED = "superseded"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the window still waits for its commit."""
+        return self in OPEN
+
+    @property
+    def owns(self) -> bool:
+        """Whether the window owns its offsets: no other window may have them."""
+        return self in OWNING
+
+
+OPEN = frozenset({State.PLANNED, State.COMMITTING})
+OWNING = OPEN | {State.COMMITTED}
+
+# All that can ever happen to a window.
+LIFE: Mapping[State, frozenset[State]] = {
+    State.PLANNED: frozenset({State.COMMITTING, State.ABANDONED}),
+    State.COMMITTING: frozenset({State.COMMITTED}),
+    State.COMMITTED: frozenset({State.SUPERSEDED}),
+    State.ABANDONED: frozenset(),
+    State.SUPERSEDED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Offset ranges under a name, for ever.
+
+    Attributes:
+        group: the name of the group.
+        seq: grows by one within the group; never used twice.
+        lane: live or backfill.
+        state: where it is in its life; the only attribute that ever changes.
+        ranges: what it reads, the empty ranges of quiet partitions included.
+        topic_ids: the id of each topic when the window was cut.
+        until: its cut time; by time, the window belongs to the span that contains this moment.
+        isolation_level: which records it reads.
+        lost: offsets that retention had removed before this window started, recorded instead of read.
+    """
+
+    group: str
+    seq: int
+    lane: Lane
+    state: State
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    until: datetime
+    isolation_level: IsolationLevel
+    lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+
+    @property
+    def id(self) -> str:
+        """The name under which its output lies, e.g. ``lake.orders-000012``."""
+        return window_id(self.group, self.seq)
+
+    @property
+    def span(self) -> int:
+        """An upper bound on its records."""
+        return self.ranges.span
+
+    def to(self, *states: State) -> Window:
+        """Take steps of a window's life.
+
+        Raises:
+            IllegalStepError: its life does not have this step.
+        """
+        window = self
+        for state in states:
+            if state not in LIFE[window.state]:
+                raise IllegalStepError(f"Window {self.id} is {window.state} and can't become {state}")
+            window = replace(window, state=state)
+        return window
+
+
+def window_id(group: str, seq: int) -> str:
+    """Name a window so that names sort as the windows do.
+
+    >>> window_id("lake.orders", 12)
+    'lake.orders-000012'
+    """
+    return f"{group}-{seq:06d}"
+
+
+def parse_window_id(text: str) -> tuple[str, int]:
+    """Return group and seq of a window's id.
+
+    Raises:
+        BadInputError: it is not one.
+    """
+    group, _, seq = text.rpartition("-")
+    if not re.fullmatch(r"[0-9]{6,}", seq):
+        raise BadInputError(f"{text!r} is not a window id such as lake.orders-000012")
+    check_group_name(group)
+    return group, int(seq)
+
+
+class Scope(StrEnum):
+    """What has to be over before somebody else may take the window."""
+
+    TASK = "task"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What ties a run to its windows. A retry, a clear and a reprocessed run have the claim of the first try.
+
+    Attributes:
+        dag_id, run_id, task_id, map_index: who asks; -1: not a mapped task.
+        scope: whether the task itself works on the window, or other tasks of its run do.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    scope: Scope = Scope.TASK
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}"
+
+    def is_same_run(self, other: Claim) -> bool:
+        """Whether both belong to one DAG run."""
+        return (self.dag_id, self.run_id) == (other.dag_id, other.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A window and the claim that works on it, or worked on it last."""
+
+    window: Window
+    holder: Claim
+
+
+class Outcome(StrEnum):
+    """How an attempt ended; ``running`` as long as nobody said."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+def check_commit(held: Held, claim: Claim, outcome: Outcome | None) -> bool:
+    """Decide whether a commit may happen.
+
+    Args:
+        held: the window as the ledger has it.
+        claim: who commits.
+        outcome: how the attempt ended that the commit rests on; None: a foreign launcher ran the job, and the green task
+            is all the evidence there is, or there was nothing to run.
+
+    Returns:
+        True: commit it; False: it is committed already, and this was a rerun.
+
+    Raises:
+        WindowBusyError: another run has taken the window over.
+        NoEvidenceError: our launcher ran the job and did not record its success.
+        IllegalStepError: the window was abandoned or superseded in the meantime.
+    """
+    if not held.holder.is_same_run(claim):
+        raise WindowBusyError(held.window.id, str(held.holder))
+    needs_evidence = held.holder.scope is Scope.TASK and held.window.span > 0
+    if needs_evidence and outcome is not Outcome.SUCCEEDED:
+        raise NoEvidenceError(
+            f"Window {held.window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "
+            "is committed. Clear the task to run the window again."
+        )
+    if held.window.state is State.COMMITTED:
+        return False
+    held.window.to(State.COMMITTING) if held.window.state is State.PLANNED else held.window.to(State.COMMITTED)
+    return True

@@ -1,0 +1,211 @@
+"""What the service needs from outside, as Protocols over core types. Adapters translate their client's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+
+
+class LogOffsets(Protocol):
+    """What Kafka holds. Looks only: joins no group, reads no record.
+
+    Every method gives real offsets for every partition that it was asked for, or raises within the time-out it was
+    built with:
+
+    Raises:
+        KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
+        KafkaRefusedError: login, TLS or authorisation.
+    """
+
+    def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
+        """Return ids and bounds of topics; one that does not exist is simply not in the answer."""
+        ...
+
+    def bounds(
+        self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
+    ) -> Mapping[TopicPartition, Bounds]:
+        """Return the bounds of partitions that exist."""
+        ...
+
+    def offsets_at(
+        self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
+    ) -> Mapping[TopicPartition, int | None]:
+        """Return each partition's first offset whose record has this timestamp or a later one; None: there is none."""
+        ...
+
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return what a Kafka consumer group has committed; None: nothing for that partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A live window before the ledger gave it its number."""
+
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    until: datetime
+    isolation_level: IsolationLevel
+    lost: OffsetRanges
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one run to process one window.
+
+    Attributes:
+        id: its number in the ledger.
+        window_id: what it processed.
+        claim: who tried.
+        try_number: Airflow's number of the try.
+        outcome: how it ended.
+        records: what the job read; None: nobody told.
+        started_at, ended_at: in UTC; ended_at None: it did not say.
+    """
+
+    id: int
+    window_id: str
+    claim: Claim
+    try_number: int
+    outcome: Outcome
+    records: int | None
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What a person did to a group: abandon or reset.
+
+    Attributes:
+        kind: ``"abandon"`` or ``"reset"``.
+        who, why, at: as recorded.
+        details: JSON-able facts: windows concerned, gaps.
+    """
+
+    kind: str
+    who: str
+    why: str
+    at: datetime
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A window with its history in short, for people.
+
+    Attributes:
+        held: the window and who worked on it last.
+        planned_at, committed_at: in UTC.
+        attempts: how many there were.
+        records: what the last successful attempt read; None: nobody told.
+    """
+
+    held: Held
+    planned_at: datetime
+    committed_at: datetime | None
+    attempts: int
+    records: int | None
+
+
+class Ledger(Protocol):
+    """The record of groups, windows, claims, attempts and acts. Every write is one transaction.
+
+    Raises:
+        LedgerUnavailableError: the database did not answer.
+        LedgerSchemaError: its tables are missing or of another version.
+    """
+
+    def load(self, group: str, claim: Claim | None = None) -> GroupState:
+        """Return what matters to somebody who asks for a window."""
+        ...
+
+    def add_window(self, group: KafkaGroup, version: int, draft: Draft, claim: Claim, now: datetime) -> Held:
+        """Write down a new live window, held by the claim.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version.
+        """
+        ...
+
+    def hold(self, held: Held, claim: Claim, now: datetime) -> Held:
+        """Give the window to a claim, if it is still held by whom we think.
+
+        Raises:
+            ConcurrentChangeError: somebody else took it first, or it was abandoned.
+        """
+        ...
+
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, now: datetime) -> int:
+        """Record that a try begins, and return its number."""
+        ...
+
+    def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
+        """Record how a try ended."""
+        ...
+
+    def commit(self, window_id: str, claim: Claim, attempt: int | None, now: datetime) -> bool:
+        """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+
+        Raises:
+            WindowError: see `core.window.check_commit`.
+            UnknownWindowError: there is no such window.
+        """
+        ...
+
+    def abandon(self, window_id: str, who: str, why: str, now: datetime) -> Window:
+        """Take the ownership of its offsets from the newest open live window.
+
+        Raises:
+            WindowError: it is not planned, or later windows start where it ends.
+            UnknownWindowError: there is no such window.
+        """
+        ...
+
+    def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
+        """Move the watermark to a position, and mark the windows that it supersedes.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version.
+        """
+        ...
+
+    def groups(self) -> Sequence[KafkaGroup]:
+        """Return every group as it was defined when it last planned."""
+        ...
+
+    def window(self, window_id: str) -> WindowRow:
+        """Return one window.
+
+        Raises:
+            UnknownWindowError: there is no such window.
+        """
+        ...
+
+    def windows(
+        self,
+        group: str,
+        *,
+        states: Sequence[State] = (),
+        lane: Lane | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Sequence[WindowRow]:
+        """Return windows of a group, newest first; `before` (a seq) pages on."""
+        ...
+
+    def attempts(self, window_id: str) -> Sequence[Attempt]:
+        """Return the attempts at a window, oldest first."""
+        ...
+
+    def acts(self, group: str) -> Sequence[Act]:
+        """Return what people did to a group, oldest first."""
+        ...
