@@ -136,7 +136,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def hold(self, held: Held, claim: Claim, now: datetime) -> Held:
+    def hold(self, held: Held, claim: Claim) -> Held:
         """Give the window to a claim, if it is still held by whom we think.
 
         Raises:
@@ -161,7 +161,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def abandon(self, window_id: str, who: str, why: str, now: datetime) -> Window:
+    def abandon(self, window_id: str, act: Act) -> Window:
         """Take the ownership of its offsets from the newest open live window.
 
         Raises:

@@ -1,1 +1,4 @@
-"""Rules on values: offsets, ranges, planning, a window's life, JSON forms, errors. Standard library only, no I/O."""
+"""Rules on values: offsets, ranges, planning, a window's life, JSON forms, errors.
+
+Standard library only: no clock, no network, no SQL, no Airflow.
+"""

@@ -82,9 +82,9 @@ class KafkaGroup:
     kafka_conn_id: str = "kafka_default"
     ledger_conn_id: str | None = None
     starting_offsets: StartingOffsets = "earliest"
-    isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
+    isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
     max_offsets: int | None = None
-    on_data_loss: OnDataLoss | str = OnDataLoss.FAIL
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
     expect_gaps: bool = False
     kafka_timeout: float = 30.0
     spark_options: Mapping[str, str] = field(default_factory=dict)

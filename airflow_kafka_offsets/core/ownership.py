@@ -64,8 +64,8 @@ def choose(state: GroupState) -> Again | Adopt | Cut:
     """
     if state.claimed is not None and state.claimed.window.state is State.SUPERSEDED:
         raise IllegalStepError(
-            f"Window {state.claimed.window.id} of this run was superseded by a reset: its offsets have other owners now. "
-            "Trigger a new run instead of clearing this one."
+            f"Window {state.claimed.window.id} of this run was superseded by a reset: its offsets have other owners "
+            "now. Trigger a new run instead of clearing this one."
         )
     # An abandoned window owns nothing any more: its run asks like a new one.
     if state.claimed is not None and state.claimed.window.state.owns:
@@ -73,6 +73,17 @@ def choose(state: GroupState) -> Again | Adopt | Cut:
     if state.open:
         return Adopt(state.open[0])
     return Cut(state.position)
+
+
+def watermark(state: GroupState) -> Position | None:
+    """Return the next offset that is not committed: where the oldest open window starts, or where the next one will.
+
+    Offsets that were lost before the open window started count as done: nobody can commit them any more.
+    """
+    if state.open:
+        oldest = state.open[0].window
+        return Position(oldest.ranges.starts, oldest.topic_ids)
+    return state.position
 
 
 def may_take(held: Held, claim: Claim, holder_is_over: bool) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
     DataLossError,
     LogError,
     LogTruncatedError,
@@ -19,6 +20,8 @@ from airflow_kafka_offsets.core.limits import cap
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import Position
+from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.window import Window
 
 
 class Verdict(StrEnum):
@@ -157,6 +160,50 @@ def plan_window(
     return Plan(cap(full, group.max_offsets), ids, verdicts, lost, tuple(warnings))
 
 
+def check_same_topics(window: Window, log: LogSnapshot) -> None:
+    """Refuse a window whose topics are no longer those that it was cut from: plausible offsets prove nothing.
+
+    Raises:
+        TopicRecreatedError: a topic has another id now.
+        MissingPartitionError: a topic is gone.
+    """
+    changed: dict[TopicPartition, str] = {}
+    for tp in window.ranges.without_empty():
+        known, now = window.topic_ids[tp.topic], log.topic_ids.get(tp.topic)
+        if now is None:
+            raise MissingPartitionError(f"Window {window.id} can't be read any more: topic {tp.topic} is gone")
+        if now != known:
+            changed[tp] = f"{tp}: topic {tp.topic} was recreated (id {known}, now {now}), so window {window.id} is gone"
+    if changed:
+        hint = f"Give the window up, and then reset the group: kafka-offsets abandon {window.id} --why '...'"
+        _raise(TopicRecreatedError, changed, hint)
+
+
+def check_readable(window: Window, log: LogSnapshot) -> None:
+    """Refuse to run a window again that Kafka no longer holds as a whole.
+
+    Raises:
+        DataLossError: retention removed offsets of the window, or its log was truncated.
+        TopicRecreatedError, MissingPartitionError: see `check_same_topics`.
+    """
+    check_same_topics(window, log)
+    wanted = window.ranges.without_empty()
+    missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
+    if missing:
+        _raise(MissingPartitionError, missing, f"Window {window.id} can't be read any more")
+    gone = {
+        tp: f"{tp}: of offsets {r} Kafka holds {log.bounds[tp].beginning} to {log.bounds[tp].end - 1} only"
+        for tp, r in wanted.items()
+        if log.bounds[tp].beginning > r.start or log.bounds[tp].end < r.end
+    }
+    if gone:
+        hint = (
+            f"Window {window.id} can't be read again as it was. If it is not committed yet: "
+            f"kafka-offsets abandon {window.id} --why '...', and the next run plans what is left by its on_data_loss"
+        )
+        _raise(DataLossError, gone, hint)
+
+
 def _start(
     verdict: Verdict,
     tp: TopicPartition,
@@ -191,13 +238,14 @@ def _refuse(
                 f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
                 for tp in gone
             },
-            f"To read the new topic from its beginning: {reset} --to earliest --why '...'",
+            f"To read the new topic from its beginning: {reset} --topic {gone[0].topic} --to earliest --why '...'",
         )
     if gone := by_verdict.get(Verdict.MISSING):
         _raise(
             MissingPartitionError,
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            f"If it was deleted on purpose, take the topic out of the group's topics, or: {reset} --to earliest --why '...'",
+            "If it was deleted on purpose, take the topic out of the group's topics; if it was made anew with fewer "
+            f"partitions: {reset} --topic {gone[0].topic} --to earliest --why '...'",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         _raise(
@@ -207,7 +255,7 @@ def _refuse(
                 f"offsets {log.bounds[tp].end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
                 for tp in gone
             },
-            f"To go on with what Kafka has now: {reset} --to latest --why '...'",
+            f"To go on at its end: {reset} --to '{_json({tp: log.bounds[tp].end for tp in gone})}' --why '...'",
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         _raise(
@@ -218,8 +266,13 @@ def _refuse(
                 for tp in gone
             },
             "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
-            f"{reset} --to earliest --why '...'",
+            f"{reset} --to '{_json({tp: log.bounds[tp].beginning for tp in gone})}' --why '...'",
         )
+
+
+def _json(offsets: dict[TopicPartition, int]) -> str:
+    # A command that nobody can paste helps nobody.
+    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
 
 
 def _raise(error: type[LogError], partitions: dict[TopicPartition, str], hint: str) -> None:

@@ -1,0 +1,422 @@
+"""The ledger on SQLAlchemy: SQLite, PostgreSQL, MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, writing
+from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, UnknownWindowError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.window import (
+    OPEN,
+    OWNING,
+    Claim,
+    Held,
+    Lane,
+    Outcome,
+    Scope,
+    State,
+    Window,
+    check_commit,
+    parse_window_id,
+    window_id,
+)
+from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
+
+
+class SqlLedger:
+    """`ports.Ledger` in a SQL database. Opens a connection for each call and keeps none."""
+
+    def __init__(self, url: str, *, create: bool = False) -> None:
+        """Open a ledger.
+
+        Args:
+            url: SQLAlchemy's URL of the database.
+            create: make or upgrade the tables when they are not current (for the SQLite file that is ours alone).
+
+        Raises:
+            LedgerSchemaError: the tables are not current.
+            LedgerUnavailableError: the database did not answer.
+        """
+        self._engine: Engine = open_engine(url)
+        with reading(self._engine) as connection:
+            is_current = schema.current_revision(connection) == schema.REVISION
+            if not is_current and not create:
+                schema.check_revision(connection)
+        if not is_current:
+            with translated(self._engine):
+                schema.upgrade(self._engine)
+
+    def load(self, group: str, claim: Claim | None = None) -> GroupState:
+        """Return what matters to somebody who asks for a window."""
+        with reading(self._engine) as connection:
+            row = connection.execute(select(groups).where(groups.c.name == group)).first()
+            if row is None:
+                return GroupState()
+            live = _held_windows().where(windows.c.group_id == row.id, windows.c.lane == Lane.LIVE)
+            is_open = windows.c.state.in_(OPEN)
+            return GroupState(
+                version=row.version,
+                position=_position(connection, row, live),
+                open=tuple(map(_held, connection.execute(live.where(is_open).order_by(windows.c.seq)))),
+                claimed=_claimed(connection, row.id, claim) if claim else None,
+            )
+
+    def add_window(self, group: KafkaGroup, version: int, draft: Draft, claim: Claim, now: datetime) -> Held:
+        """Write down a new live window, held by the claim."""
+        definition = json.dumps(group.to_json())
+        with writing(self._engine) as connection:
+            if version == 0:
+                _add_group(connection, group.name, definition, now)
+            else:
+                _advance(connection, group.name, version, next_seq=groups.c.next_seq + 1, definition=definition)
+            row = _group(connection, group.name, groups.c.id, groups.c.next_seq)
+            window = Window(
+                group=group.name,
+                seq=row.next_seq - 1,
+                lane=Lane.LIVE,
+                state=State.PLANNED,
+                ranges=draft.ranges,
+                topic_ids=draft.topic_ids,
+                until=draft.until,
+                isolation_level=draft.isolation_level,
+                lost=draft.lost,
+            )
+            holder = _claim_id(connection, claim)
+            connection.execute(
+                insert(windows).values(**_window_values(window), group_id=row.id, holder=holder, planned_at=now)
+            )
+            connection.execute(insert(claim_windows).values(claim_id=holder, group_id=row.id, seq=window.seq))
+        return Held(window, claim)
+
+    def hold(self, held: Held, claim: Claim) -> Held:
+        """Give the window to a claim, if it is still held by whom we think, in the state we think."""
+        window = held.window
+        with writing(self._engine) as connection:
+            row, now_held = _found(connection, window.id)
+            if (now_held.holder, now_held.window.state) != (held.holder, window.state):
+                raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
+            claim_id = _claim_id(connection, claim)
+            _change(connection, row, holder=claim_id)
+            key = {"claim_id": claim_id, "group_id": row.group_id, "seq": window.seq}
+            if not connection.execute(select(claim_windows).filter_by(**key)).first():
+                connection.execute(insert(claim_windows).values(key))
+        return Held(window, claim)
+
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, now: datetime) -> int:
+        """Record that a try begins, and return its number."""
+        with writing(self._engine) as connection:
+            (group_id,) = _group(connection, window.group, groups.c.id)
+            result = connection.execute(
+                insert(attempts).values(
+                    group_id=group_id,
+                    seq=window.seq,
+                    claim_id=_claim_id(connection, claim),
+                    try_number=try_number,
+                    outcome=Outcome.RUNNING,
+                    started_at=now,
+                )
+            )
+            return _new_id(result)
+
+    def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
+        """Record how a try ended; what is recorded once stays."""
+        with writing(self._engine) as connection:
+            connection.execute(
+                update(attempts)
+                .where(attempts.c.id == attempt, attempts.c.outcome == Outcome.RUNNING)
+                .values(outcome=outcome, records=records, ended_at=now)
+            )
+
+    def commit(self, window_id: str, claim: Claim, attempt: int | None, now: datetime) -> bool:
+        """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+
+        That the watermark ends where the window starts needs no look: a window is cut there under the group's version,
+        only the newest open one can be abandoned, and a reset wants none open.
+        """
+        with writing(self._engine) as connection:
+            row, held = _found(connection, window_id)
+            if not check_commit(held, claim, _outcome(connection, row, attempt)):
+                return False
+            _change(connection, row, state=State.COMMITTED, committed_at=now)
+            return True
+
+    def abandon(self, window_id: str, act: Act) -> Window:
+        """Take the ownership of its offsets from the newest open live window."""
+        with writing(self._engine) as connection:
+            # Read before anything else: whatever changes from here on makes the compare-and-set below fail.
+            (version,) = _group(connection, parse_window_id(window_id)[0], groups.c.version)
+            row, held = _found(connection, window_id)
+            abandoned = held.window.to(State.ABANDONED)
+            later = connection.execute(
+                select(windows.c.seq)
+                .where(windows.c.group_id == row.group_id, windows.c.seq > row.seq, windows.c.lane == row.lane)
+                .where(windows.c.state.in_(OWNING))
+            ).scalars()
+            if newer := sorted(later):
+                raise IllegalStepError(
+                    f"Window {window_id} can't be abandoned: windows {newer[0]} to {newer[-1]} start where it ends"
+                )
+            _advance(connection, held.window.group, version)
+            _change(connection, row, state=State.ABANDONED)
+            _record(connection, row.group_id, act)
+        return abandoned
+
+    def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
+        """Move the watermark to a position, and mark the windows that it supersedes."""
+        with writing(self._engine) as connection:
+            _advance(connection, group, version, reset_seq=groups.c.next_seq, reset_position=dump_position(position))
+            (group_id,) = _group(connection, group, groups.c.id)
+            done = connection.execute(
+                update(windows)
+                .where(windows.c.group_id == group_id, windows.c.seq.in_(superseded))
+                .where(windows.c.state == State.COMMITTED)
+                .values(state=State.SUPERSEDED)
+            )
+            if done.rowcount != len(superseded):
+                raise ConcurrentChangeError(f"The windows of group {group} were changed by somebody else just now")
+            _record(connection, group_id, act)
+
+    def groups(self) -> Sequence[KafkaGroup]:
+        """Return every group as it was defined when it last planned."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(groups.c.definition).order_by(groups.c.name)).scalars()
+            return [KafkaGroup.from_json(json.loads(text)) for text in rows]
+
+    def window(self, window_id: str) -> WindowRow:
+        """Return one window."""
+        group, seq = parse_window_id(window_id)
+        with reading(self._engine) as connection:
+            row = connection.execute(_history().where(groups.c.name == group, windows.c.seq == seq)).first()
+            if row is None:
+                raise UnknownWindowError(
+                    f"The ledger has no window {window_id}; kafka-offsets windows {group} lists them"
+                )
+            return _window_row(row)
+
+    def windows(
+        self,
+        group: str,
+        *,
+        states: Sequence[State] = (),
+        lane: Lane | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Sequence[WindowRow]:
+        """Return windows of a group, newest first; `before` (a seq) pages on."""
+        query = _history().where(groups.c.name == group).order_by(windows.c.seq.desc()).limit(limit)
+        if states:
+            query = query.where(windows.c.state.in_(states))
+        if lane is not None:
+            query = query.where(windows.c.lane == lane)
+        if before is not None:
+            query = query.where(windows.c.seq < before)
+        with reading(self._engine) as connection:
+            return [_window_row(row) for row in connection.execute(query)]
+
+    def attempts(self, window_id: str) -> Sequence[Attempt]:
+        """Return the attempts at a window, oldest first."""
+        group, seq = parse_window_id(window_id)
+        query = (
+            select(attempts, claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
+            .join(claims, claims.c.id == attempts.c.claim_id)
+            .join(groups, groups.c.id == attempts.c.group_id)
+            .where(groups.c.name == group, attempts.c.seq == seq)
+            .order_by(attempts.c.id)
+        )
+        with reading(self._engine) as connection:
+            return [
+                Attempt(
+                    id=row.id,
+                    window_id=window_id,
+                    claim=_claim(row),
+                    try_number=row.try_number,
+                    outcome=Outcome(row.outcome),
+                    records=row.records,
+                    started_at=row.started_at,
+                    ended_at=row.ended_at,
+                )
+                for row in connection.execute(query)
+            ]
+
+    def acts(self, group: str) -> Sequence[Act]:
+        """Return what people did to a group, oldest first."""
+        query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
+        with reading(self._engine) as connection:
+            return [
+                Act(row.kind, row.who, row.why, row.at, json.loads(row.details)) for row in connection.execute(query)
+            ]
+
+
+def _position(connection: Connection, group: Row[Any], live: Select[Any]) -> Position | None:
+    """Find where the next live window starts: at the end of the last one that owns its offsets, or at a later reset."""
+    owning = live.where(windows.c.state.in_(OWNING), windows.c.seq >= group.reset_seq)
+    row = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).first()
+    if row is not None:
+        window = _held(row).window
+        return Position(window.ranges.ends, window.topic_ids)
+    return load_position(group.reset_position) if group.reset_position is not None else None
+
+
+def _claimed(connection: Connection, group_id: int, claim: Claim) -> Held | None:
+    query = (
+        _held_windows()
+        .join(claim_windows, and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq))
+        .where(claim_windows.c.group_id == group_id, claim_windows.c.claim_id == _claim_query(claim).scalar_subquery())
+        .order_by(windows.c.seq.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return _held(row) if row is not None else None
+
+
+def _held_windows() -> Select[Any]:
+    holder = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
+    return (
+        select(windows, groups.c.name.label("group_name"), *holder)
+        .join(groups, groups.c.id == windows.c.group_id)
+        .join(claims, claims.c.id == windows.c.holder)
+    )
+
+
+def _history() -> Select[Any]:
+    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
+    records = (
+        select(attempts.c.records)
+        .where(mine, attempts.c.outcome == Outcome.SUCCEEDED)
+        .order_by(attempts.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return _held_windows().add_columns(count.label("attempts"), records.label("records"))
+
+
+def _window_row(row: Row[Any]) -> WindowRow:
+    return WindowRow(_held(row), row.planned_at, row.committed_at, row.attempts, row.records)
+
+
+def _held(row: Row[Any]) -> Held:
+    ranges, topic_ids = load_ranges(row.ranges)
+    window = Window(
+        group=row.group_name,
+        seq=row.seq,
+        lane=Lane(row.lane),
+        state=State(row.state),
+        ranges=ranges,
+        topic_ids=topic_ids,
+        until=row.until,
+        isolation_level=IsolationLevel(row.isolation_level),
+        lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+    )
+    return Held(window, _claim(row))
+
+
+def _window_values(window: Window) -> dict[str, Any]:
+    return {
+        "seq": window.seq,
+        "lane": window.lane,
+        "state": window.state,
+        "until": window.until,
+        "isolation_level": window.isolation_level,
+        "span": window.span,
+        "ranges": dump_ranges(window.ranges, window.topic_ids),
+        "lost": dump_ranges(window.lost, {}) if window.lost else None,
+    }
+
+
+def _claim(row: Row[Any]) -> Claim:
+    return Claim(row.dag_id, row.run_id, row.task_id, row.map_index, Scope(row.scope))
+
+
+def _claim_query(claim: Claim) -> Select[Any]:
+    return select(claims.c.id).filter_by(
+        dag_id=claim.dag_id, run_id=claim.run_id, task_id=claim.task_id, map_index=claim.map_index
+    )
+
+
+def _claim_id(connection: Connection, claim: Claim) -> int:
+    found = connection.execute(_claim_query(claim)).scalar()
+    if found is not None:
+        return int(found)
+    values = {c: getattr(claim, c) for c in ("dag_id", "run_id", "task_id", "map_index", "scope")}
+    return _new_id(connection.execute(insert(claims).values(values)))
+
+
+def _new_id(result: CursorResult[Any]) -> int:
+    assert result.inserted_primary_key is not None  # these tables count up by themselves
+    return int(result.inserted_primary_key[0])
+
+
+def _add_group(connection: Connection, name: str, definition: str, now: datetime) -> None:
+    connection.execute(
+        insert(groups).values(name=name, version=1, next_seq=2, reset_seq=0, definition=definition, created_at=now)
+    )
+
+
+def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
+    row = connection.execute(select(*columns).where(groups.c.name == name)).first()
+    if row is None:
+        raise UnknownWindowError(f"The ledger has no group {name}; kafka-offsets status lists them")
+    return row
+
+
+def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
+    """Compare-and-set: go to the next version of the group, and keep others out until the transaction ends."""
+    done = connection.execute(
+        update(groups).where(groups.c.name == group, groups.c.version == version).values(version=version + 1, **values)
+    )
+    if done.rowcount != 1:
+        raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now; nothing was written")
+
+
+def _found(connection: Connection, wanted: str) -> tuple[Row[Any], Held]:
+    group, seq = parse_window_id(wanted)
+    row = connection.execute(_held_windows().where(groups.c.name == group, windows.c.seq == seq)).first()
+    if row is None:
+        raise UnknownWindowError(f"The ledger has no window {wanted}; kafka-offsets windows {group} lists them")
+    return row, _held(row)
+
+
+def _change(connection: Connection, row: Row[Any], **values: Any) -> None:
+    """Compare-and-set: change a window whose state and holder are still those that were read."""
+    done = connection.execute(
+        update(windows)
+        .where(windows.c.group_id == row.group_id, windows.c.seq == row.seq)
+        .where(windows.c.state == row.state, windows.c.holder == row.holder)
+        .values(values)
+    )
+    if done.rowcount != 1:
+        raise ConcurrentChangeError(
+            f"Window {window_id(row.group_name, row.seq)} was changed by somebody else just now"
+        )
+
+
+def _outcome(connection: Connection, window: Row[Any], attempt: int | None) -> Outcome | None:
+    query = select(attempts.c.outcome).filter_by(id=attempt, group_id=window.group_id, seq=window.seq)
+    outcome = connection.execute(query).scalar() if attempt is not None else None
+    return Outcome(outcome) if outcome is not None else None
+
+
+def _record(connection: Connection, group_id: int, act: Act) -> None:
+    connection.execute(
+        insert(acts).values(
+            group_id=group_id,
+            kind=act.kind,
+            who=act.who,
+            why=act.why,
+            at=act.at,
+            details=json.dumps(dict(act.details)),
+        )
+    )

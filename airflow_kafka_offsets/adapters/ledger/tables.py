@@ -1,0 +1,155 @@
+"""The ledger's tables. No row per partition: a window's ranges are one JSON document, written once.
+
+The watermark is not stored: it is the end of the last window that owns its offsets, or where a person reset it to.
+What is not stored twice can't disagree with itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.mysql import DATETIME, LONGTEXT, VARCHAR
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+PREFIX = "kafka_offsets_"
+metadata = MetaData(naming_convention=NAMING)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, stored as UTC without a zone and read back with it; to the microsecond on every database."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Any) -> Any:
+        """MySQL's DATETIME drops fractions of a second unless told not to."""
+        return dialect.type_descriptor(DATETIME(fsp=6) if dialect.name in ("mysql", "mariadb") else DateTime())
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """Refuse a time without a zone: nobody could say later which moment it meant."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"{value!r} has no time zone")
+        return value.astimezone(UTC).replace(tzinfo=None) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """Give the zone back."""
+        return value.replace(tzinfo=UTC) if value is not None else None
+
+
+def name(length: int) -> String:
+    """Return a column type for names: case matters in Kafka and in Airflow, MySQL's default collation ignores it."""
+    exact = VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+def document() -> Text:
+    """Return a column type for JSON texts: MySQL's TEXT ends at 64 kB."""
+    return Text().with_variant(LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
+# SQLite counts up by itself only for its own INTEGER primary key.
+_BIG = BigInteger().with_variant(Integer(), "sqlite")
+
+groups = Table(
+    PREFIX + "groups",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", name(200), nullable=False, unique=True),
+    # Changes with every new window, abandon and reset: the compare-and-set of everybody who decides something.
+    Column("version", BigInteger, nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    # Windows below reset_seq lie before the last reset; without a later window, the next one starts at reset_position.
+    Column("reset_seq", BigInteger, nullable=False),
+    Column("reset_position", document()),
+    Column("definition", document(), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+claims = Table(
+    PREFIX + "claims",
+    metadata,
+    Column("id", _BIG, primary_key=True),
+    Column("dag_id", name(250), nullable=False),
+    Column("run_id", name(250), nullable=False),
+    Column("task_id", name(250), nullable=False),
+    Column("map_index", Integer, nullable=False),
+    Column("scope", String(10), nullable=False),
+    UniqueConstraint("dag_id", "run_id", "task_id", "map_index"),
+)
+
+windows = Table(
+    PREFIX + "windows",
+    metadata,
+    Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("lane", String(10), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("holder", _BIG, ForeignKey(claims.c.id), nullable=False),
+    Column("until", UtcDateTime, nullable=False),
+    Column("isolation_level", String(20), nullable=False),
+    Column("span", BigInteger, nullable=False),
+    Column("ranges", document(), nullable=False),
+    Column("lost", document()),
+    Column("planned_at", UtcDateTime, nullable=False),
+    Column("committed_at", UtcDateTime),
+    Index(None, "group_id", "state"),
+)
+
+claim_windows = Table(
+    PREFIX + "claim_windows",
+    metadata,
+    Column("claim_id", _BIG, ForeignKey(claims.c.id), primary_key=True, autoincrement=False),
+    Column("group_id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
+)
+
+attempts = Table(
+    PREFIX + "attempts",
+    metadata,
+    Column("id", _BIG, primary_key=True),
+    Column("group_id", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
+    Column("try_number", Integer, nullable=False),
+    Column("outcome", String(10), nullable=False),
+    Column("records", BigInteger),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
+    Index(None, "group_id", "seq"),
+)
+
+acts = Table(
+    PREFIX + "acts",
+    metadata,
+    Column("id", _BIG, primary_key=True),
+    Column("group_id", Integer, ForeignKey(groups.c.id), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("who", name(200), nullable=False),
+    Column("why", document(), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("details", document(), nullable=False),
+    Index(None, "group_id"),
+)

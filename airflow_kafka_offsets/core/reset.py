@@ -1,0 +1,143 @@
+"""Moving a watermark by hand (DESIGN 5, rule 9): what is skipped, and which windows lose their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, name_some
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.starting import check_inside
+from airflow_kafka_offsets.core.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset would do.
+
+    Attributes:
+        position: where the next live window will start.
+        moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
+        skipped: offsets that nobody will own: the recorded gap.
+        superseded: windows that lose their offsets, oldest first; their output has to go.
+    """
+
+    position: Position
+    moves: Mapping[TopicPartition, tuple[int | None, int]]
+    skipped: OffsetRanges
+    superseded: tuple[Window, ...]
+
+
+def check_no_open_window(group: str, state: GroupState) -> None:
+    """Refuse a reset while a window waits for its commit.
+
+    Raises:
+        IllegalStepError: with the command that gives the window up.
+    """
+    if state.open:
+        held = state.open[0]
+        raise IllegalStepError(
+            f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
+            f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"
+        )
+
+
+def plan_reset(
+    group: str, before: Position, target: Mapping[TopicPartition, int], log: LogSnapshot, committed: Iterable[Window]
+) -> Reset:
+    """Work out a reset.
+
+    Args:
+        group: its name, for messages.
+        before: where the next live window would have started.
+        target: the new watermarks; partitions that are not named keep theirs.
+        log: what Kafka holds of the topics of `target`.
+        committed: the committed live windows, newest first.
+
+    Raises:
+        BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
+        IllegalStepError: the target cuts through a window.
+    """
+    unknown = sorted(target.keys() - log.bounds.keys())
+    if unknown:
+        raise BadInputError(f"Kafka has no partition {name_some([str(tp) for tp in unknown], ', ')}")
+    check_inside(target, log, "The new watermark")
+    recreated = {
+        tp.topic for tp in target if before.topic_ids.get(tp.topic, log.topic_ids[tp.topic]) != log.topic_ids[tp.topic]
+    }
+    unnamed = [str(tp) for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
+    if unnamed:
+        raise BadInputError(f"The topic was recreated: name all of its partitions, {name_some(unnamed, ', ')} too")
+    touched = {tp.topic for tp in target}
+    # Watermarks of an older incarnation and of partitions that are gone mean nothing any more.
+    kept = {
+        tp: offset
+        for tp, offset in before.offsets.items()
+        if tp.topic not in recreated and (tp.topic not in touched or tp in log.bounds)
+    }
+    position = Position(
+        dict(sorted({**kept, **target}.items())),
+        {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
+    )
+    moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
+    skipped = OffsetRanges(
+        (tp, OffsetRange(old, new)) for tp, (old, new) in moves.items() if old is not None and new > old
+    )
+    back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
+    return Reset(position, moves, skipped, _superseded(group, position, back, committed))
+
+
+def _superseded(
+    group: str, position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]
+) -> tuple[Window, ...]:
+    if not back:
+        return ()
+    superseded = [window for window in committed if _overlaps(window, position, back)]
+    for window in superseded:
+        _refuse_to_cut(group, window, position)
+    return tuple(reversed(superseded))
+
+
+def _overlaps(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
+    return any(
+        tp in window.ranges and window.ranges[tp].span and window.ranges[tp].end > offset
+        for tp, offset in back.items()
+        if window.topic_ids.get(tp.topic) == position.topic_ids[tp.topic]
+    )
+
+
+def _refuse_to_cut(group: str, window: Window, position: Position) -> None:
+    for tp, owned in window.ranges.without_empty().items():
+        same_topic = window.topic_ids.get(tp.topic) == position.topic_ids.get(tp.topic)
+        if not same_topic or position.offsets.get(tp, 0) > owned.start:
+            raise IllegalStepError(
+                f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
+                f"the rest again. Reset to where a window starts, all partitions together: "
+                f"kafka-offsets reset {group} --to-window {window.id} --why '...'"
+            )
+
+
+def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
+    """Want a yes before windows lose their offsets.
+
+    Raises:
+        ConfirmationError: with the windows, and the replay that is usually meant.
+    """
+    if reset.superseded and not confirmed:
+        ids = [window.id for window in reset.superseded]
+        raise ConfirmationError(
+            f"This takes offsets away from {len(ids)} committed windows: {name_some(ids, ', ')}. They will be read again "
+            f"under new ids, so the output under the old ids has to be removed, or records count twice. To run these "
+            f"windows again under their own ids, clear their runs in Airflow instead. If you do mean it: add --supersede"
+        )
+
+
+def summary(reset: Reset) -> dict[str, object]:
+    """Return the facts for the ledger's record of the act."""
+    return {
+        "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},
+        "skipped": {str(tp): [r.start, r.end] for tp, r in reset.skipped.items()},
+        "superseded": [window.id for window in reset.superseded],
+    }
