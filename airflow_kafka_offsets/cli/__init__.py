@@ -1,0 +1,1 @@
+"""The command line: ``kafka-offsets``, also as ``airflow kafka-offsets``."""

@@ -1,0 +1,51 @@
+"""What Airflow learns about this provider; checked against Airflow's own schema by a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description. Airflow calls this in every process: import nothing heavy here."""
+    return {
+        "package-name": "airflow-provider-kafka-offsets",
+        "name": "Kafka Offsets",
+        "description": "Kafka topics as replayable windows for scheduled Spark batches.",
+        "integrations": [
+            {
+                "integration-name": "Kafka Offsets",
+                "external-doc-url": "https://kafka.apache.org/",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": "Kafka Offsets",
+                "python-modules": [
+                    "airflow_kafka_offsets.operators.spark_submit",
+                    "airflow_kafka_offsets.operators.window",
+                ],
+            }
+        ],
+        "triggers": [
+            {"integration-name": "Kafka Offsets", "python-modules": ["airflow_kafka_offsets.triggers.window"]},
+        ],
+        "cli": ["airflow_kafka_offsets.cli.airflow_command.get_cli_commands"],
+        "config": {
+            "kafka_offsets": {
+                "description": "Windows of Kafka topics.",
+                "options": {
+                    "ledger_conn_id": {
+                        "description": (
+                            "Airflow connection (postgres or mysql) to the database that holds the ledger of windows. "
+                            "Empty: SQLite in AIRFLOW_HOME/kafka_offsets.db, made on first use."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "kafka_offsets_ledger",
+                        "default": None,
+                    },
+                },
+            }
+        },
+    }

@@ -1,0 +1,1 @@
+"""Operators: plan a window, launch Spark on it, commit it."""

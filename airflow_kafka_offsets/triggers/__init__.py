@@ -1,0 +1,1 @@
+"""Triggers: wait without holding a worker."""

@@ -1,0 +1,147 @@
+"""The only place that picks adapters, from Airflow connections, configuration or URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service import WindowService
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+
+SECTION = "kafka_offsets"
+"""Our section of Airflow's configuration."""
+
+
+def open_service(group: KafkaGroup) -> WindowService:
+    """Return the use cases on the group's ledger and Kafka."""
+    return WindowService(open_ledger(group.ledger_conn_id), open_log(group))
+
+
+def open_ledger(conn_id: str | None = None) -> Ledger:
+    """Open the ledger behind an Airflow connection, or else the configured one, or else SQLite under AIRFLOW_HOME.
+
+    Raises:
+        BadInputError: the connection is missing or not that of a database which can hold the ledger.
+        LedgerError: the database does not answer, or its tables are not current.
+    """
+    from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+
+    url = ledger_url(conn_id)
+    return SqlLedger(url, create=url == default_ledger_url())
+
+
+def ledger_url(conn_id: str | None = None) -> str:
+    """Return SQLAlchemy's URL of the ledger; it may hold a password."""
+    from airflow.sdk.configuration import conf
+
+    chosen = conn_id or conf.get(SECTION, "ledger_conn_id", fallback=None)
+    if not chosen:
+        return default_ledger_url()
+    return sqlalchemy_url(find_connection(chosen))
+
+
+def default_ledger_url() -> str:
+    """Return the URL of the SQLite file that is the ledger when nobody configured another."""
+    from airflow.sdk.configuration import AIRFLOW_HOME
+
+    return f"sqlite:///{Path(AIRFLOW_HOME).absolute() / 'kafka_offsets.db'}"
+
+
+def sqlalchemy_url(connection: Connection) -> str:
+    """Translate an Airflow connection of a database into SQLAlchemy's URL.
+
+    Raises:
+        BadInputError: it is of another type.
+    """
+    from sqlalchemy import URL
+
+    backends = {"postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
+    backend = backends.get(connection.conn_type or "")
+    if backend is None:
+        raise BadInputError(
+            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the ledger needs one of type "
+            "postgres, mysql or sqlite"
+        )
+    if backend == "sqlite":
+        return URL.create(backend, database=connection.host or connection.schema).render_as_string()
+    url = URL.create(
+        backend,
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query=_url_query(connection),
+    )
+    return url.render_as_string(hide_password=False)
+
+
+def _url_query(connection: Connection) -> dict[str, str]:
+    # What TLS needs; the rest of an extra (cursors, IAM, ...) is for Airflow's own hooks.
+    extra = connection.extra_dejson
+    return {
+        name: str(extra[name]) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "ssl_ca") if name in extra
+    }
+
+
+def open_log(group: KafkaGroup) -> KafkaLog:
+    """Open what Kafka holds, by the group's connection.
+
+    Raises:
+        BadInputError: the connection is missing, of another type or names no servers.
+    """
+    from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+
+    return KafkaLog(kafka_config(group.kafka_conn_id), group.kafka_timeout)
+
+
+def kafka_config(conn_id: str) -> dict[str, Any]:
+    """Return librdkafka's settings from a connection of type ``kafka``: its extra, as the Kafka provider defines it.
+
+    Raises:
+        BadInputError: the connection is missing, of another type or names no servers.
+    """
+    connection = find_connection(conn_id)
+    if connection.conn_type != "kafka":
+        raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not 'kafka'")
+    config = dict(connection.extra_dejson)
+    if not config.get("bootstrap.servers"):
+        raise BadInputError(
+            f'Connection {conn_id!r} names no servers: put {{"bootstrap.servers": "host:9092"}} into its extra'
+        )
+    mask_secrets(config)
+    return config
+
+
+def mask_secrets(config: Mapping[str, Any]) -> None:
+    """Tell Airflow's log which values must never appear: it does not know Kafka's names for secrets."""
+    from airflow.sdk.log import mask_secret
+
+    for name, value in config.items():
+        if any(word in name for word in ("password", "secret", "jaas", ".key", "token")) and isinstance(value, str):
+            mask_secret(value)
+
+
+def find_connection(conn_id: str) -> Connection:
+    """Return an Airflow connection.
+
+    Raises:
+        BadInputError: there is none of this name.
+    """
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as exc:
+        raise BadInputError(
+            f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-type ..."
+        ) from exc
