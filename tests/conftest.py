@@ -1,0 +1,98 @@
+"""Servers for the tests: each is started when a test first asks for it, and stopped at the end of the session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab.databases import MariaDB, Postgres
+    from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
+
+_MARKER_OF_FIXTURE = {
+    "kafka": "kafka",
+    "kafka_sasl": "kafka",
+    "postgres": "postgres",
+    "mariadb": "mariadb",
+    "spark_connector": "spark",
+}
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test that uses a server, before `-m` selects."""
+    for item in items:
+        for fixture, marker in _MARKER_OF_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a CI run in which a test was skipped: what did not run proves nothing."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"{len(skipped)} skipped: with CI=true this is a failure", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Run an open broker. Take a topic of your own; a test that stops the broker starts one of its own."""
+    from tests.lab.kafka import KafkaBroker
+
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafkaBroker]:
+    """Run a broker with SASL_SSL, SCRAM-SHA-512 and ACLs."""
+    from tests.lab.kafka import SecureKafkaBroker
+
+    with SecureKafkaBroker(tmp_path_factory.mktemp("kafka-sasl")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Run a PostgreSQL server."""
+    from tests.lab.databases import Postgres
+
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """Run a MariaDB server."""
+    from tests.lab.databases import MariaDB
+
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark_connector() -> list[Path]:
+    """Return the jars of Spark's Kafka source; after this, `spark-submit --packages` needs no network."""
+    from tests.lab.jars import spark_connector_jars
+
+    return spark_connector_jars()
+
+
+@pytest.fixture
+def topic() -> str:
+    """Return a topic name that no other test has; the topic is not created."""
+    return f"topic-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,120 @@
+"""The lab itself: its servers start, keep their data over a restart, and leave nothing behind."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
+from sqlalchemy import create_engine, text
+
+from tests.lab.databases import MariaDB, Postgres
+from tests.lab.kafka import KafkaBroker
+from tests.lab.processes import Server, ServerError, wait_until
+from tests.lab.topics import commit_transaction, create_topic, delete_topic, open_transaction, produce, topic_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lab.kafka import SecureKafkaBroker
+
+
+def end_offset(broker: KafkaBroker, topic: str) -> int:
+    wanted = TopicPartition(topic, 0)
+    return broker.admin.list_offsets({wanted: OffsetSpec.latest()})[wanted].result(10).offset
+
+
+def is_dead(process: psutil.Process) -> bool:
+    # A container's first process may never reap the orphans that it inherits.
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_server_that_dies_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    server = Server("nobody", [sys.executable, "-c", "exit('no disk')"], log=tmp_path / "log", ready=lambda: False)
+    with pytest.raises(ServerError, match=r"ended with status 1[^\n]*\n[^\n]*\nno disk"):
+        server.start()
+
+
+def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_path: Path) -> None:
+    starts_a_child = (
+        "import subprocess, time; "
+        "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True); time.sleep(600)"
+    )
+    log = tmp_path / "log"
+    with Server("parent", [sys.executable, "-c", starts_a_child], log=log, ready=lambda: bool(log.read_text())):
+        child = psutil.Process(int(log.read_text()))
+    wait_until(lambda: is_dead(child), timeout=5, what="the child is dead")
+
+
+def test_an_exception_stops_the_server(tmp_path: Path) -> None:
+    server = Server("sleeper", ["sleep", "600"], log=tmp_path / "log", ready=lambda: True)
+
+    def be_interrupted() -> None:
+        with server:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        be_interrupted()
+    assert not server.is_running
+
+
+@pytest.mark.kafka
+def test_a_broker_keeps_topics_and_records_over_stop_and_start(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path) as broker:
+        topic = create_topic(broker, "orders", 2)
+        produce(broker, "orders", 100)
+        broker.stop()
+        broker.start()
+        assert (topic_id(broker, "orders"), end_offset(broker, "orders")) == (topic, 100)
+
+
+def test_a_recreated_topic_has_another_id(kafka: KafkaBroker, topic: str) -> None:
+    before = create_topic(kafka, topic)
+    delete_topic(kafka, topic)
+    assert create_topic(kafka, topic) != before
+
+
+def test_a_transaction_takes_one_offset_more_than_its_records(kafka: KafkaBroker, topic: str) -> None:
+    create_topic(kafka, topic)
+    commit_transaction(kafka, topic, 10)
+    open_transaction(kafka, topic, 5).abort_transaction(10)
+    assert end_offset(kafka, topic) == 17
+
+
+@pytest.mark.kafka
+def test_a_partition_on_a_stopped_broker_has_no_leader(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "first") as first, KafkaBroker(tmp_path / "second", joins=first) as second:
+        create_topic(first, "orders", on_brokers=[1, 2])
+        second.stop()
+        partitions = first.admin.list_topics("orders", timeout=10).topics["orders"].partitions
+        assert [partitions[0].leader, partitions[1].leader] == [1, -1]
+
+
+def test_a_user_sees_the_topics_that_the_acl_allows(kafka_sasl: SecureKafkaBroker, topic: str) -> None:
+    create_topic(kafka_sasl, topic)
+    alice = AdminClient(kafka_sasl.client_config("alice"))
+    assert topic not in alice.list_topics(timeout=10).topics
+    kafka_sasl.allow("alice", AclOperation.DESCRIBE, topic=topic)
+    assert topic in alice.list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize(
+    "database",
+    [pytest.param(Postgres, marks=pytest.mark.postgres), pytest.param(MariaDB, marks=pytest.mark.mariadb)],
+)
+def test_a_database_keeps_its_rows_over_stop_and_kill(database: type[Postgres] | type[MariaDB]) -> None:
+    with database() as server:
+        engine = create_engine(server.url, pool_pre_ping=True)
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE numbers (n INTEGER)"))
+            connection.execute(text("INSERT INTO numbers VALUES (42)"))
+        server.stop()
+        server.start()
+        server.kill()
+        server.start()
+        with engine.begin() as connection:
+            assert connection.execute(text("SELECT n FROM numbers")).scalar() == 42
+        engine.dispose()

@@ -1,0 +1,39 @@
+"""Certificates for a server on localhost, made with openssl."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
+
+
+def make_certificates(folder: Path) -> None:
+    """Write ca.crt, broker.pem (PKCS#8 key and chain in one file) and other-ca.crt, which signed nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("ca", "other-ca"):
+        _make_authority(folder, name)
+    _sign_broker(folder)
+    chain = [(folder / part).read_text() for part in ("broker.key", "broker.crt", "ca.crt")]
+    (folder / "broker.pem").write_text("".join(chain))
+
+
+def _make_authority(folder: Path, name: str) -> None:
+    what = ["-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE"]
+    files = ["-keyout", f"{name}.key", "-out", f"{name}.crt"]
+    _openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", *what, *files)
+
+
+def _sign_broker(folder: Path) -> None:
+    (folder / "names").write_text(_NAMES)
+    files = ["-keyout", "broker.key", "-out", "broker.csr"]
+    _openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", *files)
+    authority = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"]
+    _openssl(folder, "x509", "-req", "-in", "broker.csr", *authority, "-extfile", "names", "-out", "broker.crt")
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

@@ -1,0 +1,175 @@
+"""Find Java, and fetch jars with the Ivy that PySpark ships; everything is kept in `.cache/jars` of the repository."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CACHE = Path(__file__).parents[2] / ".cache"
+
+KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
+
+_IVY = """\
+<ivy-module version="2.0">
+  <info organisation="lab" module="lab"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies defaultconfmapping="default->default">
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+# A broker without a log binding dies without a word.
+_LOG_SETTINGS = """\
+log4j.rootLogger=INFO,out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
+"""
+
+
+class JavaError(Exception):
+    """There is no Java 17 or later here."""
+
+
+class JarError(Exception):
+    """Ivy could not fetch a jar."""
+
+
+@cache
+def java() -> str:
+    """Return the path of `java`, version 17 or later: the one in JAVA_HOME, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    program = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if program is None:
+        where = f"in JAVA_HOME={home}" if home else "on PATH"
+        raise JavaError(f"no java {where}: install Java 17 (Debian: openjdk-17-jre-headless)")
+    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
+    found = re.search(r'version "(\d+)', said)
+    if found is None or int(found[1]) < 17:
+        raise JavaError(f"Java 17 or later is needed, {program} is: {said.strip()}")
+    return program
+
+
+def spark_connector() -> str:
+    """Return the Maven coordinates of Spark's Kafka source for the installed PySpark."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+
+
+def kafka_classpath() -> str:
+    """Return a class path that runs a Kafka broker and lets it log to stdout."""
+    folder = fetch(*KAFKA)
+    settings = CACHE / "kafka-log" / "log4j.properties"
+    if not settings.exists():
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(_LOG_SETTINGS)
+    return f"{settings.parent}:{folder}/*"
+
+
+def fetch(*coordinates: str) -> Path:
+    """Return a folder with these artifacts (`group:name:version`) and all that they need at run time."""
+    folder = CACHE / "jars" / _key(coordinates)
+    with _one_at_a_time():
+        if not folder.exists():
+            _retrieve(coordinates, folder)
+    return folder
+
+
+def _key(coordinates: Sequence[str]) -> str:
+    digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:12]
+    return f"{coordinates[0].split(':')[1]}-{digest}"
+
+
+def _retrieve(coordinates: Sequence[str], folder: Path) -> None:
+    # Beside its destination, so that the rename at the end is atomic: a folder is complete or absent.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as work:
+        Path(work, "ivy.xml").write_text(_IVY.format(dependencies="\n".join(map(_dependency, coordinates))))
+        pattern = f"{work}/jars/[artifact]-[revision](-[classifier]).[ext]"
+        ivy = [java(), "-cp", f"{_pyspark()}/jars/*", "org.apache.ivy.Main", "-ivy", f"{work}/ivy.xml"]
+        _run([*ivy, "-cache", f"{work}/ivy", "-retrieve", pattern], what=", ".join(coordinates))
+        Path(work, "jars").rename(folder)
+
+
+def _dependency(coordinate: str) -> str:
+    group, name, revision = coordinate.split(":")
+    return f'    <dependency org="{group}" name="{name}" rev="{revision}"/>'
+
+
+def spark_connector_jars() -> list[Path]:
+    """Return the jars of Spark's Kafka source, and make `spark-submit --packages` find them without the network.
+
+    They are resolved by spark-submit itself, into the cache that it uses later.
+    """
+    known = CACHE / "jars" / f"{_key([spark_connector()])}.txt"
+    with _one_at_a_time():
+        if not known.exists() or not all(Path(jar).exists() for jar in known.read_text().splitlines()):
+            known.write_text("\n".join(_resolve_with_spark(spark_connector())))
+    return [Path(jar) for jar in known.read_text().splitlines()]
+
+
+def _resolve_with_spark(coordinates: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as work:
+        # An application that does nothing: the packages are resolved before it runs.
+        Path(work, "nothing.py").touch()
+        command = [str(_pyspark() / "bin" / "spark-submit"), "--master", "local[1]", "--verbose"]
+        said = _run([*command, "--packages", coordinates, f"{work}/nothing.py"], what=coordinates, directory=work)
+    return re.findall(r"^file://([^\s,]+\.jar)$", said, re.MULTILINE)
+
+
+def _run(command: list[str], *, what: str, directory: str | None = None) -> str:
+    # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise JarError(f"could not fetch {what}:\n" + "\n".join(done.stdout.splitlines()[-30:]))
+    return done.stdout
+
+
+def _pyspark() -> Path:
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise JarError("PySpark is not installed here: `make setup`")
+    return Path(found.origin).parent
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Let a second process wait for the first one's download instead of repeating it."""
+    folder = CACHE / "jars"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> None:
+    """Fetch everything that the tests need from Maven, so that no test has to wait for it."""
+    java()
+    kafka_classpath()
+    spark_connector_jars()
+
+
+if __name__ == "__main__":
+    main()

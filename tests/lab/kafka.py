@@ -1,0 +1,277 @@
+"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.lab.certificates import make_certificates
+from tests.lab.jars import java, kafka_classpath
+from tests.lab.processes import LOOPBACK, Server, ServerError, accepts_connections, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+# Retention and compaction within seconds; one replica of everything; few partitions of what Kafka keeps for itself.
+# A killed broker may come back only after its old session has expired.
+_QUICK = {
+    "log.retention.check.interval.ms": "2000",
+    "log.cleaner.backoff.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class KafkaBroker:
+    """One broker, plaintext, that is its own KRaft controller unless it joins another broker.
+
+    Port and data stay the same over `stop` and `start`, and over `kill` and `start`.
+
+    Args:
+        folder: Where it keeps its data, settings and log; made if it is missing.
+        properties: Broker settings that win over the quick ones of this module.
+        joins: A running broker that is the controller for this one too. Partitions that are placed here only (see
+            `create_topic`) have no leader while this broker is stopped.
+        jvm_options: Options of the JVM; the default starts quickly and is slow in the long run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        joins: KafkaBroker | None = None,
+        jvm_options: Sequence[str] = _JVM,
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.node_id = joins.node_id + 1 if joins else 1
+        self._extra = dict(properties or {})
+        self._controller = joins or self
+        self._controller_port = free_port()
+        self._cluster_id = joins._cluster_id if joins else _new_cluster_id()
+        self._jvm_options = jvm_options
+        self._server = Server(
+            f"Kafka broker {self.node_id}",
+            [],
+            log=folder / "broker.log",
+            ready=self._is_serving,
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address that clients are given."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        return self._server.pid
+
+    def client_config(self) -> dict[str, str]:
+        """Return librdkafka settings of a client that may do everything."""
+        return {"bootstrap.servers": self.bootstrap_servers}
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """An admin client that may do everything; it reconnects by itself after a restart."""
+        # log_level 0: librdkafka would tell stderr of every refused connection while the broker is down.
+        return AdminClient({**self.client_config(), "log_level": 0})
+
+    def start(self) -> Self:
+        """Start the broker, on the data of its last run if there is any, and wait until clients are served."""
+        if not self._settings.exists():
+            self._format()
+        self._server.command = self._java("kafka.Kafka", str(self._settings))
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Shut down in good order."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._server.kill()
+
+    def suspend(self) -> None:
+        """Keep the connections open but answer nothing."""
+        self._server.suspend()
+
+    def resume(self) -> None:
+        """Answer again."""
+        self._server.resume()
+
+    def properties(self) -> dict[str, str]:
+        """Return the content of server.properties."""
+        return {
+            "node.id": str(self.node_id),
+            "process.roles": "broker,controller" if self._controller is self else "broker",
+            "controller.quorum.voters": f"{self._controller.node_id}@{LOOPBACK}:{self._controller._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.folder / "data"),
+            **self._listeners(),
+            **_QUICK,
+            **self._extra,
+        }
+
+    def _listeners(self) -> dict[str, str]:
+        client = f"CLIENT://{LOOPBACK}:{self.port}"
+        controller = f",CONTROLLER://{LOOPBACK}:{self._controller_port}" if self._controller is self else ""
+        return {
+            "listeners": client + controller,
+            "advertised.listeners": client,
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENT",
+        }
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _format(self, *arguments: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{name}={value}\n" for name, value in self.properties().items())
+        # Written under its own name only when the data folder is formatted: the name means "there is data".
+        draft = self.folder / "server.properties.new"
+        draft.write_text(text)
+        command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(draft), *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"Kafka could not format {self.folder}:\n{done.stdout}{done.stderr}")
+        draft.rename(self._settings)
+
+    def _java(self, main_class: str, *arguments: str) -> list[str]:
+        return [java(), *self._jvm_options, "-cp", kafka_classpath(), main_class, *arguments]
+
+    def _is_serving(self) -> bool:
+        if not accepts_connections(self.port):
+            return False
+        try:
+            brokers = self.admin.list_topics(timeout=5).brokers
+        except KafkaException:
+            return False
+        # The list of this broker says so when the controller has let it in.
+        return self.node_id in brokers
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class SecureKafkaBroker(KafkaBroker):
+    """A broker with SASL_SSL, SCRAM-SHA-512 and ACLs: `root` may do everything, the others what `allow` gives them.
+
+    `folder/tls/ca.crt` is the certificate authority to trust, `folder/tls/other-ca.crt` one that did not sign.
+    """
+
+    users = ("root", "alice", "bob")
+
+    def __init__(self, folder: Path, *, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, properties=properties)
+        self.tls = folder / "tls"
+        self._inner_port = free_port()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address that clients are given; its name is the one in the certificate."""
+        return f"localhost:{self.port}"
+
+    @staticmethod
+    def password(user: str) -> str:
+        """Return the password of a user."""
+        return f"{user}-pw"
+
+    def client_config(self, user: str = "root") -> dict[str, str]:
+        """Return librdkafka settings of a client that logs in as this user."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": self.password(user),
+            "ssl.ca.location": str(self.tls / "ca.crt"),
+        }
+
+    def allow(self, user: str, operation: AclOperation, *, topic: str | None = None, group: str | None = None) -> None:
+        """Let a user do this to a topic or to a consumer group."""
+        kind = ResourceType.TOPIC if topic else ResourceType.GROUP
+        name = topic or group
+        assert name, "a topic or a group"
+        binding = AclBinding(
+            kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+        )
+        for created in self.admin.create_acls([binding]).values():
+            created.result(10)
+
+    def properties(self) -> dict[str, str]:
+        """Return the content of server.properties."""
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        inner_login = f'{plain} username="admin" password="admin-pw" user_admin="admin-pw";'
+        return {
+            **super().properties(),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin;User:root",
+            "allow.everyone.if.no.acl.found": "false",
+            # Brokers and controller log in with PLAIN: the SCRAM users live in the metadata that they serve.
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            # Mechanisms for each listener, never one list for all: that makes the controller ask for a JAAS file.
+            "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": inner_login,
+            "listener.name.inner.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.inner.plain.sasl.jaas.config": inner_login,
+            "listener.name.client.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.client.scram-sha-512.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+            "listener.name.client.ssl.keystore.type": "PEM",
+            "listener.name.client.ssl.keystore.location": str(self.tls / "broker.pem"),
+            "listener.name.client.ssl.truststore.type": "PEM",
+            "listener.name.client.ssl.truststore.location": str(self.tls / "ca.crt"),
+            **self._extra,
+        }
+
+    def _listeners(self) -> dict[str, str]:
+        inner = f"INNER://{LOOPBACK}:{self._inner_port}"
+        return {
+            "listeners": f"CLIENT://{LOOPBACK}:{self.port},{inner},CONTROLLER://{LOOPBACK}:{self._controller_port}",
+            "advertised.listeners": f"CLIENT://{self.bootstrap_servers},{inner}",
+            "listener.security.protocol.map": "CLIENT:SASL_SSL,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "INNER",
+        }
+
+    def _format(self, *arguments: str) -> None:
+        make_certificates(self.tls)
+        logins = [f"SCRAM-SHA-512=[name={user},password={self.password(user)}]" for user in self.users]
+        super()._format(*arguments, *(part for login in logins for part in ("--add-scram", login)))
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)

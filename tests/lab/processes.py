@@ -1,0 +1,233 @@
+"""Run a server program in its own session, wait until it answers, stop it by its process id."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+
+# Below Linux's ephemeral range: there, any outgoing connection could take the port of a server that is stopped for a while.
+_PORTS = range(20_000, 32_000)
+_given_out: set[int] = set()
+
+
+class ServerError(Exception):
+    """A server that did not start, or died; its message ends with the last lines of the server's log."""
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on, and that this process did not hand out before."""
+    while True:
+        port = random.choice(_PORTS)
+        if port not in _given_out and _can_bind(port):
+            _given_out.add(port)
+            return port
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def accepts_connections(port: int) -> bool:
+    """Tell whether something listens on a loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def wait_until(condition: Callable[[], object], *, timeout: float, what: str, interval: float = 0.05) -> None:
+    """Poll until the condition holds; `TimeoutError` after `timeout` seconds says what was waited for."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
+        time.sleep(interval)
+
+
+class Server:
+    """One process in a session of its own, and everything it starts itself.
+
+    Args:
+        name: How messages call it.
+        command: Program and arguments.
+        log: File that gets stdout and stderr; a restart appends.
+        ready: Tells whether the server answers. Asked again until it does.
+        timeout: Seconds until an answer is overdue, both for starting and for stopping.
+        environment: The whole environment; None inherits ours.
+        directory: Working directory; None inherits ours.
+        user: Account to run as; None keeps ours.
+        stop_signal: What the program takes as a request to stop soon.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        log: Path,
+        ready: Callable[[], bool],
+        timeout: float = 60,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        user: str | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        self.name = name
+        self.command = command
+        self.log = log
+        self.timeout = timeout
+        self._ready = ready
+        self._environment = environment
+        self._directory = directory
+        self._user = user
+        self._stop_signal = stop_signal
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Id of the running process, which is the id of its session and process group too."""
+        if self._process is None:
+            raise ServerError(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process was started and has not ended."""
+        return self._process is not None and not self._has_ended()
+
+    def start(self) -> Self:
+        """Start the program and wait until it is ready."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the program and return at once, so that several can get ready side by side."""
+        if self.is_running:
+            raise ServerError(f"{self.name} is running already, process {self.pid}")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        account = {"user": self._user, "group": self._user, "extra_groups": []} if self._user else {}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [os.fspath(part) for part in self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                env=self._environment,
+                start_new_session=True,
+                **account,  # type: ignore[arg-type]
+            )
+        # A second net under the context manager: a server must not outlive us when nobody unwinds the stack.
+        atexit.register(self.kill)
+
+    def wait_ready(self) -> None:
+        """Return when the server answers; stop it and raise `ServerError` when it dies or takes too long."""
+        try:
+            wait_until(lambda: self._has_ended() or self._ready(), timeout=self.timeout, what=f"{self.name} is ready")
+            if self._has_ended():
+                raise ServerError(
+                    f"{self.name} ended with status {self._status()} before it was ready\n{self.log_tail()}"
+                )
+        except TimeoutError as overdue:
+            self.kill()
+            raise ServerError(f"{self.name} did not answer within {self.timeout:g} s\n{self.log_tail()}") from overdue
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Ask the process to stop and wait for it; kill what it left behind. Does nothing when it is not running."""
+        if self._process is None:
+            return
+        offspring = self._offspring()  # taken now: later they are nobody's children
+        try:
+            if not self._has_ended():
+                self._process.send_signal(signal.SIGCONT)  # a suspended process would not see the next signal
+                self._process.send_signal(self._stop_signal)
+                wait_until(self._has_ended, timeout=self.timeout, what=f"{self.name} stops")
+        except TimeoutError:
+            pass
+        finally:
+            self._kill_with(offspring)
+
+    def kill(self) -> None:
+        """SIGKILL the process and all that it started, as a crash of its machine would."""
+        if self._process is not None:
+            self._kill_with(self._offspring())
+
+    def _kill_with(self, offspring: list[psutil.Process]) -> None:
+        assert self._process is not None
+        atexit.unregister(self.kill)
+        # The leader is not reaped yet, also when it has ended: so its id cannot belong to somebody else's group.
+        self._signal_group(signal.SIGKILL)
+        for (
+            process
+        ) in offspring:  # those that made a session of their own; psutil knows when an id was given to another
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        self._process = None
+
+    def _offspring(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def suspend(self) -> None:
+        """Halt the process and its session: connections stay open, nothing answers."""
+        self._signal_group(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        self._signal_group(signal.SIGCONT)
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the last lines of the log under a line that names the file."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join([f"--- last lines of {self.log}", *text.splitlines()[-lines:]])
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):  # macOS says "not permitted" for a group of zombies
+            if number is not signal.SIGKILL:
+                raise
+
+    def _has_ended(self) -> bool:
+        return self._exit() is not None
+
+    def _status(self) -> int | None:
+        ended = self._exit()
+        return ended.si_status if ended else None
+
+    def _exit(self) -> os.waitid_result | None:
+        assert self._process is not None
+        # WNOWAIT leaves the zombie, see kill().
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

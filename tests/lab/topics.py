@@ -1,0 +1,176 @@
+"""What tests do to topics: make them, fill them, shrink them, replace them.
+
+The first argument is always a broker of `tests.lab.kafka`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from tests.lab.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.lab.kafka import KafkaBroker
+
+_SECONDS = 20
+
+
+def create_topic(
+    kafka: KafkaBroker,
+    name: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    *,
+    on_brokers: Sequence[int] | None = None,
+) -> str:
+    """Create a topic, wait until it has leaders, and return its topic id.
+
+    Args:
+        kafka: The broker.
+        name: Name of the topic.
+        partitions: How many partitions.
+        config: Topic settings such as `retention.ms`.
+        on_brokers: Node id for each partition; None lets Kafka choose.
+    """
+    count = partitions if on_brokers is None else len(on_brokers)
+    placement = {"replication_factor": 1} if on_brokers is None else {"replica_assignment": [[b] for b in on_brokers]}
+    wanted = NewTopic(name, count, config=dict(config or {}), **placement)
+    kafka.admin.create_topics([wanted])[name].result(_SECONDS)
+    wait_until(lambda: _leaders(kafka, name) == count, timeout=_SECONDS, what=f"{name} has {count} leaders")
+    return topic_id(kafka, name)
+
+
+def topic_id(kafka: KafkaBroker, name: str) -> str:
+    """Return the id that a topic of the same name does not share after delete and create."""
+    return str(kafka.admin.describe_topics(TopicCollection([name]))[name].result(_SECONDS).topic_id)
+
+
+def delete_topic(kafka: KafkaBroker, name: str) -> None:
+    """Delete a topic and wait until it is gone for every client."""
+    kafka.admin.delete_topics([name])[name].result(_SECONDS)
+    wait_until(lambda: _leaders(kafka, name) == 0, timeout=_SECONDS, what=f"{name} is gone")
+
+
+def add_partitions(kafka: KafkaBroker, name: str, total: int) -> None:
+    """Grow a topic to this number of partitions and wait until the new ones have leaders."""
+    kafka.admin.create_partitions([NewPartitions(name, total)])[name].result(_SECONDS)
+    wait_until(lambda: _leaders(kafka, name) == total, timeout=_SECONDS, what=f"{name} has {total} leaders")
+
+
+def delete_records(kafka: KafkaBroker, name: str, before: int, partition: int = 0) -> None:
+    """Make `before` the beginning offset of a partition, as retention would."""
+    wanted = TopicPartition(name, partition, before)
+    kafka.admin.delete_records([wanted])[wanted].result(_SECONDS)
+
+
+def produce(
+    kafka: KafkaBroker,
+    name: str,
+    count: int,
+    *,
+    partition: int = 0,
+    first: int = 0,
+    key: bytes | None = None,
+    padding: int = 0,
+    timestamp_ms: int = 0,
+) -> None:
+    """Append records with the values `first`, `first + 1`, ... to one partition and wait until they are acknowledged.
+
+    Args:
+        kafka: The broker.
+        name: Name of the topic.
+        count: How many records.
+        partition: The partition that gets them all.
+        first: The number in the first record's value.
+        key: Key of all of them.
+        padding: Bytes that are added to every value.
+        timestamp_ms: Their time in epoch milliseconds; 0 is now.
+    """
+    producer = Producer({**kafka.client_config(), "linger.ms": 5})
+    _send(producer, name, count, partition, first, key=key, padding=padding, timestamp_ms=timestamp_ms)
+
+
+def commit_transaction(kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0) -> None:
+    """Append records in a transaction and commit it: `count` offsets, and one for the marker."""
+    open_transaction(kafka, name, count, partition=partition, first=first).commit_transaction(_SECONDS)
+
+
+def abort_transaction(kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0) -> None:
+    """Append records in a transaction and abort it: `count` offsets, and one for the marker."""
+    open_transaction(kafka, name, count, partition=partition, first=first).abort_transaction(_SECONDS)
+
+
+def open_transaction(
+    kafka: KafkaBroker,
+    name: str,
+    count: int,
+    *,
+    partition: int = 0,
+    first: int = 0,
+    timeout_ms: int = 60_000,
+) -> Producer:
+    """Append records in a transaction and leave it open; the producer that is returned can end it.
+
+    When nobody does, the broker aborts it after `timeout_ms`.
+    """
+    settings = {"transactional.id": f"tx-{uuid.uuid4().hex}", "transaction.timeout.ms": timeout_ms, "log_level": 0}
+    producer = Producer({**kafka.client_config(), **settings})
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    _send(producer, name, count, partition, first)
+    return producer
+
+
+def _send(
+    producer: Producer,
+    name: str,
+    count: int,
+    partition: int,
+    first: int,
+    *,
+    key: bytes | None = None,
+    padding: int = 0,
+    timestamp_ms: int = 0,
+) -> None:
+    failures: list[object] = []
+    for number in range(first, first + count):
+        _enqueue(
+            producer,
+            name,
+            value=b"%d" % number + b" " * padding,
+            key=key,
+            partition=partition,
+            timestamp=timestamp_ms,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    unsent = producer.flush(_SECONDS)
+    if unsent or failures:
+        raise RuntimeError(
+            f"{name}-{partition}: {unsent} records are unsent, the first of {len(failures)} errors: {failures[:1]}"
+        )
+
+
+def _enqueue(producer: Producer, name: str, **record: object) -> None:
+    while True:
+        try:
+            producer.produce(name, **record)
+        except BufferError:  # the queue is full: wait for some acknowledgements
+            producer.poll(0.5)
+        else:
+            producer.poll(0)
+            return
+
+
+def _leaders(kafka: KafkaBroker, name: str) -> int:
+    try:
+        found = kafka.admin.list_topics(name, timeout=5).topics[name]
+    except KafkaException:
+        return -1
+    # Not the length of a description: that lists partitions before they have a leader.
+    return sum(partition.leader >= 0 for partition in found.partitions.values()) if found.error is None else 0
