@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient
 from sqlalchemy import create_engine, text
 
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import Server, ServerError, wait_until
-from tests.lab.topics import commit_transaction, create_topic, delete_topic, open_transaction, produce, topic_id
+from tests.lab.topics import (
+    abort_transaction,
+    commit_transaction,
+    create_topic,
+    delete_topic,
+    end_offset,
+    produce,
+    topic_id,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.kafka import SecureKafkaBroker
-
-
-def end_offset(broker: KafkaBroker, topic: str) -> int:
-    wanted = TopicPartition(topic, 0)
-    return broker.admin.list_offsets({wanted: OffsetSpec.latest()})[wanted].result(10).offset
 
 
 def is_dead(process: psutil.Process) -> bool:
@@ -80,7 +82,7 @@ def test_a_recreated_topic_has_another_id(kafka: KafkaBroker, topic: str) -> Non
 def test_a_transaction_takes_one_offset_more_than_its_records(kafka: KafkaBroker, topic: str) -> None:
     create_topic(kafka, topic)
     commit_transaction(kafka, topic, 10)
-    open_transaction(kafka, topic, 5).abort_transaction(10)
+    abort_transaction(kafka, topic, 5)
     assert end_offset(kafka, topic) == 17
 
 

@@ -5,16 +5,17 @@ The first argument is always a broker of `tests.lab.kafka`.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from tests.lab.processes import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.lab.kafka import KafkaBroker
 
@@ -96,35 +97,71 @@ def produce(
     _send(producer, name, count, partition, first, key=key, padding=padding, timestamp_ms=timestamp_ms)
 
 
+class Transaction:
+    """An open transaction with records in one partition; nobody needs to end it.
+
+    When nobody does, the broker aborts it after its timeout.
+    """
+
+    def __init__(self, kafka: KafkaBroker, name: str, partition: int, *, timeout_ms: int) -> None:
+        settings = {"transactional.id": f"tx-{uuid.uuid4().hex}", "transaction.timeout.ms": timeout_ms, "log_level": 0}
+        self.producer = Producer({**kafka.client_config(), **settings})
+        self.producer.init_transactions(_SECONDS)
+        self.producer.begin_transaction()
+        self._kafka = kafka
+        self._name = name
+        self._partition = partition
+
+    def append(self, count: int, first: int = 0) -> None:
+        """Append records with the values `first`, `first + 1`, ... and wait until they are acknowledged."""
+        _send(self.producer, self._name, count, self._partition, first)
+
+    def commit(self) -> None:
+        """Commit, and wait until the marker is in the partition: it takes one offset."""
+        with self._one_more_offset():
+            self.producer.commit_transaction(_SECONDS)
+
+    def abort(self) -> None:
+        """Abort, and wait until the marker is in the partition: it takes one offset."""
+        with self._one_more_offset():
+            self.producer.abort_transaction(_SECONDS)
+
+    @contextlib.contextmanager
+    def _one_more_offset(self) -> Iterator[None]:
+        # The coordinator answers before the markers are written.
+        before = end_offset(self._kafka, self._name, self._partition)
+        yield
+        wait_until(
+            lambda: end_offset(self._kafka, self._name, self._partition) > before,
+            timeout=_SECONDS,
+            what=f"{self._name}-{self._partition} has the transaction's marker",
+        )
+
+
 def commit_transaction(kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0) -> None:
     """Append records in a transaction and commit it: `count` offsets, and one for the marker."""
-    open_transaction(kafka, name, count, partition=partition, first=first).commit_transaction(_SECONDS)
+    open_transaction(kafka, name, count, partition=partition, first=first).commit()
 
 
 def abort_transaction(kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0) -> None:
     """Append records in a transaction and abort it: `count` offsets, and one for the marker."""
-    open_transaction(kafka, name, count, partition=partition, first=first).abort_transaction(_SECONDS)
+    open_transaction(kafka, name, count, partition=partition, first=first).abort()
 
 
 def open_transaction(
-    kafka: KafkaBroker,
-    name: str,
-    count: int,
-    *,
-    partition: int = 0,
-    first: int = 0,
-    timeout_ms: int = 60_000,
-) -> Producer:
-    """Append records in a transaction and leave it open; the producer that is returned can end it.
+    kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0, timeout_ms: int = 60_000
+) -> Transaction:
+    """Append records in a transaction and leave it open."""
+    transaction = Transaction(kafka, name, partition, timeout_ms=timeout_ms)
+    transaction.append(count, first)
+    return transaction
 
-    When nobody does, the broker aborts it after `timeout_ms`.
-    """
-    settings = {"transactional.id": f"tx-{uuid.uuid4().hex}", "transaction.timeout.ms": timeout_ms, "log_level": 0}
-    producer = Producer({**kafka.client_config(), **settings})
-    producer.init_transactions(_SECONDS)
-    producer.begin_transaction()
-    _send(producer, name, count, partition, first)
-    return producer
+
+def end_offset(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
+    """Return the offset that the next record gets (the high watermark, open transactions included)."""
+    wanted = TopicPartition(name, partition)
+    found = kafka.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=_SECONDS)
+    return int(found[wanted].result(_SECONDS).offset)
 
 
 def _send(
