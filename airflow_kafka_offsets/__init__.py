@@ -1,3 +1,24 @@
 """Kafka topics as replayable windows for scheduled Spark batches."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+_EXPORTS = {
+    "KafkaGroup": "airflow_kafka_offsets.core.group",
+    "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
+    "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
+    "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
+}
+
+__all__ = ["CommitWindowOperator", "KafkaGroup", "KafkaSparkSubmitOperator", "PlanWindowOperator"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: this module also runs on clusters, without Airflow and the rest of us."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)

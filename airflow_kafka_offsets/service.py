@@ -90,7 +90,15 @@ class WindowService:
         self._kafka = kafka
         self._clock = clock
 
-    def plan(self, group: KafkaGroup, claim: Claim, is_over: IsOver, until: datetime | None = None) -> Planned:
+    def plan(
+        self,
+        group: KafkaGroup,
+        claim: Claim,
+        is_over: IsOver,
+        until: datetime | None = None,
+        *,
+        may_cut: bool = True,
+    ) -> Planned:
         """Give a run its window: the one that it had, one that a dead run left behind, or a new one.
 
         Args:
@@ -98,16 +106,23 @@ class WindowService:
             claim: who asks.
             is_over: whether the claim that holds a window is over.
             until: the cut time of a new window; None: now.
+            may_cut: False for a run that may only run again the window it had: an Airflow backfill.
 
         Raises:
+            BadInputError: the run has no window and may not cut one.
             WindowBusyError: another run works on the window; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        return _racing(lambda: self._plan(group, claim, is_over, until))
+        return _racing(lambda: self._plan(group, claim, is_over, until, may_cut))
 
-    def _plan(self, group: KafkaGroup, claim: Claim, is_over: IsOver, until: datetime | None) -> Planned:
+    def _plan(self, group: KafkaGroup, claim: Claim, is_over: IsOver, until: datetime | None, may_cut: bool) -> Planned:
         state = self._ledger.load(group.name, claim)
+        if state.claimed is None and not may_cut:
+            raise BadInputError(
+                f"{claim} belongs to an Airflow backfill, which replays the past; replay is not there yet, and a live "
+                "window must not hide behind a past date. Clear the runs whose windows you want again, or trigger a run"
+            )
         match ownership.choose(state):
             case Again(held):
                 planned = self._take(held, claim, is_over, "again")
@@ -178,6 +193,14 @@ class WindowService:
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""
         self._ledger.end_attempt(attempt, outcome, records, self._clock())
+
+    def window(self, window_id: str) -> Window:
+        """Return a window as the ledger has it.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        return self._ledger.window(window_id).held.window
 
     def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
         """Commit a window after its job succeeded; exactly one of any number of commits wins.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
@@ -23,6 +24,28 @@ SECTION = "kafka_offsets"
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
     return WindowService(open_ledger(group.ledger_conn_id), open_log(group))
+
+
+def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
+    """Return the use cases for a group as the ledger knows it.
+
+    Raises:
+        UnknownWindowError: the ledger has no such group.
+    """
+    ledger = open_ledger(ledger_conn_id)
+    return WindowService(ledger, open_log(find_group(ledger, group)))
+
+
+def find_group(ledger: Ledger, name: str) -> KafkaGroup:
+    """Return a group's definition, as it was when it last planned.
+
+    Raises:
+        UnknownWindowError: the ledger has no such group.
+    """
+    known = {group.name: group for group in ledger.groups()}
+    if name not in known:
+        raise UnknownWindowError(f"The ledger has no group {name}; it has {', '.join(known) or 'none yet'}")
+    return known[name]
 
 
 def open_ledger(conn_id: str | None = None) -> Ledger:
@@ -50,9 +73,9 @@ def ledger_url(conn_id: str | None = None) -> str:
 
 def default_ledger_url() -> str:
     """Return the URL of the SQLite file that is the ledger when nobody configured another."""
-    from airflow.sdk.configuration import AIRFLOW_HOME
-
-    return f"sqlite:///{Path(AIRFLOW_HOME).absolute() / 'kafka_offsets.db'}"
+    # Airflow's own rule for its home (airflow.configuration.get_airflow_home), without importing Airflow.
+    home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
+    return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
 def sqlalchemy_url(connection: Connection) -> str:

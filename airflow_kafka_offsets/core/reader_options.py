@@ -1,0 +1,122 @@
+"""From a Kafka connection as librdkafka spells it to the options of Spark's Kafka reader, as Java spells it.
+
+Secrets are kept apart: they go into a file that the job's Kafka client reads by itself, through a config provider
+(KIP-297), so that plan, UI, event log and argv hold only a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+_JAAS = "kafka.sasl.jaas.config"
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_PROVIDER = {
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """What Spark's reader needs to reach Kafka.
+
+    Attributes:
+        options: without any secret.
+        jaas: the login, to be put into a file that only the job can read; None: there is none, or the user gave a
+            reference of their own.
+    """
+
+    options: Mapping[str, str]
+    jaas: str | None
+
+    def with_jaas_file(self, path: str) -> dict[str, str]:
+        """Return the options with a reference to the file that holds the login."""
+        if self.jaas is None:
+            return dict(self.options)
+        return {**self.options, **_PROVIDER, _JAAS: f"${{file:{path}:jaas}}"}
+
+
+def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> ReaderOptions:
+    """Translate a connection; what the user wrote for Spark wins.
+
+    Args:
+        connection: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
+        spark_options: the group's own options for the reader.
+
+    Raises:
+        BadInputError: the connection needs what can't be translated: say it in spark_options.
+    """
+    mine = {name.lower() for name in spark_options}
+    derived = {"kafka.bootstrap.servers": str(connection["bootstrap.servers"])}
+    protocol = str(connection.get("security.protocol", "plaintext")).upper()
+    if protocol != "PLAINTEXT":
+        derived["kafka.security.protocol"] = protocol
+    if protocol.endswith("SSL"):
+        derived |= _tls(connection, mine)
+    jaas = None
+    if protocol.startswith("SASL") and _JAAS not in mine:
+        mechanism = str(connection.get("sasl.mechanism") or connection.get("sasl.mechanisms") or "GSSAPI").upper()
+        derived["kafka.sasl.mechanism"] = mechanism
+        jaas = _jaas(mechanism, connection)
+    options = {name: value for name, value in derived.items() if name not in mine} | dict(spark_options)
+    return ReaderOptions(options, jaas)
+
+
+def _tls(connection: Mapping[str, Any], mine: set[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    if "ssl.ca.location" in connection and "kafka.ssl.truststore.location" not in mine:
+        options["kafka.ssl.truststore.type"] = "PEM"
+        options["kafka.ssl.truststore.location"] = str(connection["ssl.ca.location"])
+    if str(connection.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
+        options["kafka.ssl.endpoint.identification.algorithm"] = ""
+    has_certificate = any(name.startswith(("ssl.certificate", "ssl.key", "ssl.keystore")) for name in connection)
+    if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in mine):
+        raise BadInputError(
+            "The Kafka connection has a client certificate, which Java wants in a keystore of its own: name it for the "
+            "job, e.g. KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
+        )
+    return options
+
+
+def _jaas(mechanism: str, connection: Mapping[str, Any]) -> str:
+    module = _LOGIN_MODULES.get(mechanism)
+    if module is None:
+        raise BadInputError(
+            f"The Kafka connection uses SASL {mechanism}, which has no password to hand on: tell the job how it logs in "
+            "with KafkaGroup(spark_options={'kafka.sasl.jaas.config': '...', ...}), secrets as references only"
+        )
+    user, password = (_quote(str(connection.get(f"sasl.{name}", ""))) for name in ("username", "password"))
+    return f"{module} required username={user} password={password};"
+
+
+def _quote(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def properties_file(values: Mapping[str, str]) -> str:
+    r"""Write a Java properties file: ASCII, with what it would take for syntax escaped.
+
+    >>> print(properties_file({"jaas": 'user="zoë"'}), end="")
+    jaas=user\="zo\u00eb"
+    """
+    return "".join(f"{name}={_escape(value)}\n" for name, value in values.items())
+
+
+def _escape(value: str) -> str:
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+    escaped = "".join(special.get(c, c) for c in value)
+    escaped = "\\" + escaped if escaped.startswith(" ") else escaped
+    return "".join(c if c.isascii() else _unicode(c) for c in escaped)
+
+
+def _unicode(c: str) -> str:
+    units = c.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

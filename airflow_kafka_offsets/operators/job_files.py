@@ -1,0 +1,86 @@
+"""What a job gets beside its command line: the window, the login, the job side of this package."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.reader_options import properties_file
+from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+
+MAX_ARGUMENT = 100_000
+"""Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
+
+
+def write_login(jaas: str, directory: Path) -> Path:
+    """Write the login where only this user can read it, and return the file."""
+    path = directory / "login.properties"
+    with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+        file.write(properties_file({"jaas": jaas}))
+    return path
+
+
+def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list[str]]:
+    """Return Spark properties that hand the window over, and files to ship: a large window travels as a file."""
+    text = handoff.to_json()
+    if len(text.encode()) <= MAX_ARGUMENT:
+        return {CONF_WINDOW: text}, []
+    file = directory / f"{handoff.window_id}.json"
+    file.write_text(text)
+    return {CONF_WINDOW_FILE: file.name}, [str(file)]
+
+
+def check_spark_conf(conf: Mapping[str, object]) -> None:
+    """Refuse Spark properties that are ours.
+
+    Raises:
+        CollidingOptionError: with their names.
+    """
+    colliding = [name for name in conf if str(name).lower() in (CONF_WINDOW.lower(), CONF_WINDOW_FILE.lower())]
+    if colliding:
+        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
+
+
+def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
+    """Put the window into the arguments of a user's own job, wherever they say ``{name}``.
+
+    Raises:
+        BadInputError: an argument got longer than a command line can carry.
+    """
+    filled = []
+    for argument in map(str, arguments):
+        for name, value in values.items():
+            argument = argument.replace("{" + name + "}", value)
+        if len(argument.encode()) > MAX_ARGUMENT:
+            raise BadInputError(
+                f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "
+                "a command line. Let the job call airflow_kafka_offsets.spark.current_window(spark) instead"
+            )
+        filled.append(argument)
+    return filled
+
+
+def read_report(path: Path, window: Window) -> int | None:
+    """Return how many records the job read; None: it did not say (a job of the user's own, or one in cluster mode).
+
+    Raises:
+        KafkaOffsetsError: the report is about another window.
+    """
+    if not path.exists():
+        return None
+    report = json.loads(path.read_text())
+    if report.get("window_id") != window.id:
+        raise KafkaOffsetsError(
+            f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
+        )
+    return int(report["records"])
+
+
+def joined(*lists: str | None) -> str | None:
+    """Join Spark's comma separated lists, leaving out what is not there."""
+    return ",".join(filter(None, lists)) or None

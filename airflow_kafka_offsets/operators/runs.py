@@ -1,0 +1,84 @@
+"""What Airflow says about runs: who asks, when the window is cut, and whether another run is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.window import Claim, Scope
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_RUN_IS_ALIVE = ["queued", "running"]
+# A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
+_TASK_IS_OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
+
+
+def claim_of(context: Context, scope: Scope) -> Claim:
+    """Return who asks: the same for the first try, a retry, a clear and a reprocessed run."""
+    ti = context["ti"]
+    map_index = ti.map_index if ti.map_index is not None else -1
+    return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
+
+
+def cut_time(context: Context) -> datetime | None:
+    """Return the cut time of a window that this run plans: the end of a scheduled run's interval, else None (now)."""
+    return context.get("data_interval_end") if run_type(context) == "scheduled" else None
+
+
+def run_type(context: Context) -> str:
+    """Return Airflow's name of the kind of run: scheduled, manual, backfill, asset_triggered, ..."""
+    kind: Any = context["dag_run"].run_type
+    return str(getattr(kind, "value", kind))
+
+
+def is_over(claim: Claim) -> bool:
+    """Ask Airflow whether a claim's task or run is over: failed for good, marked as done, or gone.
+
+    Works in tasks and in triggers, through their supervisor.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    alive = RuntimeTaskInstance.get_dr_count(dag_id=claim.dag_id, run_ids=[claim.run_id], states=_RUN_IS_ALIVE)
+    if not alive:
+        return True
+    return task_is_over(claim, _task_states(claim))
+
+
+def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
+    """Decide from the task's state while its run goes on.
+
+    Args:
+        claim: who holds the window.
+        states: Airflow's answer for the run: state by task, of a mapped task by ``task_id_mapindex``.
+    """
+    name = _name(claim)
+    if name not in states:
+        return True  # the task is no longer part of its run
+    if claim.scope is Scope.RUN and states[name] == "success":
+        return False  # it planned; other tasks of its run work on the window now
+    return states[name] in _TASK_IS_OVER
+
+
+def task_state(claim: Claim) -> str | None:
+    """Ask Airflow for the state of the claim's task; None: it has none, or there is no such task."""
+    return _task_states(claim).get(_name(claim))
+
+
+def _task_states(claim: Claim) -> Mapping[str, str | None]:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    by_run = RuntimeTaskInstance.get_task_states(
+        dag_id=claim.dag_id,
+        task_ids=[claim.task_id],
+        run_ids=[claim.run_id],
+        map_index=claim.map_index if claim.map_index >= 0 else None,
+    )
+    states: Mapping[str, str | None] = by_run.get(claim.run_id, {})
+    return states
+
+
+def _name(claim: Claim) -> str:
+    return claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"

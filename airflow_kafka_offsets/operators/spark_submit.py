@@ -1,0 +1,220 @@
+"""One task: plan the window, launch Spark on it, check, commit."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
+from airflow_kafka_offsets.core.window import Outcome, Scope
+from airflow_kafka_offsets.operators.job_files import (
+    check_spark_conf,
+    fill,
+    joined,
+    read_report,
+    window_conf,
+    write_login,
+)
+from airflow_kafka_offsets.operators.planning import (
+    OnOpenWindow,
+    check_on_open_window,
+    patiently,
+    placeholders,
+    plan,
+    window_result,
+)
+from airflow_kafka_offsets.operators.runs import claim_of, task_state
+from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.spark.handoff import Handoff
+from airflow_kafka_offsets.spark.shipping import write_zip
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.window import Claim, Window
+    from airflow_kafka_offsets.service import Planned, WindowService
+
+
+class KafkaSparkSubmitOperator(SparkSubmitOperator):
+    """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
+
+    A retry and a clear get the window that the first try had. The job reads it with
+    ``airflow_kafka_offsets.spark.current_window(spark)``, which is shipped along; a job that knows nothing of this package
+    can be given ``{starting_offsets}``, ``{ending_offsets}``, ``{assign}``, ``{isolation_level}``, ``{window_id}`` and
+    ``{seq}`` in `application_args`. All other parameters are those of `SparkSubmitOperator`.
+
+    :param group: the group.
+    :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
+    :param poll_interval: seconds between two looks while waiting.
+    :param connector: coordinates of Spark's Kafka connector for ``--packages``; ``"auto"``: those of the installed
+        pyspark, unless `packages` or `jars` name one already; None: the cluster has it.
+    :param ship: send the job side of this package along (``--py-files``); False: the cluster has it.
+    """
+
+    ui_color = "#d5e8f0"
+
+    def __init__(
+        self,
+        *,
+        group: KafkaGroup,
+        on_open_window: OnOpenWindow = "wait",
+        poll_interval: float = 10,
+        connector: str | None = "auto",
+        ship: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_on_open_window(on_open_window)
+        self.group = group
+        self.on_open_window = on_open_window
+        self.poll_interval = poll_interval
+        self.connector = connector
+        self.ship = ship
+        self._names_job = "name" not in kwargs
+        self._was_killed = False
+        self._claim: Claim | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Plan, launch, check, commit."""
+        return self._run(context)
+
+    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Ask again after waiting for another run."""
+        return self._run(context)
+
+    def _run(self, context: Context) -> dict[str, Any]:
+        options = self._check_input()
+        service = wiring.open_service(self.group)
+        claim = self._claim = claim_of(context, Scope.TASK)
+        planned = plan(self, context, service, self.group, claim, self.on_open_window, self.poll_interval)
+        window = planned.window
+        if window.span == 0:
+            self.log.info("Window %s is empty: nothing to launch", window.id)
+            service.commit(window.id, claim)
+            return window_result(self.group, window, is_rerun=planned.is_rerun, records=0)
+        attempt = service.start_attempt(window, claim, context["ti"].try_number)
+        records = self._attempt(context, service, planned, attempt, options)
+        patiently(lambda: service.commit(window.id, claim, attempt))
+        return window_result(self.group, window, is_rerun=planned.is_rerun, records=records)
+
+    def _check_input(self) -> ReaderOptions:
+        """Refuse what can't work, before anything is written."""
+        wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
+        check_spark_conf(self.conf or {})
+        if isinstance(self.application_args, str):
+            raise BadInputError("application_args must be a list of arguments, not one text")
+        options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        master = self._get_hook()._connection["master"]
+        if options.jaas is not None and not master.startswith("local"):
+            raise BadInputError(
+                f"The password of {self.group.kafka_conn_id!r} does not travel to executors (master {master}). Put it where "
+                "the cluster keeps secrets, and refer to it: KafkaGroup(spark_options={'kafka.config.providers': 'file', "
+                "'kafka.config.providers.file.class': 'org.apache.kafka.common.config.provider.FileConfigProvider', "
+                "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
+            )
+        return options
+
+    def _attempt(
+        self, context: Context, service: WindowService, planned: Planned, attempt: int, options: ReaderOptions
+    ) -> int | None:
+        """Run the job and record how it ended: the evidence that the commit rests on."""
+        try:
+            records = self._launch(context, planned, options)
+            service.check(planned.window)
+            # on_kill runs in a signal handler and does not stop this method.
+            if self._was_killed:
+                raise KafkaOffsetsError(f"The task was stopped; window {planned.window.id} is not committed")
+        except BaseException:
+            self._record_failure(service, attempt)
+            raise
+        patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, records))
+        return records
+
+    def _record_failure(self, service: WindowService, attempt: int) -> None:
+        try:
+            service.end_attempt(attempt, Outcome.KILLED if self._was_killed else Outcome.FAILED)
+        except KafkaOffsetsError as exc:
+            self.log.warning("Could not record how the attempt ended: %s", exc)
+
+    def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> int | None:
+        # An automatic retry reconnects to the job of a cluster, a clear runs it again: only a clear of this very task
+        # moves max_tries.
+        suffix = f"{planned.window.id}:{context['ti'].max_tries}"
+        self.external_id_key = f"spark_job_id:{suffix}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{suffix}"
+        with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
+            report = Path(directory, "report.json")
+            self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
+            super().execute(context)
+            return read_report(report, planned.window)
+
+    def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
+        """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
+        login = write_login(options.jaas, directory) if options.jaas is not None else None
+        handoff = _handoff(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
+        conf, files = window_conf(handoff, directory)
+        self.conf = {**(self.conf or {}), **conf}
+        self.files = joined(self.files, *files)
+        self.application_args = fill(self.application_args or [], placeholders(planned.window))
+        if self.ship:
+            self.py_files = joined(self.py_files, str(write_zip(directory)))
+        if self.connector and "spark-sql-kafka" not in f"{self.packages} {self.jars}":
+            self.packages = joined(self.packages, connector_package() if self.connector == "auto" else self.connector)
+        if self._names_job:
+            self.name = planned.window.id
+
+    def _is_client_mode(self) -> bool:
+        return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        if hook._connection["deploy_mode"] != "cluster":
+            hook.submit = partial(hook.submit, preexec_fn=dying_with_parent())  # type: ignore[method-assign]
+        return hook
+
+    def on_kill(self) -> None:
+        """Stop the job, unless it is only this worker that dies: then a driver in the cluster is left to the retry.
+
+        Airflow calls this for a person's kill, for a clear, and for the SIGTERM of a worker alike.
+        """
+        self._was_killed = True
+        if self._hook is None:
+            return
+        in_cluster = self._hook._connection["deploy_mode"] == "cluster"
+        if in_cluster and self._claim and task_state(self._claim) == "running":
+            self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
+            return
+        super().on_kill()
+
+
+def _handoff(planned: Planned, options: dict[str, str], expect_gaps: bool, report: Path | None) -> Handoff:
+    window = planned.window
+    return Handoff(
+        window_id=window.id,
+        group=window.group,
+        seq=window.seq,
+        lane=window.lane.value,
+        until=window.until.isoformat(),
+        is_rerun=planned.is_rerun,
+        isolation_level=window.isolation_level.value,
+        expect_gaps=expect_gaps,
+        topics=_topics(window),
+        options=options,
+        report=str(report) if report else None,
+    )
+
+
+def _topics(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
+    topics: dict[str, dict[str, tuple[int, int]]] = {}
+    for tp, offsets in window.ranges.without_empty().items():
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = (offsets.start, offsets.end)
+    return topics

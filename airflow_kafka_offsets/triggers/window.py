@@ -1,0 +1,67 @@
+"""Wait until a window is free: its holder is over, or it is committed or abandoned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+MIN_POLL = 5.0
+"""Seconds before the first look, and between looks: a trigger that fires within two seconds can fail its task, as
+Airflow 3.3 may still be writing down that the task was deferred."""
+
+
+class WindowFreeTrigger(BaseTrigger):
+    """Fires when another run may work on the window, or on the next one.
+
+    :param window_id: the window.
+    :param ledger_conn_id: connection of the ledger; None: the configured one.
+    :param poll_interval: seconds between two looks, at least 5.
+    """
+
+    def __init__(self, *, window_id: str, ledger_conn_id: str | None, poll_interval: float) -> None:
+        super().__init__()
+        self.window_id = window_id
+        self.ledger_conn_id = ledger_conn_id
+        self.poll_interval = max(poll_interval, MIN_POLL)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer needs to make this trigger again: names only, no secret."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "window_id": self.window_id,
+                "ledger_conn_id": self.ledger_conn_id,
+                "poll_interval": self.poll_interval,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, wait, look again. A ledger that does not answer is looked at again too: the waiting task is innocent."""
+        from asgiref.sync import sync_to_async
+
+        from airflow_kafka_offsets.core.errors import LedgerUnavailableError
+
+        while True:
+            await asyncio.sleep(self.poll_interval)
+            try:
+                is_free = await sync_to_async(self.is_free)()
+            except LedgerUnavailableError as exc:
+                self.log.warning("Waiting for window %s: %s", self.window_id, exc)
+                continue
+            if is_free:
+                yield TriggerEvent({"window_id": self.window_id})
+                return
+
+    def is_free(self) -> bool:
+        """Whether nobody works on the window any more."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.runs import is_over
+
+        held = wiring.open_ledger(self.ledger_conn_id).window(self.window_id).held
+        # A task that commits works on nothing else of ours; a plan task's run may launch its job again (a clear).
+        is_done = not held.window.state.is_open and held.holder.scope is Scope.RUN
+        return is_done or is_over(held.holder)
