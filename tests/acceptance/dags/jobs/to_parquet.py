@@ -1,0 +1,30 @@
+"""Write the window to Parquet; while the hold file is there, stop in the middle of the write.
+
+Arguments: the directory to write to, the hold file.
+"""
+
+import os
+import sys
+import time
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_kafka_offsets.spark import current_window
+
+lake, hold = sys.argv[1:]
+
+
+@F.udf("string")
+def slowly(value: bytes) -> str:
+    if os.path.exists(hold):
+        with open(hold + ".reached", "a"):
+            pass
+        while os.path.exists(hold):
+            time.sleep(0.1)
+    return bytes(value).decode()
+
+
+window = current_window(SparkSession.builder.getOrCreate())
+records = window.read().select("partition", "offset", slowly("value").alias("value"))
+window.write_parquet(records, lake)

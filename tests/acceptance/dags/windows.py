@@ -1,0 +1,90 @@
+"""The DAGs of the acceptance tests: each has its own group, topic and lake, all named after the DAG."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG
+
+from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
+from airflow_kafka_offsets.operators import planning
+
+# A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
+planning.LEDGER_PATIENCE = 4.0
+
+LAB = Path(os.environ["LAB"])
+JOBS = Path(__file__).parent / "jobs"
+
+
+def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, **operator) -> KafkaSparkSubmitOperator:
+    settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
+    arguments = [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)]
+    return KafkaSparkSubmitOperator(
+        task_id="load",
+        group=KafkaGroup(dag_id, **settings),
+        application=str(JOBS / job),
+        application_args=operator.pop("application_args", arguments),
+        driver_memory="512m",
+        poll_interval=5,
+        **operator,
+    )
+
+
+def retrying(seconds: float = 1, retries: int = 2) -> dict:
+    return {"retries": retries, "retry_delay": timedelta(seconds=seconds)}
+
+
+for name, operator in {
+    "steady": {"group": {"max_offsets": 3000}},
+    "driver_killed": retrying(),
+    "worker_killed": retrying(),
+    "ledger_stopped": retrying(8),
+    "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_flaky"}},
+    "marked": {},
+    "fails_for_good": {},
+    "waits": {},
+    "skips": {"on_open_window": "skip"},
+    "refuses": {"on_open_window": "fail"},
+    "canary": {
+        "group": {"kafka_conn_id": "kafka_secret"},
+        "conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{LAB}/events"},
+    },
+    "no_such_connection": {"group": {"kafka_conn_id": "nowhere"}},
+    "no_such_cluster": {"conn_id": "nowhere"},
+    "colliding_conf": {"conf": {"SPARK.kafka_offsets.window": "{}"}},
+}.items():
+    with DAG(name, schedule=None, max_active_runs=4) as dag:
+        load(name, **operator)
+    globals()[name] = dag
+
+with DAG("siblings", schedule=None):
+    load("siblings", **retrying(20))
+    PythonOperator(task_id="sibling", python_callable=lambda: None)
+
+with DAG("own_job", schedule=None):
+    load(
+        "own_job",
+        job="own_job.py",
+        application_args=[
+            "{{ conn.kafka_default.extra_dejson['bootstrap.servers'] }}",
+            "{assign}",
+            "{starting_offsets}",
+            "{ending_offsets}",
+            "{window_id}",
+            str(LAB / "lake" / "own_job"),
+        ],
+    )
+
+
+def consume(window: dict) -> int:
+    """Stand for a foreign launcher: reads the window from the plan task's XCom, without Spark."""
+    from tests.acceptance.foreign import consume_to_parquet
+
+    return consume_to_parquet(window, LAB / "lake" / "around")
+
+
+with DAG("around", schedule=None):
+    plan = PlanWindowOperator(task_id="plan", group=KafkaGroup("around", topics=["around"]))
+    run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
+    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)

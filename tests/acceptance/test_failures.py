@@ -1,0 +1,151 @@
+"""If it dies here, this happens: the same window under the same id after the retry, each record once in the lake."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_kafka_offsets.core.window import Outcome, State
+from tests.acceptance.conftest import Lab, expect_once
+from tests.lab.processes import wait_until
+
+
+def only_window(lab: Lab, dag_id: str):
+    (row,) = lab.windows(dag_id)
+    return row
+
+
+def expect_committed_once(lab: Lab, dag_id: str) -> None:
+    row = only_window(lab, dag_id)
+    assert row.held.window.state is State.COMMITTED
+    expect_once(lab, dag_id, [row.held.window])
+
+
+def test_a_killed_driver_is_retried_on_the_same_window(lab: Lab) -> None:
+    lab.topic("driver_killed")
+    run = lab.api.trigger("driver_killed")
+    with lab.hold("driver_killed") as hold:
+        hold.wait()
+        planned = only_window(lab, "driver_killed").held.window
+        assert planned.state is State.PLANNED
+        assert not lab.lake("driver_killed"), "nothing may be visible before the job is done"
+        driver = lab.airflow.driver_process("driver_killed", run, "load")
+        assert driver is not None
+        driver.kill()
+        lab.api.wait_for_task("driver_killed", run, "load", "up_for_retry")
+        assert only_window(lab, "driver_killed").held.window == planned
+    lab.api.wait_for_run("driver_killed", run, "success")
+    row = only_window(lab, "driver_killed")
+    assert row.held.window.ranges == planned.ranges
+    assert [a.outcome for a in lab.attempts(row)] == [Outcome.FAILED, Outcome.SUCCEEDED]
+    expect_committed_once(lab, "driver_killed")
+
+
+def test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin(lab: Lab) -> None:
+    lab.topic("worker_killed")
+    run = lab.api.trigger("worker_killed")
+    with lab.hold("worker_killed") as hold:
+        hold.wait()
+        planned = only_window(lab, "worker_killed").held.window
+        driver = lab.airflow.driver_process("worker_killed", run, "load")
+        task = lab.airflow.task_process("worker_killed", run, "load")
+        worker = lab.airflow.worker_process("worker_killed", run, "load")
+        assert driver and task and worker
+        worker.kill()
+        task.kill()
+        wait_until(lambda: not driver.is_running(), timeout=20, what="the driver dies with its worker")
+    lab.api.wait_for_run("worker_killed", run, "success", timeout=240)
+    row = only_window(lab, "worker_killed")
+    assert row.held.window.ranges == planned.ranges
+    assert lab.attempts(row)[-1].outcome is Outcome.SUCCEEDED
+    assert len(lab.attempts(row)) == 2
+    expect_committed_once(lab, "worker_killed")
+
+
+def test_a_ledger_that_stops_between_job_and_commit_costs_a_retry_not_a_record(lab: Lab) -> None:
+    lab.topic("ledger_stopped")
+    run = lab.api.trigger("ledger_stopped")
+    with lab.hold("ledger_stopped") as hold:
+        hold.wait()
+        planned = only_window(lab, "ledger_stopped").held.window
+        lab.postgres.stop()
+        hold.release()
+        lab.api.wait_for_task("ledger_stopped", run, "load", "up_for_retry")
+    assert "LedgerUnavailableError" in lab.api.log("ledger_stopped", run, "load", 1)
+    lab.postgres.start()
+    assert only_window(lab, "ledger_stopped").held.window == planned, "the watermark moved without a commit"
+    lab.api.wait_for_run("ledger_stopped", run, "success")
+    assert only_window(lab, "ledger_stopped").held.window.ranges == planned.ranges
+    expect_committed_once(lab, "ledger_stopped")
+
+
+def test_kafka_that_stops_during_planning_writes_nothing_and_the_retry_plans(lab: Lab) -> None:
+    lab.topic("kafka_stopped", kafka=lab.flaky_kafka)
+    lab.flaky_kafka.suspend()
+    started = time.monotonic()
+    run = lab.api.trigger("kafka_stopped")
+    try:
+        lab.api.wait_for_task("kafka_stopped", run, "load", "up_for_retry")
+        assert time.monotonic() - started < 60, "kafka_timeout=10 is not a bound"
+        assert not lab.windows("kafka_stopped")
+        assert "KafkaUnavailableError" in lab.api.log("kafka_stopped", run, "load", 1)
+    finally:
+        lab.flaky_kafka.resume()
+    lab.api.wait_for_run("kafka_stopped", run, "success")
+    expect_committed_once(lab, "kafka_stopped")
+
+
+def test_marking_the_running_task_green_commits_nothing_and_the_next_run_adopts(lab: Lab) -> None:
+    lab.topic("marked")
+    run = lab.api.trigger("marked")
+    with lab.hold("marked") as hold:
+        hold.wait()
+        planned = only_window(lab, "marked").held.window
+        driver = lab.airflow.driver_process("marked", run, "load")
+        lab.api.mark_task("marked", run, "load", "success")
+        wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
+        wait_until(
+            lambda: lab.airflow.task_process("marked", run, "load") is None, timeout=30, what="the task's process ends"
+        )
+    assert lab.api.task("marked", run, "load")["state"] == "success"
+    row = only_window(lab, "marked")
+    assert row.held.window == planned, "a green mark moved the watermark"
+    assert lab.attempts(row)[-1].outcome in (Outcome.KILLED, Outcome.RUNNING)
+    assert not lab.lake("marked")
+    lab.produce("marked", 10)
+    lab.api.run_to("marked")
+    assert only_window(lab, "marked").held.window.ranges == planned.ranges, "an adopted window was cut again"
+    expect_committed_once(lab, "marked")
+
+
+def test_a_run_that_failed_for_good_leaves_its_window_to_the_next_run(lab: Lab) -> None:
+    lab.topic("fails_for_good")
+    first = lab.api.trigger("fails_for_good")
+    with lab.hold("fails_for_good") as hold:
+        hold.wait()
+        lab.api.mark_task("fails_for_good", first, "load", "failed")
+        lab.api.wait_for_run("fails_for_good", first, "failed")
+    planned = only_window(lab, "fails_for_good").held.window
+    assert planned.state is State.PLANNED
+    lab.produce("fails_for_good", 30)
+    second = lab.api.run_to("fails_for_good")
+    assert lab.api.xcom("fails_for_good", second, "load")["window_id"] == planned.id
+    assert only_window(lab, "fails_for_good").held.window.ranges == planned.ranges
+    third = lab.api.run_to("fails_for_good")
+    assert lab.api.xcom("fails_for_good", third, "load")["seq"] == 2
+    expect_once(lab, "fails_for_good", [row.held.window for row in lab.windows("fails_for_good")])
+
+
+def test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_us(lab: Lab) -> None:
+    lab.topic("siblings")
+    run = lab.api.trigger("siblings")
+    with lab.hold("siblings") as hold:
+        hold.wait()
+        planned = only_window(lab, "siblings").held.window
+        lab.airflow.driver_process("siblings", run, "load").kill()
+        lab.api.wait_for_task("siblings", run, "load", "up_for_retry")
+        lab.api.clear("siblings", run, ["sibling"])
+    lab.api.wait_for_run("siblings", run, "success")
+    row = only_window(lab, "siblings")
+    assert row.held.window.ranges == planned.ranges
+    assert len(lab.attempts(row)) == 2
+    expect_committed_once(lab, "siblings")

@@ -1,0 +1,88 @@
+"""The ordinary case: runs follow one another while a producer keeps writing."""
+
+from __future__ import annotations
+
+from airflow_kafka_offsets.core.window import Outcome, State
+from tests.acceptance.conftest import Lab, Producing, expect_once, expect_tiling
+
+
+def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab) -> None:
+    lab.topic("steady", 500)
+    with Producing(lab, "steady"):
+        for _ in range(3):
+            lab.api.run_to("steady")
+    rows = lab.windows("steady")
+    windows = [row.held.window for row in rows]
+    assert [w.state for w in windows] == [State.COMMITTED] * 3
+    assert [w.id for w in windows] == ["steady-000001", "steady-000002", "steady-000003"]
+    assert all(w.span > 0 for w in windows)
+    assert all(row.records == row.held.window.span for row in rows)
+    expect_tiling(windows)
+    expect_once(lab, "steady", windows)
+
+
+def test_what_downstream_gets_is_small_and_says_what_was_read(lab: Lab) -> None:
+    run = lab.api.runs("steady")[0]["dag_run_id"]
+    window = lab.windows("steady")[0].held.window
+    result = lab.api.xcom("steady", run, "load")
+    assert result["window_id"] == window.id
+    assert (result["group"], result["seq"], result["is_rerun"]) == ("steady", 1, False)
+    assert result["span"] == result["records"] == window.span
+    assert result["ranges"]["steady"]["0"] == [0, window.ranges.ends[next(iter(window.ranges))]]
+
+
+def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab) -> None:
+    run = lab.api.runs("steady")[0]["dag_run_id"]
+    before = [row.held.window for row in lab.windows("steady")]
+    first_directory = lab.folder / "lake" / "steady" / f"window_id={before[0].id}"
+    files = {path.name for path in first_directory.glob("*.parquet")}
+    lab.api.clear("steady", run, ["load"])
+    lab.api.wait_for_run("steady", run, "success")
+    rows = lab.windows("steady")
+    assert [row.held.window for row in rows] == before
+    assert [a.outcome for a in lab.attempts(rows[0])] == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
+    assert lab.api.xcom("steady", run, "load")["is_rerun"] is True
+    assert files.isdisjoint(path.name for path in first_directory.glob("*.parquet")), "the output was not replaced"
+    expect_once(lab, "steady", before)
+
+
+def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab) -> None:
+    end = lab.end_offsets("steady")
+    while {tp.partition: o for tp, o in lab.windows("steady")[-1].held.window.ranges.ends.items()} != end:
+        lab.api.run_to("steady")
+    run = lab.api.run_to("steady")
+    row = lab.windows("steady")[-1]
+    assert row.held.window.span == 0
+    assert row.held.window.state is State.COMMITTED
+    assert row.attempts == 0
+    assert lab.api.xcom("steady", run, "load")["records"] == 0
+    assert "spark-submit" not in lab.api.log("steady", run, "load").lower()
+
+
+def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab) -> None:
+    lab.topic("own_job", 50)
+    run = lab.api.run_to("own_job")
+    windows = [row.held.window for row in lab.windows("own_job")]
+    expect_once(lab, "own_job", windows)
+    assert lab.api.xcom("own_job", run, "load")["records"] is None
+    assert windows[0].state is State.COMMITTED
+
+
+def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
+    lab.topic("around", 25)
+    run = lab.api.run_to("around")
+    (row,) = lab.windows("around")
+    assert row.held.window.state is State.COMMITTED
+    assert lab.api.xcom("around", run, "commit") == {"window_id": "around-000001", "is_rerun": False}
+    expect_once(lab, "around", [row.held.window])
+    # Nothing new: the plan commits the empty window, and skips the launcher.
+    second = lab.api.run_to("around")
+    assert {t["task_id"]: t["state"] for t in lab.api.tasks("around", second)} == dict.fromkeys(
+        ("plan", "run", "commit"), "skipped"
+    )
+    assert lab.windows("around")[-1].held.window.state is State.COMMITTED
+    # A clear of the whole run runs the same window again.
+    lab.api.clear_run("around", run)
+    lab.api.wait_for_run("around", run, "success")
+    assert lab.api.xcom("around", run, "commit") == {"window_id": "around-000001", "is_rerun": True}
+    assert len(lab.windows("around")) == 2
