@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient
 from sqlalchemy import create_engine, text
 
+from tests.lab.airflow import Airflow
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import Server, ServerError, wait_until
@@ -120,3 +121,35 @@ def test_a_database_keeps_its_rows_over_stop_and_kill(database: type[Postgres] |
         with engine.begin() as connection:
             assert connection.execute(text("SELECT n FROM numbers")).scalar() == 42
         engine.dispose()
+
+
+ANSWER = """
+from airflow.sdk import dag, get_current_context, task
+
+
+@dag(schedule=None)
+def answer():
+    @task
+    def say():
+        context = get_current_context()
+        return [context["dag_run"].conf["question"], context["ti"].try_number]
+
+    say()
+
+
+answer()
+"""
+
+
+@pytest.mark.airflow
+def test_airflow_runs_a_dag_and_a_clear_runs_it_again(tmp_path: Path) -> None:
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    (dags / "answer.py").write_text(ANSWER)
+    with Airflow(tmp_path / "home", dags) as airflow:
+        airflow.api.unpause("answer")
+        run = airflow.api.run_to("answer", {"question": "six times nine"})
+        assert airflow.api.xcom("answer", run, "say") == ["six times nine", 1]
+        airflow.api.clear("answer", run, ["say"])
+        airflow.api.wait_for_run("answer", run)
+        assert airflow.api.xcom("answer", run, "say") == ["six times nine", 2]

@@ -71,7 +71,8 @@ class Server:
         command: Program and arguments.
         log: File that gets stdout and stderr; a restart appends.
         ready: Tells whether the server answers. Asked again until it does.
-        timeout: Seconds until an answer is overdue, both for starting and for stopping.
+        timeout: Seconds that it may take to get ready.
+        stop_timeout: Seconds that it may take to stop; then it is killed.
         environment: The whole environment; None inherits ours.
         directory: Working directory; None inherits ours.
         user: Account to run as; None keeps ours.
@@ -86,6 +87,7 @@ class Server:
         log: Path,
         ready: Callable[[], bool],
         timeout: float = 60,
+        stop_timeout: float = 20,
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         user: str | None = None,
@@ -95,6 +97,7 @@ class Server:
         self.command = command
         self.log = log
         self.timeout = timeout
+        self._stop_timeout = stop_timeout
         self._ready = ready
         self._environment = environment
         self._directory = directory
@@ -164,7 +167,7 @@ class Server:
             if not self._has_ended():
                 self._process.send_signal(signal.SIGCONT)  # a suspended process would not see the next signal
                 self._process.send_signal(self._stop_signal)
-                wait_until(self._has_ended, timeout=self.timeout, what=f"{self.name} stops")
+                wait_until(self._has_ended, timeout=self._stop_timeout, what=f"{self.name} stops")
         except TimeoutError:
             pass
         finally:

@@ -1,0 +1,249 @@
+"""The part of Airflow's REST API that tests and the demo use, and the waiting that goes with it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+_RUN_ENDS = ("success", "failed")
+_TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
+_LOG_LINES = 60
+_ABOUT_THE_TASK = ("dag_id", "run_id", "task_id", "map_index", "try_number", "ti_id")
+_ABOUT_THE_CODE = ("level", "logger", "filename", "lineno")
+_NOT_IN_LINES = {"event", "timestamp", "error_detail", *_ABOUT_THE_TASK, *_ABOUT_THE_CODE}
+
+Json = dict[str, Any]
+
+
+class DagImportError(Exception):
+    """A Dag file does not import; the message is its traceback."""
+
+
+class UnexpectedStateError(Exception):
+    """A run or task ended in another state than the awaited one, or not in time; the message says what its tasks did."""
+
+
+class AirflowApi:
+    """A user of one Airflow; logs in with the first request. Every error of the API is a `requests.HTTPError`."""
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self.url = url
+        self._user = user
+        self._password = password
+        self._session = requests.Session()
+
+    def request(self, method: str, path: str, body: Json | None = None, **query: Any) -> Any:
+        """Send a request to a path below /api/v2 and return the decoded answer; None when it is empty."""
+        if "Authorization" not in self._session.headers:
+            self._log_in()
+        url = f"{self.url}/api/v2{path}"
+        answer = self._session.request(method, url, json=body, params=query, timeout=60)
+        if not answer.ok:
+            raise requests.HTTPError(f"{method} {path}: {answer.status_code} {answer.text[:2000]}", response=answer)
+        return answer.json() if answer.content else None
+
+    def _log_in(self) -> None:
+        login = {"username": self._user, "password": self._password}
+        answer = self._session.post(f"{self.url}/auth/token", json=login, timeout=60)
+        answer.raise_for_status()
+        self._session.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def health(self) -> Json:
+        """Return the state of the components; needs no login."""
+        answer = requests.get(f"{self.url}/api/v2/monitor/health", timeout=5)
+        answer.raise_for_status()
+        return answer.json()
+
+    # Dags
+
+    def wait_for_dag(self, dag_id: str, *, timeout: float = 90) -> Json:
+        """Return the Dag as soon as it is parsed; raise `DagImportError` when a file does not import."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self._find(f"/dags/{dag_id}")
+            if found is not None:
+                return found
+            errors = self.request("GET", "/importErrors")["import_errors"]
+            if errors:
+                raise DagImportError("\n".join(f"{error['filename']}\n{error['stack_trace']}" for error in errors))
+            if time.monotonic() > deadline:
+                raise UnexpectedStateError(
+                    f"Dag {dag_id} is not there after {timeout:g} s, and nothing failed to import"
+                )
+            time.sleep(0.5)
+
+    def unpause(self, dag_id: str) -> None:
+        """Let the scheduler run this Dag, as soon as it is parsed."""
+        self.wait_for_dag(dag_id)
+        self.request("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Start no further run of this Dag."""
+        self.request("PATCH", f"/dags/{dag_id}", {"is_paused": True})
+
+    # Runs
+
+    def trigger(self, dag_id: str, conf: Json | None = None, *, logical_date: datetime | None = None) -> str:
+        """Make a manual run and return its id; without a logical date, it has no data interval either."""
+        date = logical_date.isoformat() if logical_date else None
+        run = self.request("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": date, "conf": conf or {}})
+        return str(run["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> Json:
+        """Return a run."""
+        return self.request("GET", _run_path(dag_id, run_id))
+
+    def runs(self, dag_id: str) -> list[Json]:
+        """Return the runs of a Dag, the first that was due first."""
+        return list(self.request("GET", f"/dags/{dag_id}/dagRuns", order_by="run_after", limit=100)["dag_runs"])
+
+    def wait_for_run(self, dag_id: str, run_id: str, state: str = "success", *, timeout: float = 180) -> Json:
+        """Return the run as soon as it has this state; raise `UnexpectedStateError` when it ends in another one."""
+        deadline = time.monotonic() + timeout
+        while (run := self.run(dag_id, run_id))["state"] != state:
+            if run["state"] in _RUN_ENDS or time.monotonic() > deadline:
+                raise UnexpectedStateError(
+                    f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self._story(dag_id, run_id)}"
+                )
+            time.sleep(0.3)
+        return run
+
+    def run_to(self, dag_id: str, conf: Json | None = None, state: str = "success", *, timeout: float = 180) -> str:
+        """Make a manual run, wait until it has this state, and return its id."""
+        run_id = self.trigger(dag_id, conf)
+        self.wait_for_run(dag_id, run_id, state, timeout=timeout)
+        return run_id
+
+    def clear_run(self, dag_id: str, run_id: str) -> None:
+        """Clear all tasks of a run, so that they run again."""
+        self.request("POST", f"{_run_path(dag_id, run_id)}/clear", {"dry_run": False})
+
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Make a run `success` or `failed` (its running tasks are killed), or `queued`."""
+        self.request("PATCH", _run_path(dag_id, run_id), {"state": state})
+
+    # Tasks
+
+    def task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Json:
+        """Return the latest try of a task."""
+        return self.request("GET", _task_path(dag_id, run_id, task_id, map_index))
+
+    def tasks(self, dag_id: str, run_id: str) -> list[Json]:
+        """Return the latest try of every task of a run."""
+        return list(self.request("GET", f"{_run_path(dag_id, run_id)}/taskInstances")["task_instances"])
+
+    def wait_for_task(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        state: str = "success",
+        *,
+        map_index: int = -1,
+        try_number: int | None = None,
+        timeout: float = 180,
+    ) -> Json:
+        """Return the task as soon as it has this state (in this try, or a later one).
+
+        Raises `UnexpectedStateError` when the task ends in another state, or on timeout.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            task = self.task(dag_id, run_id, task_id, map_index)
+            is_this_try = try_number is None or task["try_number"] >= try_number
+            if is_this_try and task["state"] == state:
+                return task
+            if time.monotonic() > deadline or (is_this_try and task["state"] in _TASK_ENDS):
+                raise UnexpectedStateError(
+                    f"{task_id} of {run_id} is {task['state']} in try {task['try_number']}, not {state}\n"
+                    f"{self._story(dag_id, run_id)}"
+                )
+            time.sleep(0.3)
+
+    def clear(
+        self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False
+    ) -> None:
+        """Clear tasks (or mapped ones, `(task_id, map_index)`) of a run, whatever their state, so that they run again."""
+        options = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "include_downstream": downstream}
+        body = {**options, "dag_run_id": run_id, "task_ids": list(task_ids)}
+        self.request("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+
+    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int = -1) -> None:
+        """Make a task `success`, `failed` or `skipped`; if it runs, it is killed."""
+        self.request("PATCH", _task_path(dag_id, run_id, task_id, map_index), {"new_state": state})
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", *, map_index: int = -1) -> Any:
+        """Return a value that a task has pushed; None when there is none."""
+        path = f"{_task_path(dag_id, run_id, task_id)}/xcomEntries/{quote(key, safe='')}"
+        entry = self._find(path, deserialize=True, map_index=map_index)
+        return entry["value"] if entry else None
+
+    def rendered_fields(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Json:
+        """Return the template fields of a task as it rendered them."""
+        return dict(self.task(dag_id, run_id, task_id, map_index)["rendered_fields"])
+
+    def links(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, str | None]:
+        """Return the extra links of a task, by name; they are there when the try has ended."""
+        path = f"{_task_path(dag_id, run_id, task_id)}/links"
+        return dict(self.request("GET", path, map_index=map_index)["extra_links"])
+
+    def task_states(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """Return what a task keeps in its state store over its tries."""
+        path = f"{_task_path(dag_id, run_id, task_id)}/state-store"
+        entries = self.request("GET", path, map_index=map_index)["task_state_store"]
+        return {entry["key"]: entry["value"] for entry in entries}
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int | None = None, *, map_index: int = -1) -> str:
+        """Return the log of a try, of the latest one by default: a line for each event, its fields after it."""
+        number = try_number or self.task(dag_id, run_id, task_id, map_index)["try_number"]
+        path = f"{_task_path(dag_id, run_id, task_id)}/logs/{number}"
+        answer = self.request("GET", path, full_content=True, map_index=map_index)
+        return "\n".join(_line(entry) for entry in answer["content"])
+
+    def _find(self, path: str, **query: Any) -> Any:
+        try:
+            return self.request("GET", path, **query)
+        except requests.HTTPError as error:
+            if error.response is not None and error.response.status_code == 404:
+                return None
+            raise
+
+    def _story(self, dag_id: str, run_id: str) -> str:
+        """Return the states of a run's tasks, and the end of the log of those that failed."""
+        tasks = self.tasks(dag_id, run_id)
+        states = [f"  {_name(task)}: {task['state']}, try {task['try_number']}" for task in tasks]
+        logs = [self._log_end(dag_id, run_id, task) for task in tasks if task["state"] in ("failed", "up_for_retry")]
+        return "\n".join([*states, *logs])
+
+    def _log_end(self, dag_id: str, run_id: str, task: Json) -> str:
+        lines = self.log(dag_id, run_id, task["task_id"], map_index=task["map_index"]).splitlines()
+        return "\n".join([f"--- log of {_name(task)}", *lines[-_LOG_LINES:]])
+
+
+def _name(task: Json) -> str:
+    return task["task_id"] if task["map_index"] < 0 else f"{task['task_id']}[{task['map_index']}]"
+
+
+def _run_path(dag_id: str, run_id: str) -> str:
+    # Run ids have a +, which is a blank when it is not quoted.
+    return f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"
+
+
+def _task_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    path = f"{_run_path(dag_id, run_id)}/taskInstances/{task_id}"
+    return path if map_index < 0 else f"{path}/{map_index}"
+
+
+def _line(entry: str | Mapping[str, Any]) -> str:
+    if isinstance(entry, str):
+        return entry
+    fields = [f"{name}={value}" for name, value in entry.items() if name not in _NOT_IN_LINES]
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return " ".join([str(entry["event"]), *fields, *errors])
