@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
@@ -59,6 +59,66 @@ def open_ledger(conn_id: str | None = None) -> Ledger:
 
     url = ledger_url(conn_id)
     return SqlLedger(url, create=url == default_ledger_url())
+
+
+def open_ledger_at(url: str) -> Ledger:
+    """Open a ledger by SQLAlchemy's URL; nothing is made.
+
+    Raises:
+        LedgerSchemaError: the tables are not there, or not current.
+        LedgerUnavailableError: the database does not answer.
+    """
+    from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+
+    if not _is_there(url):
+        raise LedgerSchemaError(
+            f"There is no ledger at {url} yet. The default ledger is made when a group first plans; any other one by: "
+            "kafka-offsets db upgrade"
+        )
+    return SqlLedger(url)
+
+
+def ledger_revisions(url: str) -> tuple[str | None, str]:
+    """Return the revision of a ledger's tables (None: there are none) and the one that this package needs.
+
+    Raises:
+        LedgerUnavailableError: the database does not answer.
+    """
+    from airflow_kafka_offsets.adapters.ledger import engine, schema
+
+    if not _is_there(url):
+        return None, schema.REVISION
+    with engine.reading(engine.open_engine(url)) as connection:
+        return schema.current_revision(connection), schema.REVISION
+
+
+def upgrade_ledger(url: str) -> tuple[str | None, str]:
+    """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
+
+    Raises:
+        LedgerSchemaError: the tables are newer than this package.
+        LedgerUnavailableError: the database does not answer.
+    """
+    from airflow_kafka_offsets.adapters.ledger import engine, schema
+
+    database = engine.open_engine(url)
+    with engine.reading(database) as connection:
+        before = schema.current_revision(connection)
+        if before is not None and before > schema.REVISION:
+            schema.check_revision(connection)
+    with engine.translated(database):
+        return before, schema.upgrade(database)
+
+
+def _is_there(url: str) -> bool:
+    # To connect to a SQLite file that does not exist makes it: a question must not.
+    from sqlalchemy import make_url
+
+    parsed = make_url(url)
+    is_file = (
+        parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":", "file:"))
+    )
+    return not is_file or Path(str(parsed.database)).exists()
 
 
 def ledger_url(conn_id: str | None = None) -> str:
@@ -115,15 +175,15 @@ def _url_query(connection: Connection) -> dict[str, str]:
     }
 
 
-def open_log(group: KafkaGroup) -> KafkaLog:
-    """Open what Kafka holds, by the group's connection.
+def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> KafkaLog:
+    """Open what Kafka holds, by the group's connection or by librdkafka's settings instead of it.
 
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.
     """
     from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
 
-    return KafkaLog(kafka_config(group.kafka_conn_id), group.kafka_timeout)
+    return KafkaLog(kafka_config(group.kafka_conn_id) if config is None else config, group.kafka_timeout)
 
 
 def kafka_config(conn_id: str) -> dict[str, Any]:

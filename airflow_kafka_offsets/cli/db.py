@@ -1,0 +1,32 @@
+"""``kafka-offsets db``: the ledger's tables."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import ledger_url
+from airflow_kafka_offsets.cli.running import Answer
+
+
+def upgrade(args: Namespace) -> Answer:
+    """Make or upgrade the ledger's tables."""
+    before, after = wiring.upgrade_ledger(ledger_url(args))
+    what = "was current" if before == after else "is upgraded" if before else "is made"
+    return Answer(
+        {"before": before, "after": after},
+        lambda: f"The ledger {what}: revision {before or 'none (no tables)'} before, {after} now.",
+    )
+
+
+def current(args: Namespace) -> Answer:
+    """Show the revision of the ledger's tables."""
+    found, needed = wiring.ledger_revisions(ledger_url(args))
+    is_current = found == needed
+    return Answer(
+        {"revision": found, "needed": needed, "current": is_current},
+        lambda: f"The ledger is at revision {found or 'none (no tables)'}; this package needs {needed}.",
+        ExitCode.OK if is_current else ExitCode.UNAVAILABLE,
+        None if is_current else "The ledger can't be used as it is; see: kafka-offsets db upgrade --help",
+    )

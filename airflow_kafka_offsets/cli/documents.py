@@ -1,0 +1,81 @@
+"""What programs get: JSON-able documents with stable keys (docs/reference/cli.md lists them)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.ports import Attempt, WindowRow
+
+Document = dict[str, Any]
+
+
+def moment(value: datetime | None) -> str | None:
+    """Return a time with its zone as ISO 8601."""
+    return value.isoformat() if value is not None else None
+
+
+def claim_document(claim: Claim) -> Document:
+    """Return who works, or worked, on a window."""
+    return {
+        "dag_id": claim.dag_id,
+        "run_id": claim.run_id,
+        "task_id": claim.task_id,
+        "map_index": claim.map_index,
+    }
+
+
+def ranges_document(ranges: OffsetRanges) -> list[Document]:
+    """Return offset ranges, one for each topic-partition; ``end`` is one past the last offset."""
+    return [
+        {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end, "span": r.span}
+        for tp, r in ranges.items()
+    ]
+
+
+def window_document(row: WindowRow) -> Document:
+    """Return a window in short."""
+    window = row.held.window
+    return {
+        "id": window.id,
+        "group": window.group,
+        "seq": window.seq,
+        "lane": window.lane.value,
+        "state": window.state.value,
+        "until": moment(window.until),
+        "isolation_level": window.isolation_level.value,
+        "partitions": len(window.ranges.without_empty()),
+        "span": window.span,
+        "records": row.records,
+        "attempts": row.attempts,
+        "held_by": claim_document(row.held.holder),
+        "planned_at": moment(row.planned_at),
+        "committed_at": moment(row.committed_at),
+    }
+
+
+def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
+    """Return a window with everything that the ledger knows about it."""
+    window: Window = row.held.window
+    return window_document(row) | {
+        "topic_ids": dict(window.topic_ids),
+        "ranges": ranges_document(window.ranges),
+        "lost": ranges_document(window.lost),
+        "history": [attempt_document(attempt) for attempt in attempts],
+    }
+
+
+def attempt_document(attempt: Attempt) -> Document:
+    """Return one try of one run."""
+    return {
+        "attempt": attempt.id,
+        "run": claim_document(attempt.claim),
+        "try_number": attempt.try_number,
+        "outcome": attempt.outcome.value,
+        "records": attempt.records,
+        "started_at": moment(attempt.started_at),
+        "ended_at": moment(attempt.ended_at),
+    }

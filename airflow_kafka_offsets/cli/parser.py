@@ -1,0 +1,39 @@
+"""The parser of ``kafka-offsets``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_kafka_offsets import __version__
+from airflow_kafka_offsets.cli.arguments import COMMANDS, DESCRIPTION, NAME, Command, CommandGroup
+from airflow_kafka_offsets.cli.exit_codes import explain
+
+
+def make_parser() -> ArgumentParser:
+    """Return the parser; what it parses names the function to run."""
+    parser = ArgumentParser(
+        NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
+    _add(parser, COMMANDS)
+    return parser
+
+
+def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> None:
+    below: Any = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        if isinstance(command, CommandGroup):
+            _add(below.add_parser(command.name, help=command.help, description=command.help), command.commands)
+            continue
+        one = below.add_parser(
+            command.name,
+            help=command.help,
+            description=command.description,
+            epilog=command.epilog,
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+        for argument in command.arguments:
+            one.add_argument(*argument.flags, **argument.options)
+        one.set_defaults(function=command.function)

@@ -1,0 +1,125 @@
+"""Which ledger and which Kafka a command talks to, from its arguments, the environment and Airflow."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
+from airflow_kafka_offsets.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.ports import Ledger, LogOffsets
+    from airflow_kafka_offsets.service import WindowService
+
+
+def open_ledger(args: Namespace) -> Ledger:
+    """Open the ledger that the arguments name; it is never made or changed by opening."""
+    return wiring.open_ledger_at(ledger_url(args))
+
+
+def ledger_url(args: Namespace) -> str:
+    """Return SQLAlchemy's URL of the ledger; it may hold a password.
+
+    Raises:
+        BadInputError: a password in argv, not a URL, or no such connection.
+    """
+    if args.ledger:
+        return _url(args.ledger, "--ledger", may_hold_password=False)
+    if from_environment := os.environ.get(LEDGER_VARIABLE):
+        return _url(from_environment, LEDGER_VARIABLE, may_hold_password=True)
+    return wiring.ledger_url()
+
+
+def _url(value: str, source: str, *, may_hold_password: bool) -> str:
+    if "://" not in value:
+        return wiring.ledger_url(value)
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(value)
+    except (ArgumentError, ValueError):
+        # Neither the value nor SQLAlchemy's words for it: both may show a password.
+        raise BadInputError(
+            f"{source} is not SQLAlchemy's URL of a database, such as postgresql://user@host/db"
+        ) from None
+    if any("pass" in name.lower() for name in url.query):
+        # SQLAlchemy masks only a password that stands before the @.
+        raise BadInputError(
+            f"{source} holds a password behind the '?', where messages would show it: put it before the @"
+        )
+    if url.password is not None and not may_hold_password:
+        raise BadInputError(
+            f"{source} holds a password, and every user of this machine can read a command line: put the URL into the "
+            f"environment variable {LEDGER_VARIABLE}, or name an Airflow connection"
+        )
+    return value
+
+
+def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
+    """Open the Kafka that the arguments name, or else the one of the group's Airflow connection."""
+    return wiring.open_log(group, kafka_config(args))
+
+
+def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
+    """Return the use cases on a ledger and the group's Kafka."""
+    from airflow_kafka_offsets.service import WindowService
+
+    return WindowService(ledger, open_log(args, group))
+
+
+def kafka_config(args: Namespace) -> dict[str, Any] | None:
+    """Return librdkafka's settings from the arguments; None: they name no Kafka.
+
+    Raises:
+        BadInputError: the file can't be read or names no servers.
+    """
+    if not args.kafka_config and not args.bootstrap_servers:
+        return None
+    config: dict[str, Any] = read_properties(args.kafka_config) if args.kafka_config else {}
+    if args.bootstrap_servers:
+        config["bootstrap.servers"] = args.bootstrap_servers
+    if not config.get("bootstrap.servers"):
+        raise BadInputError(f"{args.kafka_config} has no bootstrap.servers; add it, or use --bootstrap-servers")
+    return config
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """Read ``name=value`` lines; lines that are empty or start with # don't count.
+
+    Raises:
+        BadInputError: the file can't be read, or a line is something else. Values are not shown: they may be secrets.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadInputError(f"Can't read {path}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}") from exc
+    values: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def person(args: Namespace) -> str:
+    """Return who does this.
+
+    Raises:
+        BadInputError: the operating system has no name for this user.
+    """
+    if args.who:
+        return str(args.who)
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError) as exc:
+        raise BadInputError("This user has no name on this machine: say who you are with --who") from exc

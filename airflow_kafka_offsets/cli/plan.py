@@ -1,0 +1,87 @@
+"""``kafka-offsets plan``: what a run that asks now would get, and why. Writes nothing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import open_ledger, open_service
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table
+from airflow_kafka_offsets.core.errors import LogError
+from airflow_kafka_offsets.core.ownership import Adopt, choose
+from airflow_kafka_offsets.core.planning import Plan
+from airflow_kafka_offsets.wiring import find_group
+
+
+def plan(args: Namespace) -> Answer:
+    """Show the open window, if there is one, and the window that would be cut next."""
+    ledger = open_ledger(args)
+    group = find_group(ledger, args.group)
+    state = ledger.load(group.name)
+    chosen = choose(state)
+    first = window_document(ledger.window(chosen.held.window.id)) if isinstance(chosen, Adopt) else None
+    document: Document = {"group": group.name, "open_window": first, "max_offsets": group.max_offsets}
+    try:
+        planned = open_service(args, ledger, group).preview(group, state.position)
+    except LogError as exc:
+        return _refused(document, exc)
+    document |= _plan_document(planned)
+    return Answer(document, lambda: _text(document))
+
+
+def _plan_document(planned: Plan) -> Document:
+    verdicts = {(tp.topic, tp.partition): v.value for tp, v in planned.verdicts.items()}
+    ranges = ranges_document(planned.ranges)
+    return {
+        "refused": None,
+        "span": planned.ranges.span,
+        "partitions": [{**r, "verdict": verdicts[r["topic"], r["partition"]]} for r in ranges],
+        "lost": ranges_document(planned.lost),
+        "warnings": list(planned.warnings),
+        "problems": [],
+    }
+
+
+def _refused(document: Document, exc: LogError) -> Answer:
+    problems = [
+        {"topic": tp.topic, "partition": tp.partition, "problem": why} for tp, why in sorted(exc.partitions.items())
+    ]
+    document |= {"refused": str(exc), "span": None, "partitions": [], "lost": [], "warnings": [], "problems": problems}
+    return Answer(document, lambda: _text(document), ExitCode.REFUSED, str(exc))
+
+
+def _text(document: Document) -> str:
+    parts = [_open_text(document["open_window"])] if document["open_window"] else []
+    if document["refused"]:
+        parts.append("The next window can't be planned.")
+        if document["problems"]:
+            keys = ("topic", "partition", "problem")
+            parts.append(table(keys, ([problem[key] for key in keys] for problem in document["problems"])))
+        return "\n\n".join(parts)
+    after = "After it, the" if document["open_window"] else "The"
+    reading = [r for r in document["partitions"] if r["span"]]
+    cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
+    parts.append(
+        f"{after} next window would have span {document['span']} in {counted(len(reading), 'partition')}{cap}."
+    )
+    parts.append(_partitions(document["partitions"]))
+    if document["lost"]:
+        parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
+    parts += [f"Warning: {warning}" for warning in document["warnings"]]
+    return "\n\n".join(parts)
+
+
+def _open_text(window: Document) -> str:
+    return (
+        f"Window {window['id']} is {window['state']} and comes first: span {window['span']}, "
+        f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}. "
+        "The next run gets it as it is, once that run is over."
+    )
+
+
+def _partitions(partitions: Sequence[Document]) -> str:
+    keys = ("topic", "partition", "verdict", "start", "end", "span")
+    return table(keys, ([p[key] for key in keys] for p in partitions))

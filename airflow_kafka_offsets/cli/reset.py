@@ -1,0 +1,116 @@
+"""``kafka-offsets reset``: move the watermark of a group."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from airflow_kafka_offsets.cli.documents import Document, claim_document, moment, ranges_document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
+from airflow_kafka_offsets.cli.windows import seq_of
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.reset import Reset
+from airflow_kafka_offsets.core.window import window_id
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.wiring import find_group
+
+
+def reset(args: Namespace) -> Answer:
+    """Move the watermark, or say what that would mean."""
+    to, where = _target(args)
+    who, ledger = person(args), open_ledger(args)
+    group = find_group(ledger, args.group)
+    service = open_service(args, ledger, group)
+    found = service.preview_reset(group, to, **where)
+    is_needed = bool(found.moves)
+    if is_needed and args.yes:
+        found = service.reset(group, to, who, args.why, **where, supersede=args.supersede)
+    document = {
+        "group": group.name,
+        "done": is_needed and args.yes,
+        "who": who,
+        "why": args.why,
+        **_reset_document(found, ledger),
+    }
+    code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
+    return Answer(document, lambda: _text(document), code)
+
+
+def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
+    if bool(args.to) == bool(args.to_window):
+        raise BadInputError("Say where to: either --to (earliest, latest, a time, JSON) or --to-window")
+    to_window = window_id(args.group, seq_of(args.group, args.to_window)) if args.to_window else None
+    return args.to or "", {"topics": args.topic or (), "to_window": to_window}
+
+
+def _reset_document(found: Reset, ledger: Ledger) -> Document:
+    return {
+        "moves": [
+            {"topic": tp.topic, "partition": tp.partition, "from": old, "to": new}
+            for tp, (old, new) in found.moves.items()
+        ],
+        "skipped": ranges_document(found.skipped),
+        "superseded": _superseded(found, ledger),
+    }
+
+
+def _superseded(found: Reset, ledger: Ledger) -> list[Document]:
+    if not found.superseded:
+        return []
+    group, first, last = found.superseded[0].group, found.superseded[0].seq, found.superseded[-1].seq
+    seqs = {window.seq for window in found.superseded}
+    rows = ledger.windows(group, before=last + 1, limit=last - first + 1)
+    return [
+        {
+            "id": row.held.window.id,
+            "until": moment(row.held.window.until),
+            "span": row.held.window.span,
+            "held_by": claim_document(row.held.holder),
+        }
+        for row in reversed(rows)
+        if row.held.window.seq in seqs
+    ]
+
+
+def _text(document: Document) -> str:
+    if not document["moves"]:
+        return f"The watermark of group {document['group']} is there already. Nothing was changed."
+    is_done = document["done"]
+    verb = "has moved" if is_done else "would move"
+    parts = [f"The watermark of group {document['group']} {verb}:", _moves(document)]
+    if document["skipped"]:
+        parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
+    if document["superseded"]:
+        parts.append(_superseded_text(document))
+    if not is_done:
+        flags = "--yes --supersede" if document["superseded"] else "--yes"
+        parts.append(f"Nothing was changed. To do it: the same command with {flags}")
+    return "\n\n".join(parts)
+
+
+def _moves(document: Document) -> str:
+    headers = ("topic", "partition", "from", "to", "change")
+    rows = (
+        [m["topic"], m["partition"], m["from"], m["to"], None if m["from"] is None else m["to"] - m["from"]]
+        for m in document["moves"]
+    )
+    return table(headers, rows)
+
+
+def _superseded_text(document: Document) -> str:
+    windows = document["superseded"]
+    rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
+    text = (
+        f"{counted(len(windows), 'committed window')} would lose their offsets, which are then read again under new ids. "
+        "What was written under the old ids has to go, or records count twice:\n\n"
+        + table(("id", "until", "span", "run"), rows)
+    )
+    if document["done"]:
+        return text.replace("would lose", "have lost", 1)
+    return text + (
+        "\n\nUsually a replay is meant: to run these windows again under their own ids, which replaces their output, "
+        "clear the runs above in Airflow instead. The watermark stays then."
+    )

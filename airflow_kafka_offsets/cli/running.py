@@ -1,0 +1,66 @@
+"""Run one command: print its answer, and turn an error into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from airflow_kafka_offsets.cli.exit_codes import ExitCode, code_of
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command found or did.
+
+    Attributes:
+        document: for programs.
+        text: for people; made only when it is wanted.
+        code: the exit code.
+        error: a sentence for stderr, when only a part of the answer is there.
+    """
+
+    document: Any
+    text: Callable[[], str]
+    code: ExitCode = ExitCode.OK
+    error: str | None = None
+
+
+def run(function: str, args: Namespace) -> int:
+    """Run a command, and return its exit code."""
+    # Without it Airflow doesn't look for connections in its database: to it, a process is a task until told otherwise.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    try:
+        # Whatever logs or warns to stdout meanwhile would break the JSON.
+        with redirect_stdout(sys.stderr):
+            answer = _imported(function)(args)
+        _print(answer, args.output)
+    except KafkaOffsetsError as exc:
+        print(exc, file=sys.stderr)
+        return code_of(exc)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has left (`| head`); Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    return answer.code
+
+
+def _imported(function: str) -> Callable[[Namespace], Answer]:
+    module, _, name = function.rpartition(".")
+    command: Callable[[Namespace], Answer] = getattr(import_module(module), name)
+    return command
+
+
+def _print(answer: Answer, output: str) -> None:
+    print(json.dumps(answer.document, indent=2) if output == "json" else answer.text(), flush=True)
+    if answer.error:
+        print(answer.error, file=sys.stderr)

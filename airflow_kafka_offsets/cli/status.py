@@ -1,0 +1,176 @@
+"""``kafka-offsets status``: where each group stands."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.cli.documents import Document, window_document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted, run_name, table, time
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ownership import Position, watermark
+from airflow_kafka_offsets.core.planning import Verdict, judge_all
+from airflow_kafka_offsets.core.window import OPEN, Lane, State
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service import Lag
+from airflow_kafka_offsets.wiring import find_group
+
+_HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT_READ}
+
+
+def status(args: Namespace) -> Answer:
+    """Show all groups in short, or one of them by topic-partition."""
+    ledger = open_ledger(args)
+    groups = [find_group(ledger, args.group)] if args.group else ledger.groups()
+    answers = _looks(args, groups)
+    found = [_group_document(ledger, group, answers[group.name]) for group in groups]
+    errors = list(dict.fromkeys(look.error for look in answers.values() if look.error))
+    return Answer(
+        {"offline": args.offline, "groups": found},
+        lambda: _one_text(found[0]) if args.group else _all_text(found),
+        ExitCode.UNAVAILABLE if errors else ExitCode.OK,
+        "\n".join(errors) or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What Kafka answered about a group; both None: it was not asked."""
+
+    log: LogSnapshot | None = None
+    error: str | None = None
+
+
+def _looks(args: Namespace, groups: Sequence[KafkaGroup]) -> Mapping[str, _Look]:
+    # A Kafka that did not answer for one group is not waited for again.
+    silent: dict[str, _Look] = {}
+    looks: dict[str, _Look] = {}
+    is_one_kafka = kafka_config(args) is not None
+    for group in groups:
+        where = "" if is_one_kafka else group.kafka_conn_id
+        look = silent.get(where) or _look(args, group)
+        if look.error:
+            silent[where] = look
+        looks[group.name] = look
+    return looks
+
+
+def _look(args: Namespace, group: KafkaGroup) -> _Look:
+    if args.offline:
+        return _Look()
+    try:
+        return _Look(open_log(args, group).snapshot(group.topics, group.isolation_level))
+    except (KafkaUnavailableError, BadInputError) as exc:
+        return _Look(error=str(exc))
+
+
+def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
+    position = watermark(ledger.load(group.name))
+    partitions, trouble = _partitions(group, position, look.log)
+    lags = [p["lag"] for p in partitions if p["lag"] is not None]
+    committed = ledger.windows(group.name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
+    is_open = ledger.windows(group.name, states=tuple(OPEN))
+    return {
+        "group": group.name,
+        "topics": list(group.topics),
+        "kafka_conn_id": group.kafka_conn_id,
+        "isolation_level": group.isolation_level.value,
+        "lag": sum(lags) if look.log is not None and position is not None else None,
+        "kafka_error": look.error,
+        "trouble": trouble,
+        "open_windows": [window_document(row) for row in reversed(is_open)],
+        "last_committed": window_document(committed[0]) if committed else None,
+        "partitions": partitions,
+    }
+
+
+def _partitions(
+    group: KafkaGroup, position: Position | None, log: LogSnapshot | None
+) -> tuple[list[Document], str | None]:
+    known = position.offsets if position else {}
+    if log is None:
+        return [
+            _partition(tp, Lag(offset, 0, 0), None, is_in_kafka=False) for tp, offset in sorted(known.items())
+        ], None
+    verdicts: Mapping[TopicPartition, Verdict] = {}
+    missing = ""
+    try:
+        verdicts = judge_all(group, position, log)
+    except LogError as exc:
+        missing = str(exc)
+    rows = []
+    for tp in sorted(known.keys() | log.bounds.keys()):
+        bounds = log.bounds.get(tp)
+        lag = Lag(known.get(tp), bounds.beginning, bounds.end) if bounds else Lag(known.get(tp), 0, 0)
+        rows.append(_partition(tp, lag, verdicts.get(tp), is_in_kafka=bounds is not None))
+    bad = [f"{tp} {v}" for tp, v in verdicts.items() if v not in _HARMLESS]
+    return rows, missing or name_some(bad, ", ") or None
+
+
+def _partition(tp: TopicPartition, lag: Lag, verdict: Verdict | None, *, is_in_kafka: bool) -> Document:
+    # Offsets of another topic of the same name can't be compared.
+    is_comparable = is_in_kafka and verdict is not Verdict.RECREATED
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "watermark": lag.watermark,
+        "beginning": lag.beginning if is_in_kafka else None,
+        "end": lag.end if is_in_kafka else None,
+        "lag": lag.lag if is_comparable else None,
+        "verdict": verdict.value if verdict else None,
+    }
+
+
+def _all_text(groups: Sequence[Document]) -> str:
+    if not groups:
+        return "The ledger has no groups yet: a group is there once it has planned for the first time."
+    headers = ("group", "topics", "partitions", "lag", "open window", "held by", "last committed", "at")
+    return table(headers, map(_row, groups)) + "".join(f"\n\n{_trouble(g)}" for g in groups if g["trouble"])
+
+
+def _row(group: Document) -> list[object]:
+    is_open = group["open_windows"][0] if group["open_windows"] else None
+    done = group["last_committed"]
+    return [
+        group["group"],
+        name_some(group["topics"], ", "),
+        len(group["partitions"]),
+        group["lag"],
+        is_open["id"] if is_open else None,
+        run_name(is_open["held_by"]) if is_open else None,
+        done["id"] if done else None,
+        time(done["committed_at"]) if done else None,
+    ]
+
+
+def _one_text(group: Document) -> str:
+    lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
+    lines += [f"open window:    {_open(window)}" for window in group["open_windows"]] or ["open window:    none"]
+    if done := group["last_committed"]:
+        lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")
+    else:
+        lines.append("last committed: none")
+    lines.append(f"lag:            {'unknown' if group['lag'] is None else group['lag']}")
+    headers = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
+    parts = ["\n".join(lines), table(headers, ([p[h] for h in headers] for p in group["partitions"]))]
+    if group["trouble"]:
+        parts.append(_trouble(group))
+    return "\n\n".join(parts)
+
+
+def _open(window: Document) -> str:
+    return (
+        f"{window['id']} ({window['state']}, span {window['span']}, {counted(window['attempts'], 'attempt')}), "
+        f"held by {run_name(window['held_by'])}"
+    )
+
+
+def _trouble(group: Document) -> str:
+    return f"Group {group['group']} needs a look: {group['trouble']}. More: kafka-offsets plan {group['group']}"

@@ -1,0 +1,159 @@
+"""``kafka-offsets windows``: the windows of a group, or some of them in detail."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from airflow_kafka_offsets.cli.documents import Document, window_detail, window_document
+from airflow_kafka_offsets.cli.places import open_ledger
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.window import State, parse_window_id, window_id
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.wiring import find_group
+
+MAX_IDS = 1000
+"""Windows that one call shows in detail."""
+
+
+def windows(args: Namespace) -> Answer:
+    """List the windows of a group, newest first, or show some in detail."""
+    group, ids = args.group, args.ids
+    if ids:
+        seqs = parse_ids(group, ids)  # before anything is opened
+    ledger = open_ledger(args)
+    if not ids and _is_window(ledger, group):
+        group, seq = parse_window_id(group)
+        ids, seqs = args.group, [seq]
+    find_group(ledger, group)
+    return _details(ledger, group, seqs) if ids else _list(ledger, group, args)
+
+
+def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
+    states = [State(state) for state in args.state or ()]
+    found = [window_document(row) for row in ledger.windows(group, states=states, limit=args.limit)]
+    return Answer({"group": group, "windows": found}, lambda: _list_text(group, found, args.limit))
+
+
+def _list_text(group: str, found: Sequence[Document], limit: int) -> str:
+    if not found:
+        return f"Group {group} has no such windows."
+    headers = ("id", "state", "lane", "until", "span", "records", "attempts", "held by")
+    rows = (
+        [
+            w["id"],
+            w["state"],
+            w["lane"],
+            time(w["until"]),
+            w["span"],
+            w["records"],
+            w["attempts"],
+            run_name(w["held_by"]),
+        ]
+        for w in found
+    )
+    more = f"\n\nThe newest {limit}; --limit shows more." if len(found) == limit else ""
+    return table(headers, rows) + more
+
+
+def _is_window(ledger: Ledger, name: str) -> bool:
+    # A group may well be called like a window: it comes first.
+    if name in {group.name for group in ledger.groups()}:
+        return False
+    try:
+        parse_window_id(name)
+    except BadInputError:
+        return False
+    return True
+
+
+def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
+    wanted = set(seqs)
+    rows = ledger.windows(group, before=max(wanted) + 1, limit=max(wanted) - min(wanted) + 1)
+    found = {row.held.window.seq: row for row in rows if row.held.window.seq in wanted}
+    if missing := sorted(wanted - found.keys()):
+        names = name_some([window_id(group, seq) for seq in missing], ", ")
+        raise UnknownWindowError(f"The ledger has no window {names}; kafka-offsets windows {group} lists them")
+    details = [window_detail(found[seq], ledger.attempts(window_id(group, seq))) for seq in sorted(found)]
+    return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
+
+
+def _detail_text(window: Document) -> str:
+    facts = [
+        ("window", window["id"]),
+        ("state", f"{window['state']}, {window['lane']} lane, {window['isolation_level']}"),
+        ("until", time(window["until"])),
+        ("planned", time(window["planned_at"])),
+        ("committed", time(window["committed_at"]) or "-"),
+        ("held by", run_name(window["held_by"])),
+        ("span", f"{window['span']} in {counted(window['partitions'], 'partition')}"),
+        ("records", "-" if window["records"] is None else window["records"]),
+    ]
+    parts = ["\n".join(f"{name + ':':<11}{value}" for name, value in facts), ranges_table(window["ranges"])]
+    if window["lost"]:
+        parts.append("Lost to retention before this window started:\n\n" + ranges_table(window["lost"]))
+    parts.append(_history(window["history"]) if window["history"] else "No attempts.")
+    return "\n\n".join(parts)
+
+
+def _history(attempts: Sequence[Document]) -> str:
+    headers = ("attempt", "run", "try", "outcome", "records", "started", "ended")
+    rows = (
+        [
+            str(a["attempt"]),
+            run_name(a["run"]),
+            a["try_number"],
+            a["outcome"],
+            a["records"],
+            time(a["started_at"]),
+            time(a["ended_at"]),
+        ]
+        for a in attempts
+    )
+    return table(headers, rows)
+
+
+def parse_ids(group: str, text: str) -> list[int]:
+    """Return the sequence numbers of windows.
+
+    >>> parse_ids("lake.orders", "3,12-14,lake.orders-000020")
+    [3, 12, 13, 14, 20]
+
+    Raises:
+        BadInputError: it is something else, too much, or a window of another group.
+    """
+    seqs = [seq for part in text.split(",") for seq in _parse_part(group, part.strip())]
+    return sorted(set(seqs))
+
+
+def _parse_part(group: str, part: str) -> range:
+    first, dash, last = part.partition("-")
+    if _is_number(first) and (not dash or _is_number(last)):
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high:
+            raise BadInputError(f"--ids: {part!r} names no window: windows count from 1, the lower number comes first")
+        if high - low >= MAX_IDS:
+            raise BadInputError(f"--ids: {part!r} are more than {MAX_IDS} windows; ask for fewer at a time")
+        return range(low, high + 1)
+    seq = seq_of(group, part)
+    return range(seq, seq + 1)
+
+
+def seq_of(group: str, text: str) -> int:
+    """Return the sequence number of a window that is named by number or by its whole id.
+
+    Raises:
+        BadInputError: it is neither, or a window of another group.
+    """
+    if _is_number(text):
+        return int(text)
+    owner, seq = parse_window_id(text)
+    if owner != group:
+        raise BadInputError(f"Window {text} belongs to group {owner}, not to {group}")
+    return seq
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
