@@ -1,0 +1,62 @@
+"""Every error of the job side, grouped by what the reader should do next.
+
+::
+
+    KafkaWindowError
+    ├── NoWindowError         the job was not started with a window: start it through Airflow
+    ├── HandoffError          what the launcher handed over can't be used: launcher and job are of different versions
+    ├── ReaderOptionError     an option of read() that the window fixes: take it out
+    ├── UnfinishedReadError   read() was called again before the first frame was checked
+    ├── IncompleteReadError   fewer offsets were read than planned; nothing was published
+    ├── DataLossError         Kafka no longer holds the planned offsets; nothing was published
+    ├── PublishError          the output could not be put in its place; the old one is where it was
+    └── ConnectorError        no Spark here whose version says which Kafka connector fits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class KafkaWindowError(Exception):
+    """Anything that the job side raises on purpose."""
+
+
+class NoWindowError(KafkaWindowError):
+    """The job was not started with a window."""
+
+
+class HandoffError(KafkaWindowError, ValueError):
+    """What the launcher handed over can't be used."""
+
+
+class ReaderOptionError(KafkaWindowError, ValueError):
+    """An option would change what the window fixes."""
+
+
+class UnfinishedReadError(KafkaWindowError):
+    """The frame of an earlier read() was not checked yet."""
+
+
+class IncompleteReadError(KafkaWindowError):
+    """Fewer offsets were read than planned.
+
+    Attributes:
+        missing: for each topic-partition (or topic) that is short, how many records were read and how many planned.
+    """
+
+    def __init__(self, message: str, missing: Mapping[str, tuple[int, int]] | None = None) -> None:
+        super().__init__(message)
+        self.missing = dict(missing or {})
+
+
+class DataLossError(KafkaWindowError):
+    """Kafka no longer holds all offsets of the window."""
+
+
+class PublishError(KafkaWindowError):
+    """The output was written but could not be put in its place."""
+
+
+class ConnectorError(KafkaWindowError):
+    """The version of Spark is not known here."""

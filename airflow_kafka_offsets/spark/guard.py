@@ -1,0 +1,73 @@
+"""A job that read a window and did not check it must not end green.
+
+The launcher commits when the job's exit code is 0. So at the end of the process the check is made up for, and when the read
+turns out to be incomplete, or was never run, the process ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Protocol
+
+EXIT_CODE = 1
+
+_AT_MOST = 15.0
+"""Seconds to wait for what Spark counted. It is there already, unless the frame was never run."""
+
+
+class Checkable(Protocol):
+    """What the guard needs of a window."""
+
+    @property
+    def id(self) -> str:
+        """Name of the window."""
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether something was read and not checked."""
+
+    def check(self, timeout: float) -> None:
+        """Raise unless the read is complete."""
+
+
+_guarded: list[Checkable] = []
+
+
+def arm(window: Checkable) -> None:
+    """Look at this window when the process ends."""
+    if not _guarded:
+        atexit.register(_at_exit)
+    if window not in _guarded:
+        _guarded.append(window)
+
+
+def disarm() -> None:
+    """Forget all windows, as a process may that does not end with its job: a notebook, a test."""
+    atexit.unregister(_at_exit)
+    _guarded.clear()
+
+
+def _at_exit() -> None:
+    # An uncaught exception has said already what is wrong, and has its own exit code. After sys.exit(n) there is no way to
+    # see n: a read that is not complete turns it into ours, which is not 0 either way.
+    if getattr(sys, "last_value", None) is not None:
+        return
+    for window in _guarded:
+        if window.is_unchecked:
+            _check_or_exit(window)
+
+
+def _check_or_exit(window: Checkable) -> None:
+    try:
+        window.check(timeout=_AT_MOST)
+    except BaseException as exc:
+        print(
+            f"airflow_kafka_offsets: the job ends with exit code {EXIT_CODE}, so that its window is not committed. It did not "
+            f"call check() with success, and now: {type(exc).__name__}: {exc}",
+            file=sys.stderr,
+        )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_CODE)  # sys.exit() has no effect here

@@ -1,0 +1,93 @@
+"""What a launcher hands to a job: one JSON document, in Spark's conf or in a file that is shipped along.
+
+Launcher and job import this same module, so both sides agree on the form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from airflow_kafka_offsets.spark.errors import HandoffError
+
+CONF_WINDOW = "spark.kafka_offsets.window"
+"""Spark property that holds the document."""
+
+CONF_WINDOW_FILE = "spark.kafka_offsets.window_file"
+"""Spark property that holds the base name of a file with the document, for one that is too large for a command line."""
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Handoff:
+    """A window as its job gets it.
+
+    Attributes:
+        window_id, group, seq, lane: which window it is.
+        until: its cut time, ISO 8601 with a zone.
+        is_rerun: whether the window was committed already, so that this run replaces an output.
+        isolation_level: ``read_committed`` or ``read_uncommitted``.
+        expect_gaps: whether offsets without a record are normal.
+        topics: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges may be left out.
+        options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
+        report: absolute path where the launcher looks for a report of the job; None: it could not read one.
+
+    Raises:
+        HandoffError: a value can't be used.
+    """
+
+    window_id: str
+    group: str
+    seq: int
+    lane: str
+    until: str
+    is_rerun: bool
+    isolation_level: str
+    expect_gaps: bool
+    topics: Mapping[str, Mapping[str, tuple[int, int]]]
+    options: Mapping[str, str]
+    report: str | None = None
+
+    def __post_init__(self) -> None:
+        if datetime.fromisoformat(self.until).tzinfo is None:
+            raise HandoffError(f"until must have a zone, got {self.until!r}")
+        object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
+
+    def to_json(self) -> str:
+        """Return the document; equal windows give equal bytes."""
+        document = {"version": VERSION, **asdict(self), "topics": _sorted(self.topics)}
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Handoff:
+        """Read the document; keys that this version does not know are ignored.
+
+        Raises:
+            HandoffError: it is not one, or of a version that this job side can't read.
+        """
+        try:
+            document: dict[str, Any] = json.loads(text)
+            if document["version"] != VERSION:
+                raise HandoffError(
+                    f"The window was handed over in version {document['version']}, this job reads version {VERSION}: let "
+                    "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
+                )
+            return cls(**{field.name: document[field.name] for field in fields(cls)})
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as exc:
+            raise HandoffError(f"Not a window as launchers hand it over ({exc!r}): {text[:200]}") from exc
+
+
+def _ranges(topic: str, given: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    ranges = {str(int(partition)): (int(start), int(end)) for partition, (start, end) in given.items()}
+    for partition, (start, end) in ranges.items():
+        if not 0 <= start <= end:
+            raise HandoffError(f"{topic}-{partition}: no offset range: [{start}, {end})")
+    return ranges
+
+
+def _sorted(topics: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[str, dict[str, tuple[int, int]]]:
+    return {topic: dict(sorted(topics[topic].items(), key=lambda item: int(item[0]))) for topic in sorted(topics)}

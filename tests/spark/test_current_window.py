@@ -1,0 +1,86 @@
+"""How a job finds its window: in Spark's conf, in a shipped file, or with a clear error."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_kafka_offsets.spark import current_window, guard
+from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
+from tests.spark.conftest import handoff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+GIVEN = handoff(
+    {"orders": {10: (7, 9), 2: (5, 6), 3: (4, 4)}, "quiet": {0: (1, 1)}},
+    is_rerun=True,
+    options={
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.sasl.jaas.config": "${file:/etc/kafka/jaas:jaas}${env:HOME}",
+    },
+)
+
+
+@pytest.fixture
+def conf(spark: SparkSession) -> Iterator[SparkSession]:
+    """Return Spark, which forgets afterwards what it was started with."""
+    yield spark
+    spark.conf.unset(CONF_WINDOW)
+    spark.conf.unset(CONF_WINDOW_FILE)
+    guard.disarm()
+
+
+def test_a_window_in_the_conf(conf: SparkSession) -> None:
+    conf.conf.set(CONF_WINDOW, GIVEN.to_json())
+    window = current_window(conf)
+    assert window.id == "lake.orders-000012"
+    assert (window.group, window.seq, window.lane, window.is_rerun) == ("lake.orders", 12, "live", True)
+    assert window.until == datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert window.ranges == {"orders": {2: (5, 6), 10: (7, 9)}}
+    assert window.span == 3
+    assert window.starting_offsets == '{"orders":{"2":5,"10":7}}'
+    assert window.ending_offsets == '{"orders":{"2":6,"10":9}}'
+    assert window.records is None
+    assert window._handoff == GIVEN, "Spark does not touch ${...}"
+
+
+def test_a_window_in_a_shipped_file(conf: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake.orders-000012.json").write_text(GIVEN.to_json())
+    conf.sparkContext.addFile(str(tmp_path / "lake.orders-000012.json"))
+    conf.conf.set(CONF_WINDOW_FILE, "lake.orders-000012.json")
+    assert current_window(conf)._handoff == GIVEN
+
+
+def test_a_window_in_a_file_of_the_working_directory(
+    conf: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here.json").write_text(GIVEN.to_json())
+    monkeypatch.chdir(tmp_path)
+    conf.conf.set(CONF_WINDOW_FILE, "here.json")
+    assert current_window(conf)._handoff == GIVEN
+
+
+def test_a_file_that_was_not_shipped_is_an_error(conf: SparkSession) -> None:
+    conf.conf.set(CONF_WINDOW_FILE, "absent.json")
+    with pytest.raises(HandoffError, match=r"no such file in .*absent\.json.*--files"):
+        current_window(conf)
+
+
+def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
+    with pytest.raises(NoWindowError, match=r"started without a window.*KafkaSparkSubmitOperator"):
+        current_window(conf)
+
+
+def test_only_a_window_of_the_job_itself_is_guarded_and_only_once_it_is_read(conf: SparkSession) -> None:
+    conf.conf.set(CONF_WINDOW, GIVEN.to_json())
+    window = current_window(conf)
+    assert guard._guarded == []
+    window.read()
+    assert guard._guarded == [window]

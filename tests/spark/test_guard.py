@@ -1,0 +1,80 @@
+"""How a process ends that read a window: green only after a check."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+JOB = """
+    import sys
+    from airflow_kafka_offsets.spark import guard
+
+    class Window:
+        id = "lake.orders-000012"
+        is_unchecked = True
+        is_complete = False
+        def check(self, timeout):
+            print("checked")
+            if not self.is_complete:
+                raise ValueError("55 of 57")
+            self.is_unchecked = False
+
+    window = Window()
+    guard.arm(window)
+"""
+
+
+def end(tmp_path: Path, rest: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(JOB) + textwrap.dedent(rest))
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> None:
+    job = end(tmp_path, "print('buffered')")
+    assert job.returncode == 1
+    assert job.stdout == "buffered\nchecked\n", "what was printed is not lost"
+    assert "exit code 1, so that its window is not committed" in job.stderr
+    assert "ValueError: 55 of 57" in job.stderr
+
+
+def test_a_read_without_a_check_that_is_complete_ends_green(tmp_path: Path) -> None:
+    job = end(tmp_path, "window.is_complete = True")
+    assert (job.returncode, job.stdout, job.stderr) == (0, "checked\n", "")
+
+
+def test_sys_exit_0_is_no_way_around(tmp_path: Path) -> None:
+    assert end(tmp_path, "sys.exit(0)").returncode == 1
+
+
+def test_a_failed_check_that_was_swallowed_ends_red(tmp_path: Path) -> None:
+    job = end(tmp_path, "try: window.check(1)\nexcept ValueError: pass")
+    assert job.returncode == 1
+
+
+@pytest.mark.parametrize(("rest", "code"), [("", 0), ("sys.exit(3)", 3)])
+def test_after_a_check_the_exit_code_is_the_jobs_own(tmp_path: Path, rest: str, code: int) -> None:
+    job = end(tmp_path, f"window.is_unchecked = False\n{rest}")
+    assert (job.returncode, job.stdout, job.stderr) == (code, "", "")
+
+
+def test_a_job_that_fails_by_itself_is_left_alone(tmp_path: Path) -> None:
+    job = end(tmp_path, "raise RuntimeError('mine')")
+    assert job.returncode == 1
+    assert "RuntimeError: mine" in job.stderr
+    assert job.stdout == "", "no check: it could only hide the reason"
+    assert "not committed" not in job.stderr
+
+
+def test_disarmed_there_is_no_guard(tmp_path: Path) -> None:
+    job = end(tmp_path, "guard.disarm()")
+    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
+
+
+def test_armed_again_after_disarm_and_only_once(tmp_path: Path) -> None:
+    job = end(tmp_path, "guard.disarm(); guard.arm(window); guard.arm(window); window.is_complete = True")
+    assert (job.returncode, job.stdout) == (0, "checked\n")

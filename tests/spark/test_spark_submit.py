@@ -1,0 +1,101 @@
+"""The job side where it is used: under spark-submit, from the shipped zip, with Kafka behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
+from airflow_kafka_offsets.spark.shipping import write_zip
+from tests.lab.topics import create_topic, produce
+from tests.spark.conftest import handoff
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+
+pytestmark = pytest.mark.usefixtures("spark_connector")
+
+
+def submit(directory: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    job = directory / "job.py"
+    job.write_text(
+        "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n" + textwrap.dedent(code)
+    )
+    programs = Path(sys.executable).parent
+    options = {
+        "spark.jars.packages": connector_package(),
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    conf = [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
+    return subprocess.run(
+        [programs / "spark-submit", "--master", "local[2]", *conf, "--py-files", write_zip(directory), *arguments, job],
+        cwd=directory,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def test_a_job_of_three_lines(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    given = _handoff(kafka, topic, report=str(tmp_path / "report.json"))
+    code = f"""
+        from airflow_kafka_offsets.spark import current_window
+        window = current_window(spark)
+        window.write_parquet(window.read().selectExpr("cast(value as string) as json"), "{tmp_path}/lake")
+
+        import airflow_kafka_offsets
+        print("from", airflow_kafka_offsets.__file__)
+        print("left", spark.read.parquet("{tmp_path}/lake").count())
+        try:
+            import airflow_kafka_offsets.core
+        except ImportError:
+            print("no core here")
+    """
+    job = submit(tmp_path, code, "--conf", f"{CONF_WINDOW}={given.to_json()}")
+    assert job.returncode == 0, job.stderr
+    assert "airflow_kafka_offsets_spark.zip/airflow_kafka_offsets/__init__.py" in job.stdout
+    assert "no core here" in job.stdout
+    assert "left 7" in job.stdout
+    assert json.loads((tmp_path / "report.json").read_text()) == {
+        "window_id": "lake.orders-000012",
+        "records": 7,
+        "counts": {topic: {"0": 7}},
+        "checked": True,
+    }
+
+
+def test_a_job_that_reads_a_part_and_forgets_the_check_ends_red(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    (tmp_path / "window.json").write_text(_handoff(kafka, topic, report=str(tmp_path / "report.json")).to_json())
+    code = """
+        from airflow_kafka_offsets.spark import current_window
+        current_window(spark).read().limit(2).write.format("noop").mode("overwrite").save()
+        spark.stop()
+        print("done")
+    """
+    shipped = ["--files", str(tmp_path / "window.json"), "--conf", f"{CONF_WINDOW_FILE}=window.json"]
+    job = submit(tmp_path, code, *shipped)
+    assert "done" in job.stdout, job.stderr
+    assert job.returncode == 1
+    # spark-submit joins what Python writes to stderr with its stdout.
+    assert f"2 of 7 planned offsets were read ({topic}-0: 2 of 7)" in job.stdout
+    assert not (tmp_path / "report.json").exists()
+
+
+def _handoff(kafka: KafkaBroker, topic: str, **values: Any) -> Any:
+    return handoff({topic: {0: (2, 9)}}, options={"kafka.bootstrap.servers": kafka.bootstrap_servers}, **values)

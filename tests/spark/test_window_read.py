@@ -1,0 +1,288 @@
+"""A window read by Spark from a real broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, ReaderOptionError, UnfinishedReadError
+from airflow_kafka_offsets.spark.options import DEFAULTS
+from tests.lab.topics import (
+    abort_transaction,
+    add_partitions,
+    commit_transaction,
+    create_topic,
+    delete_records,
+    end_offset,
+    produce,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from tests.lab.kafka import KafkaBroker
+    from tests.spark.conftest import MakeWindow
+
+LOST = "Some data may have been lost"
+
+# Everything is compacted within seconds, up to the last record.
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "max.compaction.lag.ms": "100",
+    "min.compaction.lag.ms": "0",
+    "delete.retention.ms": "100",
+}
+
+
+def offsets(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+
+
+def run(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def test_reads_exactly_the_window(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic, 3)
+    for partition in range(3):
+        produce(kafka, topic, 20, partition=partition)
+    window = make_window({topic: {0: (5, 9), 1: (7, 7), 2: (0, 20)}})
+    assert offsets(window.read()) == [(0, n) for n in range(5, 9)] + [(2, n) for n in range(20)]
+    window.check()
+    assert window.records == window.span == 24
+
+
+def test_a_partition_that_was_added_after_planning_is_left_alone(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 5, partition=1)
+    window = make_window({topic: {0: (0, 0), 1: (0, 5)}})
+    frame = window.read()
+    add_partitions(kafka, topic, 3)
+    produce(kafka, topic, 5, partition=2)
+    assert offsets(frame) == [(1, n) for n in range(5)]
+    window.check()
+
+
+def test_several_topics_are_counted_by_partition(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    for number, name in enumerate((f"{topic}-a", f"{topic}-b", f"{topic}-c")):
+        create_topic(kafka, name, 2)
+        produce(kafka, name, 10 + number, partition=0)
+        produce(kafka, name, 5, partition=1)
+    report = tmp_path / "report.json"
+    ranges = {f"{topic}-a": {0: (0, 10), 1: (0, 5)}, f"{topic}-b": {0: (0, 11)}, f"{topic}-c": {0: (1, 12), 1: (4, 5)}}
+    window = make_window(ranges, report=str(report))
+    run(window.read())
+    window.check()
+    assert json.loads(report.read_text()) == {
+        "window_id": window.id,
+        "records": 38,
+        "counts": {f"{topic}-a": {"0": 10, "1": 5}, f"{topic}-b": {"0": 11}, f"{topic}-c": {"0": 11, "1": 1}},
+        "checked": True,
+    }
+
+
+def test_headers_are_there_when_asked_for(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 3)
+    full = make_window({topic: {0: (0, 3)}}).read(includeHeaders=True)
+    empty = make_window({topic: {0: (3, 3)}}).read(includeHeaders=True)
+    assert "headers" in full.columns
+    assert full.schema == empty.schema
+
+
+def test_an_empty_window_is_an_empty_frame_and_kafka_is_not_asked(make_window: MakeWindow, topic: str) -> None:
+    # Nobody listens there, and the topic does not exist.
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    window = make_window({topic: {0: (7, 7)}}, options=nowhere)
+    frame = window.read()
+    assert frame.count() == 0
+    assert frame.schema == make_window({topic: {0: (7, 8)}}, options=nowhere).read().schema
+    window.check()
+    assert window.records == 0
+
+
+def test_a_split_partition_is_counted_as_one(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 100)
+    window = make_window({topic: {0: (0, 100)}})
+    frame = window.read(minPartitions=4)
+    assert frame.rdd.getNumPartitions() == 4
+    run(frame)
+    window.check()
+
+
+def test_options_of_the_call_win_over_those_of_the_group(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    create_topic(kafka, topic)
+    window = make_window({topic: {0: (0, 5)}})
+    with pytest.raises(ReaderOptionError, match="StartingOffsets"):
+        window.read(StartingOffsets="earliest")
+    run_into_the_wall = window.read(**{"KAFKACONSUMER.POLLTIMEOUTMS": 300})
+    started = time.monotonic()
+    with pytest.raises(Exception, match=LOST):  # five records were promised, none is there
+        run(run_into_the_wall)
+    assert time.monotonic() - started < 4, "the group's 5 s were used"
+    assert DEFAULTS["kafkaConsumer.pollTimeoutMs"] == "30000"
+
+
+@pytest.mark.parametrize("peek", ["limit", "show", "isEmpty", "first"])
+def test_a_first_action_that_takes_a_part_is_noticed(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, peek: str
+) -> None:
+    create_topic(kafka, topic, 4)
+    for partition in range(4):
+        produce(kafka, topic, 50, partition=partition)
+    window = make_window({topic: dict.fromkeys(range(4), (0, 50))})
+    frame = window.read()
+    run(frame.limit(5)) if peek == "limit" else getattr(frame, peek)()
+    with pytest.raises(IncompleteReadError, match=rf"of 200 planned offsets were read \({topic}-\d: \d+ of 50"):
+        window.check()
+    assert window.is_unchecked
+
+
+def test_looking_into_a_persisted_frame_is_fine(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 50)
+    window = make_window({topic: {0: (0, 50)}})
+    frame = window.read().persist()
+    assert frame.count() == 50
+    assert not frame.isEmpty()
+    run(frame.limit(3))
+    window.check()
+
+
+def test_a_filter_an_aggregate_and_a_join_with_itself_leave_the_count_alone(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 50)
+    window = make_window({topic: {0: (0, 50)}})
+    frame = window.read()
+    some = frame.filter("offset % 2 = 0").select("offset", "value")
+    joined = some.join(frame.select("offset", "timestamp"), "offset").groupBy("offset").count()
+    assert len(joined.collect()) == 25
+    window.check()
+    assert window.records == 50
+
+
+def test_a_frame_that_was_never_run_is_an_error_and_no_hanging(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    window = make_window({topic: {0: (0, 5)}})
+    with pytest.raises(IncompleteReadError, match="nothing was read"):
+        window.check()
+    window.read()
+    with pytest.raises(IncompleteReadError, match="was not run"):
+        window.check(timeout=0.2)
+    with pytest.raises(UnfinishedReadError, match="was called before"):
+        window.read()
+
+
+def test_after_a_failed_action_the_check_fails(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    window = make_window({topic: {0: (0, 10)}})
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION"):
+        run(window.read().selectExpr("raise_error('no')"))
+    with pytest.raises(IncompleteReadError):
+        window.check(timeout=5)
+
+
+def test_a_window_can_be_read_again_after_a_check(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    window = make_window({topic: {0: (0, 10)}})
+    for _ in range(2):
+        run(window.read())
+        window.check()
+    run(window.read().limit(1))
+    with pytest.raises(IncompleteReadError):
+        window.check()
+
+
+def test_records_that_retention_removed_fail_the_read(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 100)
+    delete_records(kafka, topic, before=60)
+    window = make_window({topic: {0: (10, 90)}})
+    with pytest.raises(Exception, match=LOST):
+        run(window.read())
+
+
+def test_transactions_need_expect_gaps(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    commit_transaction(kafka, topic, 10)
+    abort_transaction(kafka, topic, 5)
+    produce(kafka, topic, 5)
+    assert end_offset(kafka, topic) == 22
+    plain = make_window({topic: {0: (0, 22)}})
+    run(plain.read())
+    with pytest.raises(IncompleteReadError, match=r"15 of 22 .*-0: 15 of 22.*expect_gaps=True") as caught:
+        plain.check()
+    assert caught.value.missing == {f"{topic}-0": (15, 22)}
+
+    gappy = make_window({topic: {0: (0, 22)}}, expect_gaps=True)
+    assert len(offsets(gappy.read())) == 15
+    gappy.check()
+    assert gappy.records == 15
+
+    # Nothing but aborted records and markers.
+    hollow = make_window({topic: {0: (10, 17)}}, expect_gaps=True)
+    assert offsets(hollow.read()) == []
+    hollow.check()
+    assert hollow.records == 0
+
+
+def test_the_isolation_level_is_the_one_handed_over(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic)
+    abort_transaction(kafka, topic, 5)
+    window = make_window({topic: {0: (0, 6)}}, expect_gaps=True, isolation_level="read_uncommitted")
+    assert len(offsets(window.read())) == 5
+
+
+def test_compaction_needs_expect_gaps(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
+    create_topic(kafka, topic, config=COMPACTED)
+    for first in range(0, 400, 100):
+        produce(kafka, topic, 100, first=first, key=b"same")
+    deadline = time.monotonic() + 60
+    while True:
+        time.sleep(0.3)
+        produce(kafka, topic, 1, key=b"other")  # rolls the segment: the one being written is never compacted
+        window = make_window({topic: {0: (0, 400)}}, expect_gaps=True)
+        found = len(offsets(window.read()))
+        window.check()
+        assert window.records == found
+        if found < 400:
+            break
+        assert time.monotonic() < deadline, "the broker did not compact"
+    plain = make_window({topic: {0: (0, 400)}})
+    run(plain.read())
+    with pytest.raises(IncompleteReadError, match="of 400 planned"):
+        plain.check()
+
+
+def test_many_partitions_are_read_and_counted(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    create_topic(kafka, topic, 300)
+    for partition in range(0, 300, 50):
+        produce(kafka, topic, 4, partition=partition)
+    report = tmp_path / "report.json"
+    # The others are read too, so that there are 300 tasks: an end beyond the log would be noticed.
+    ranges = {p: (0, 4 if p % 50 == 0 else 0) for p in range(300)}
+    window = make_window({topic: ranges}, report=str(report))
+    run(window.read())
+    window.check()
+    assert json.loads(report.read_text())["counts"] == {topic: {str(p): 4 for p in range(0, 300, 50)}}

@@ -1,0 +1,310 @@
+"""Windows written to Parquet: a rerun replaces, a twin does not mix, an error leaves what was there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_kafka_offsets.spark import parquet
+from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError
+from airflow_kafka_offsets.spark.parquet import Files, publish
+from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_kafka_offsets.spark import KafkaWindow
+    from tests.lab.kafka import KafkaBroker
+    from tests.spark.conftest import MakeWindow
+
+
+@pytest.fixture
+def ten_records(kafka: KafkaBroker, topic: str) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return the ranges of a topic with the values 0 to 9 in two partitions."""
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 6, partition=0)
+    produce(kafka, topic, 4, partition=1, first=6)
+    return {topic: {0: (0, 6), 1: (0, 4)}}
+
+
+def values(window: KafkaWindow) -> DataFrame:
+    return window.read().selectExpr("cast(cast(value as string) as int) as n")
+
+
+def found(spark: SparkSession, path: Path | str) -> list[int]:
+    return sorted(row.n for row in spark.read.schema("n int").parquet(str(path)).collect())
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_writes_a_directory_per_window(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    first = make_window(ten_records, window_id="lake.orders-000001")
+    assert first.write_parquet(values(first), f"{tmp_path}/") == f"{tmp_path}/window_id=lake.orders-000001"
+    second = make_window(ten_records, window_id="lake.orders-000002")
+    second.write_parquet(values(second), str(tmp_path))
+    assert names(tmp_path) == ["window_id=lake.orders-000001", "window_id=lake.orders-000002"]
+    assert found(spark, tmp_path) == sorted([*range(10), *range(10)])
+    assert spark.read.parquet(str(tmp_path)).filter("window_id = 'lake.orders-000002'").count() == 10
+    assert first.records == 10
+    assert not first.is_unchecked
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [("n < 3", [0, 1, 2]), ("n < 100", [*range(10)]), ("n < 0", [])],
+    ids=["fewer", "more", "nothing"],
+)
+def test_a_rerun_replaces_what_the_first_run_wrote(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path, condition: str, left: list[int]
+) -> None:
+    run = make_window(ten_records)
+    run.write_parquet(values(run).filter("n < 7"), str(tmp_path))
+    assert found(spark, tmp_path) == [*range(7)]
+    rerun = make_window(ten_records)
+    rerun.write_parquet(values(rerun).filter(condition), str(tmp_path))
+    assert found(spark, tmp_path) == left
+    assert names(tmp_path) == [f"window_id={run.id}"]
+
+
+def test_partitions_below_the_window_are_replaced_too(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    run = make_window(ten_records)
+    run.write_parquet(values(run).selectExpr("n", "n % 3 as third"), str(tmp_path), partition_by=["third"])
+    assert {path.name for path in (tmp_path / f"window_id={run.id}").glob("third=*")} == {
+        "third=0",
+        "third=1",
+        "third=2",
+    }
+    rerun = make_window(ten_records)
+    rerun.write_parquet(values(rerun).selectExpr("n", "n % 3 as third").filter("third = 1"), str(tmp_path), "third")
+    assert sorted(tuple(row) for row in spark.read.parquet(str(tmp_path)).select("n", "third").collect()) == [
+        (1, 1),
+        (4, 1),
+        (7, 1),
+    ]
+
+
+def test_an_empty_window_replaces_as_well(
+    spark: SparkSession, make_window: MakeWindow, topic: str, tmp_path: Path
+) -> None:
+    window = make_window({topic: {0: (4, 4)}})
+    window.write_parquet(values(window), str(tmp_path))
+    assert names(tmp_path) == [f"window_id={window.id}"]
+    assert found(spark, tmp_path) == []
+    assert window.records == 0
+
+
+def test_one_persisted_frame_can_be_written_twice(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    window = make_window(ten_records)
+    frame = values(window).persist()
+    window.write_parquet(frame.filter("n % 2 = 0"), f"{tmp_path}/even")
+    window.write_parquet(frame.filter("n % 2 = 1"), f"{tmp_path}/odd")
+    assert found(spark, tmp_path / "even") == [0, 2, 4, 6, 8]
+    assert found(spark, tmp_path / "odd") == [1, 3, 5, 7, 9]
+
+
+def test_an_incomplete_read_is_not_published(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    good = make_window(ten_records)
+    good.write_parquet(values(good), str(tmp_path))
+    bad = make_window(ten_records)
+    with pytest.raises(IncompleteReadError, match=f"Window {bad.id}: "):
+        bad.write_parquet(values(bad).limit(2), str(tmp_path))
+    assert found(spark, tmp_path) == [*range(10)]
+    assert names(tmp_path) == [f"window_id={good.id}"]
+    assert bad.is_unchecked
+
+
+def test_offsets_without_a_record_are_not_published_unless_expected(
+    kafka: KafkaBroker, topic: str, spark: SparkSession, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    create_topic(kafka, topic)
+    commit_transaction(kafka, topic, 3)
+    plain = make_window({topic: {0: (0, 4)}})
+    with pytest.raises(IncompleteReadError, match="expect_gaps=True"):
+        plain.write_parquet(values(plain), str(tmp_path))
+    assert names(tmp_path) == []
+    gappy = make_window({topic: {0: (0, 4)}}, expect_gaps=True)
+    gappy.write_parquet(values(gappy), str(tmp_path))
+    assert found(spark, tmp_path) == [0, 1, 2]
+
+
+def test_a_frame_that_is_not_of_the_window_is_not_published(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompleteReadError, match="nothing was read"):
+        make_window(ten_records).write_parquet(spark.range(10), str(tmp_path))
+    assert names(tmp_path) == []
+
+
+def test_expired_records_are_data_loss_and_nothing_is_published(
+    kafka: KafkaBroker, topic: str, spark: SparkSession, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 100)
+    first = make_window({topic: {0: (10, 90)}})
+    first.write_parquet(values(first), str(tmp_path))
+    delete_records(kafka, topic, before=60)
+    rerun = make_window({topic: {0: (10, 90)}})
+    with pytest.raises(DataLossError, match=rf"\[10, 90\) for topic partition {topic}-0"):
+        rerun.write_parquet(values(rerun), str(tmp_path))
+    assert found(spark, tmp_path) == [*range(10, 90)]
+    assert names(tmp_path) == [f"window_id={first.id}"]
+
+
+def test_a_crash_before_publishing_leaves_the_old_output(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_window(ten_records)
+    run.write_parquet(values(run), str(tmp_path))
+
+    def killed(self: Files, source: str, target: str) -> bool:
+        raise KeyboardInterrupt
+
+    def cannot(self: Files, path: str) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "rename", killed)
+        patch.setattr(Files, "delete", cannot)  # a killed process does not clean up either
+        rerun = make_window(ten_records)
+        with pytest.raises(KeyboardInterrupt):
+            rerun.write_parquet(values(rerun).filter("n < 2"), str(tmp_path))
+    left = names(tmp_path)
+    assert len(left) == 2, "the staging directory is still there"
+    assert left[0].startswith(".staging-")
+    assert found(spark, tmp_path) == [*range(10)], "and no reader sees it"
+
+
+def test_twins_end_with_one_complete_copy(
+    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+) -> None:
+    failures: list[BaseException] = []
+    together = threading.Barrier(3)
+
+    def job(condition: str) -> None:
+        try:
+            for _ in range(3):
+                together.wait(60)
+                window = make_window(ten_records)
+                window.write_parquet(values(window).filter(condition).repartition(3), str(tmp_path))
+        except BaseException as exc:
+            failures.append(exc)
+
+    copies = {"n >= 0": [*range(10)], "n < 5": [*range(5)], "n < 2": [0, 1]}
+    jobs = [threading.Thread(target=job, args=[condition]) for condition in copies]
+    for thread in jobs:
+        thread.start()
+    for thread in jobs:
+        thread.join()
+    assert failures == []
+    assert found(spark, tmp_path) in copies.values()
+    assert names(tmp_path) == [f"window_id={make_window(ten_records).id}"]
+
+
+class Directories:
+    """Directories to publish by hand; `scheme` chooses Hadoop's own rename (viewfs) or the one of the system (file)."""
+
+    def __init__(self, root: Path, scheme: str) -> None:
+        self.root = root
+        self.target = f"{scheme}/window"
+
+    def stage(self, scheme: str, name: str) -> tuple[str, str]:
+        new = self.root / f".staging-{name}" / "new"
+        new.mkdir(parents=True)
+        (new / f"part-{name}").touch()
+        return f"{scheme}/.staging-{name}/new", f"{scheme}/.staging-{name}"
+
+    def published(self) -> list[str]:
+        return names(self.root / "window")
+
+
+@pytest.fixture(params=["file", "viewfs"])
+def scheme(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> str:
+    """Return the same directory as a local path, and through a file system that only Hadoop can rename in."""
+    if request.param == "file":
+        return f"file:{tmp_path}"
+    spark.conf.set("fs.viewfs.mounttable.lab.link./out", f"file://{tmp_path}")
+    return "viewfs://lab/out"
+
+
+def test_publishing_moves_the_old_one_away_and_the_new_one_in(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    for name in ("a", "b"):
+        publish(files, *_arguments(directories, scheme, name))
+        assert directories.published() == [f"part-{name}"]
+    assert (tmp_path / ".staging-b" / "old-0" / "part-a").exists()
+
+
+def test_a_twin_that_is_faster_is_replaced_as_a_whole(
+    spark: SparkSession, tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "old"))
+    twin = _arguments(directories, scheme, "twin")
+    rename = Files.rename
+    steps: list[str] = []
+
+    def with_twin(self: Files, source: str, target: str) -> bool:
+        # The old one is out of the way, ours is about to come in: now the twin publishes.
+        if steps == ["new", "old"]:
+            rename(self, twin[0], directories.target)
+        steps.append("new" if target == directories.target else "old")
+        return rename(self, source, target)
+
+    monkeypatch.setattr(Files, "rename", with_twin)
+    publish(files, *_arguments(directories, scheme, "mine"))
+    assert directories.published() == ["part-mine"]
+    assert steps == ["new", "old", "new", "new", "old", "new"]
+
+
+def test_an_error_between_the_two_renames_puts_the_old_one_back(
+    spark: SparkSession, tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "old"))
+    rename = Files.rename
+    calls: list[str] = []
+
+    def failing(self: Files, source: str, target: str) -> bool:
+        calls.append(source)
+        if len(calls) == 3:
+            raise OSError("the disk is gone")
+        return rename(self, source, target)
+
+    monkeypatch.setattr(Files, "rename", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        publish(files, *_arguments(directories, scheme, "mine"))
+    assert directories.published() == ["part-old"]
+
+
+def test_a_twin_that_is_faster_for_ever_is_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories, files = Directories(tmp_path, f"file:{tmp_path}"), Files(spark)
+    monkeypatch.setattr(Files, "rename", lambda self, source, target: False)
+    with pytest.raises(PublishError, match=f"{parquet._ROUNDS} times"):
+        publish(files, *_arguments(directories, f"file:{tmp_path}", "mine"))
+
+
+def test_a_missing_parent_is_an_error_and_no_endless_loop(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    staged, _ = directories.stage(scheme, "mine")
+    with pytest.raises(Exception, match=r"(?i)no such file|not ?found|does not exist"):
+        files.rename(staged, f"{scheme}/no/such/window")
+
+
+def _arguments(directories: Directories, scheme: str, name: str) -> tuple[str, str, str]:
+    staged, directory = directories.stage(scheme, name)
+    return staged, directories.target, directory
