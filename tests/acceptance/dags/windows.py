@@ -19,6 +19,7 @@ JOBS = Path(__file__).parent / "jobs"
 
 def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, **operator) -> KafkaSparkSubmitOperator:
     settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
+    conf = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # start sooner
     arguments = [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)]
     return KafkaSparkSubmitOperator(
         task_id="load",
@@ -26,6 +27,7 @@ def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, 
         application=str(JOBS / job),
         application_args=operator.pop("application_args", arguments),
         driver_memory="512m",
+        conf={**conf, **operator.pop("conf", {})},
         poll_interval=5,
         **operator,
     )

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_kafka_offsets.spark import current_window
 
 lake, hold = sys.argv[1:]
+window = current_window(SparkSession.builder.getOrCreate())
 
 
 @F.udf("string")
@@ -25,6 +26,5 @@ def slowly(value: bytes) -> str:
     return bytes(value).decode()
 
 
-window = current_window(SparkSession.builder.getOrCreate())
 records = window.read().select("partition", "offset", slowly("value").alias("value"))
 window.write_parquet(records, lake)

@@ -1,0 +1,130 @@
+"""`make bench`: what planning and committing a window cost, beside their floors, interleaved in one run.
+
+The floor of planning is what nobody can do without: two batched ListOffsets calls (beginning and end of every partition, in
+chunks of 1,000 issued together) and one SQL statement that writes a document of the same size. The floor of committing is one
+SQL statement on a row of that size.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from confluent_kafka import IsolationLevel as KafkaIsolation
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from sqlalchemy import Engine, text
+from tabulate import tabulate
+
+from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.ledger.documents import dump_ranges
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, writing
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.service import WindowService
+from tests.lab.databases import Postgres
+from tests.lab.kafka import KafkaBroker
+from tests.lab.topics import create_topic
+
+ROUNDS = 7
+PER_TOPIC = 500
+
+
+def main(sizes: list[int]) -> None:
+    """Run the benchmark for numbers of partitions, and print a table."""
+    logging.disable(logging.WARNING)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
+        postgres = stack.enter_context(Postgres())
+        rows = []
+        for size in sizes:
+            topics = make_topics(kafka, size)
+            for name, url in (("SQLite", f"sqlite:///{folder}/{size}.db"), ("PostgreSQL", postgres.url)):
+                rows.append([f"{size:,}", name, *measure(kafka, url, topics, size)])
+                print(f"... {size:,} partitions, {name}: done", flush=True)
+    headers = ["partitions", "ledger", "plan ms", "floor ms", "plan/floor", "commit ms", "floor ms", "commit/floor"]
+    print(tabulate(rows, headers, floatfmt=".1f"))
+    print(f"medians of {ROUNDS} interleaved rounds")
+
+
+def make_topics(kafka: KafkaBroker, size: int) -> list[str]:
+    """Create topics with that many partitions together."""
+    topics = []
+    for start in range(0, size, PER_TOPIC):
+        topics.append(f"bench-{size}-{start}")
+        create_topic(kafka, topics[-1], min(PER_TOPIC, size - start))
+    return topics
+
+
+def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> list[float]:
+    """Return plan, floor, ratio, commit, floor, ratio; times in milliseconds."""
+    group = KafkaGroup(f"bench-{size}", topics=topics)
+    service = WindowService(SqlLedger(url, create=True), KafkaLog(kafka.client_config(), group.kafka_timeout))
+    engine, admin = open_engine(url), AdminClient(kafka.client_config())
+    partitions = [KafkaPartition(t, p) for t in topics for p in range(min(PER_TOPIC, size))]
+    with writing(engine) as connection:
+        connection.execute(text("DROP TABLE IF EXISTS bench_floor"))
+        connection.execute(text("CREATE TABLE bench_floor (id integer, state integer, document text)"))
+    times: dict[str, list[float]] = {"plan": [], "plan floor": [], "commit": [], "commit floor": []}
+    for number in range(ROUNDS + 1):
+        claim = Claim("bench", str(number), "t")
+        planned = []
+        plan = timed(lambda c=claim: planned.append(service.plan(group, c, lambda _: True)))
+        window: Window = planned[0].window
+        document = dump_ranges(window.ranges, window.topic_ids)
+        floor = timed(lambda d=document, n=number: (list_offsets(admin, partitions), write(engine, n, d)))
+        attempt = service.start_attempt(window, claim, 1)
+        service.end_attempt(attempt, Outcome.SUCCEEDED)
+        commit = timed(lambda w=window, c=claim, a=attempt: service.commit(w.id, c, a))
+        commit_floor = timed(lambda n=number: set_state(engine, n))
+        if number:  # the first round warms connections up
+            for name, value in zip(times, (plan, floor, commit, commit_floor), strict=True):
+                times[name].append(value)
+    p, pf, c, cf = (statistics.median(values) * 1000 for values in times.values())
+    return [p, pf, p / pf, c, cf, c / cf]
+
+
+def timed(step: Callable[[], object]) -> float:
+    """Return how many seconds a step took."""
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def list_offsets(admin: AdminClient, partitions: list[KafkaPartition]) -> None:
+    """Look both ends of every partition up, as directly as the client allows."""
+    futures = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        for start in range(0, len(partitions), 1000):
+            wanted = dict.fromkeys(partitions[start : start + 1000], spec)
+            answer = admin.list_offsets(wanted, isolation_level=KafkaIsolation.READ_COMMITTED, request_timeout=30)
+            futures += answer.values()
+    for future in futures:
+        future.result()
+
+
+def write(engine: Engine, number: int, document: str) -> None:
+    """Write one row with a document."""
+    with writing(engine) as connection:
+        values = {"id": number, "document": document}
+        connection.execute(text("INSERT INTO bench_floor VALUES (:id, 0, :document)"), values)
+
+
+def set_state(engine: Engine, number: int) -> None:
+    """Change one row."""
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE bench_floor SET state = 1 WHERE id = :id"), {"id": number})
+
+
+if __name__ == "__main__":
+    print(f"{datetime.now(UTC):%Y-%m-%d}")
+    main([int(size) for size in sys.argv[1:]] or [10, 1000, 10_000])
