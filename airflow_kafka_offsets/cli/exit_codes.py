@@ -25,16 +25,17 @@ class ExitCode(IntEnum):
 
 MEANING = {
     ExitCode.OK: "done, or answered",
-    ExitCode.REFUSED: "refused: the state of Kafka or of the ledger does not allow it; nothing was changed (or a bug: see the traceback)",
-    ExitCode.USAGE: "usage: correct what you wrote (arguments, an unknown group, window or connection); nothing was changed",
-    ExitCode.UNAVAILABLE: "Kafka or the ledger can't be used: no answer, access refused, or tables of another version",
-    ExitCode.UNCONFIRMED: "nothing was changed: this was a dry run of a change that wants --yes (or --supersede too)",
+    ExitCode.REFUSED: "refused: what Kafka holds or the state of a window does not allow it; nothing was changed",
+    ExitCode.USAGE: "correct what you wrote (an argument; an unknown group, window or connection); nothing was changed",
+    ExitCode.UNAVAILABLE: "Kafka or the ledger can't be used (no answer, access refused, tables of another version)",
+    ExitCode.UNCONFIRMED: "a dry run: the change wants --yes, and --supersede where windows lose their offsets",
 }
 
 
 def explain() -> str:
     """Return the list of exit codes for ``--help``."""
-    return "exit codes:\n" + "\n".join(f"  {code.value}  {meaning}" for code, meaning in MEANING.items())
+    codes = "\n".join(f"  {code.value}  {meaning}" for code, meaning in MEANING.items())
+    return f"exit codes:\n{codes}"
 
 
 def code_of(error: KafkaOffsetsError) -> ExitCode:

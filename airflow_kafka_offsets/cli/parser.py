@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 from airflow_kafka_offsets import __version__
@@ -13,6 +14,7 @@ from airflow_kafka_offsets.cli.exit_codes import explain
 
 def make_parser() -> ArgumentParser:
     """Return the parser; what it parses names the function to run."""
+    # The raw formatter keeps the list of exit codes, and then fills nothing else either.
     parser = ArgumentParser(
         NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter
     )
@@ -30,7 +32,7 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
         one = below.add_parser(
             command.name,
             help=command.help,
-            description=command.description,
+            description=fill(command.description, 100),
             epilog=command.epilog,
             formatter_class=RawDescriptionHelpFormatter,
         )

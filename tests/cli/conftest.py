@@ -1,0 +1,156 @@
+"""A ledger that was filled through the service, and the command line on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.cli import main
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ports import LogOffsets
+from airflow_kafka_offsets.service import WindowService
+from tests.cli.memory_log import MemoryLog
+
+START = datetime(2026, 1, 31, tzinfo=UTC)
+ORDERS = KafkaGroup("lake.orders", topics=["orders"], max_offsets=1000)
+CLICKS = KafkaGroup("lake.clicks", topics=["clicks"], on_data_loss="skip", kafka_conn_id="other")
+
+
+@dataclass
+class Lake:
+    """A ledger in a SQLite file, and what Kafka holds."""
+
+    path: Path
+    log: Any
+    minutes: int = 0
+    ledger: SqlLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = SqlLedger(self.url, create=True)
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy's URL."""
+        return f"sqlite:///{self.path}"
+
+    @property
+    def service(self) -> WindowService:
+        """The use cases, one minute later at every look at the clock."""
+        return WindowService(self.ledger, self.log, self.clock)
+
+    def clock(self) -> datetime:
+        """Return a time that grows."""
+        self.minutes += 1
+        return START + timedelta(minutes=self.minutes)
+
+    def plan(self, group: KafkaGroup, run: int) -> tuple[Window, Claim]:
+        """Plan a window for a run."""
+        claim = Claim("orders", f"scheduled__{run}", "load")
+        return self.service.plan(group, claim, is_over=lambda claim: True).window, claim
+
+    def commit(self, group: KafkaGroup, run: int) -> Window:
+        """Plan a window, read all of it, commit it."""
+        window, claim = self.plan(group, run)
+        attempt = self.service.start_attempt(window, claim, 1)
+        self.service.end_attempt(attempt, Outcome.SUCCEEDED, window.span)
+        self.service.commit(window.id, claim, attempt)
+        return window
+
+    def dump(self) -> list[str]:
+        """Return all that the ledger holds."""
+        connection = sqlite3.connect(self.path)
+        try:
+            return list(connection.iterdump())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Two committed windows of lake.orders, a third one that a run works on, and a group that lost offsets."""
+    log = MemoryLog(orders=[(0, 600), (0, 300)], clicks=[(0, 50)])
+    lake = Lake(tmp_path / "ledger.db", log)
+    lake.commit(ORDERS, 1)
+    log.put("orders", 0, 0, 1000)
+    lake.commit(ORDERS, 2)
+    log.put("orders", 1, 0, 5000)
+    window, claim = lake.plan(ORDERS, 3)
+    first = lake.service.start_attempt(window, claim, 1)
+    lake.service.end_attempt(first, Outcome.FAILED)
+    lake.service.start_attempt(window, claim, 2)
+    lake.commit(CLICKS, 1)
+    log.put("clicks", 0, 80, 90)
+    lake.commit(CLICKS, 2)
+    return lake
+
+
+@pytest.fixture
+def quiet(lake: Lake) -> Lake:
+    """The same, and nobody works on lake.orders: its third window is abandoned."""
+    lake.service.abandon("lake.orders-000003", "ann", "the job was wrong")
+    return lake
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed for programs."""
+        return json.loads(self.out)
+
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def cli(lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run ``kafka-offsets`` on the lake in this process; Kafka is its dictionary."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lake.url)
+
+    def open_log(group: KafkaGroup, config: object = None) -> LogOffsets:
+        return lake.log
+
+    monkeypatch.setattr(wiring, "open_log", open_log)
+
+    def run(*arguments: str) -> Done:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return Done(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+def in_a_process(*arguments: str, environment: dict[str, str] | None = None) -> Done:
+    """Run ``kafka-offsets`` as people do."""
+    program = Path(sys.executable).parent / "kafka-offsets"
+    done = run_program([str(program), *arguments], environment)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def run_program(command: Sequence[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program with our environment and a few more variables."""
+    return subprocess.run(
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False, timeout=300
+    )

@@ -1,0 +1,71 @@
+"""``kafka-offsets abandon``."""
+
+from __future__ import annotations
+
+import getpass
+
+import pytest
+
+from tests.cli.conftest import ORDERS, Cli, Lake
+
+WINDOW = "lake.orders-000003"
+
+
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: Lake) -> None:
+    before = lake.dump()
+    done = cli("abandon", WINDOW, "--why", "the job was wrong")
+    assert done.code == 4
+    assert (
+        f"This would abandon window {WINDOW} (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
+        in done.out
+    )
+    assert "Its last attempt runs since 2026-01-31 00:12:00Z" in done.out
+    assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
+    assert lake.dump() == before
+
+
+def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
+    done = cli("abandon", WINDOW, "--why", "the job was wrong", "--yes")
+    assert done.code == 0
+    assert lake.ledger.window(WINDOW).held.window.state == "abandoned"
+    [act] = lake.ledger.acts("lake.orders")
+    assert (act.kind, act.who, act.why) == ("abandon", getpass.getuser(), "the job was wrong")
+
+
+def test_somebody_else_may_be_named(cli: Cli, lake: Lake) -> None:
+    document = cli("abandon", WINDOW, "--why", "w", "--who", "ann", "--yes", "-o", "json").json
+    assert (document["done"], document["who"], lake.ledger.acts("lake.orders")[0].who) == (True, "ann", "ann")
+
+
+def test_a_window_is_given_up_while_kafka_is_down(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    assert cli("abandon", WINDOW, "--why", "w", "--yes").code == 0
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+def test_a_committed_window_is_refused(cli: Cli, lake: Lake, yes: tuple[str, ...]) -> None:
+    before = lake.dump()
+    done = cli("abandon", "lake.orders-000002", "--why", "w", *yes)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "Window lake.orders-000002 is committed and can't become abandoned\n"
+    assert lake.dump() == before
+
+
+@pytest.mark.parametrize("window", ["lake.orders-3", "lake.orders", "lake.orders-000009", "nobody-000001", "-000001"])
+def test_bad_window_ids(cli: Cli, window: str) -> None:
+    done = cli("abandon", "--why", "w", "--yes", "--", window)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--why", " ")])
+def test_a_reason_is_wanted(cli: Cli, lake: Lake, arguments: tuple[str, ...]) -> None:
+    before = lake.dump()
+    assert cli("abandon", WINDOW, "--yes", *arguments).code == 2
+    assert lake.dump() == before
+
+
+def test_the_next_run_reads_the_same_offsets_under_another_id(cli: Cli, lake: Lake) -> None:
+    abandoned = lake.ledger.window(WINDOW).held.window
+    cli("abandon", WINDOW, "--why", "w", "--yes")
+    window, _ = lake.plan(ORDERS, 4)
+    assert (window.id, window.ranges) == ("lake.orders-000004", abandoned.ranges)

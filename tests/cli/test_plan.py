@@ -1,0 +1,62 @@
+"""``kafka-offsets plan``."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Cli, Lake
+
+
+def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
+    before = lake.dump()
+    done = cli("plan", "lake.orders")
+    assert done.code == 0
+    assert done.out.startswith(
+        "Window lake.orders-000003 is planned and comes first: span 1000, 2 attempts, held by orders/scheduled__3/load."
+    )
+    assert "After it, the next window would have span 1000 in 1 partition, at most 1000." in done.out
+    assert done.out.splitlines()[-1].split() == ["orders", "1", "continue", "1300", "2300", "1000"]
+    assert lake.dump() == before
+
+
+def test_the_next_window_for_programs(cli: Cli, quiet: Lake) -> None:
+    quiet.log.all[next(iter(quiet.log.all))] = quiet.log.all[next(iter(quiet.log.all))]
+    document = cli("plan", "lake.orders", "-o", "json").json
+    assert document["open_window"] is None
+    assert document["span"] == 1000
+    assert document["partitions"][1] == {
+        "topic": "orders",
+        "partition": 1,
+        "start": 300,
+        "end": 1300,
+        "span": 1000,
+        "verdict": "continue",
+    }
+
+
+def test_a_plan_that_is_refused_names_every_partition_and_what_to_type(cli: Cli, quiet: Lake) -> None:
+    quiet.log.put("orders", 1, 400, 5000)
+    done = cli("plan", "lake.orders")
+    assert done.code == 1
+    assert done.out.startswith("The next window can't be planned.")
+    assert "orders-1: offsets 300 to 399 expired before they were read" in done.out
+    assert "kafka-offsets reset lake.orders --to" in done.err
+    document = cli("plan", "lake.orders", "-o", "json").json
+    assert [(p["topic"], p["partition"]) for p in document["problems"]] == [("orders", 1)]
+    assert document["refused"] == done.err.strip()
+
+
+def test_what_would_be_lost_is_shown(cli: Cli, lake: Lake) -> None:
+    lake.log.put("clicks", 0, 100, 120)
+    done = cli("plan", "lake.clicks")
+    assert done.code == 0
+    assert "Recorded as lost" in done.out
+    assert "Warning: clicks-0: offsets 90 to 99 expired before they were read" in done.out
+
+
+def test_kafka_down_is_exit_code_3(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    done = cli("plan", "lake.orders")
+    assert (done.code, done.out, done.err) == (3, "", "Kafka at nowhere:9092 did not answer within 1.0 s\n")
+
+
+def test_an_unknown_group(cli: Cli) -> None:
+    assert cli("plan", "nobody").code == 2

@@ -1,0 +1,113 @@
+"""``kafka-offsets reset``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli, Lake
+
+RESET = ("reset", "lake.orders", "--why", "w")
+
+
+def test_forwards_shows_the_gap_and_changes_nothing(cli: Cli, quiet: Lake) -> None:
+    before = quiet.dump()
+    done = cli(*RESET, "--to", "latest")
+    assert done.code == 4
+    assert "Nobody owns these offsets then (recorded as a gap)" in done.out
+    assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
+    document = cli(*RESET, "--to", "latest", "-o", "json").json
+    assert document["done"] is False
+    assert document["moves"] == [{"topic": "orders", "partition": 1, "from": 300, "to": 5000}]
+    assert document["skipped"] == [{"topic": "orders", "partition": 1, "start": 300, "end": 5000, "span": 4700}]
+    assert quiet.dump() == before
+
+
+def test_backwards_names_the_windows_and_the_replay_that_is_meant(cli: Cli, quiet: Lake) -> None:
+    before = quiet.dump()
+    done = cli(*RESET, "--to", "earliest")
+    assert done.code == 4
+    assert "2 committed windows would lose their offsets" in done.out
+    assert "lake.orders-000001" in done.out
+    assert "clear the runs above in Airflow instead" in done.out
+    assert "with --yes --supersede" in done.out
+    assert quiet.dump() == before
+
+
+def test_yes_alone_does_not_supersede(cli: Cli, quiet: Lake) -> None:
+    before = quiet.dump()
+    done = cli(*RESET, "--to", "earliest", "--yes")
+    assert (done.code, done.out) == (4, "")
+    assert "If you do mean it: add --supersede" in done.err
+    assert quiet.dump() == before
+
+
+def test_confirmed_it_moves_and_is_recorded(cli: Cli, quiet: Lake) -> None:
+    document = cli(*RESET, "--to-window", "2", "--yes", "--supersede", "--who", "ann", "-o", "json").json
+    assert document["done"] is True
+    assert [window["id"] for window in document["superseded"]] == ["lake.orders-000002"]
+    assert document["superseded"][0]["held_by"]["run_id"] == "scheduled__2"
+    assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
+    assert quiet.ledger.acts("lake.orders")[-1].who == "ann"
+    assert {tp.partition: offset for tp, offset in quiet.service.watermark("lake.orders").offsets.items()} == {
+        0: 600,
+        1: 300,
+    }
+
+
+def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:
+    done = cli(*RESET, "--to-window", "lake.orders-000001", "--yes", "--supersede")
+    assert done.code == 0
+    assert "The watermark of group lake.orders has moved" in done.out
+    assert "2 committed windows have lost their offsets" in done.out
+    assert "Nothing was changed" not in done.out
+
+
+def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:
+    assert cli(*RESET, "--to", '{"orders":{"1":4000}}', "--yes").code == 0
+    assert {tp.partition: o for tp, o in quiet.service.watermark("lake.orders").offsets.items()} == {0: 1000, 1: 4000}
+
+
+def test_a_reset_to_where_it_is_writes_nothing(cli: Cli, quiet: Lake) -> None:
+    before = quiet.dump()
+    done = cli(*RESET, "--to", '{"orders":{"1":300}}', "--yes")
+    assert (done.code, done.out) == (0, "The watermark of group lake.orders is there already. Nothing was changed.\n")
+    assert quiet.dump() == before
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        (("--to", '{"orders":{"1":'), "Offsets must be JSON like"),
+        (("--to", '{"orders":{"1":"x"}}'), "orders-1: an offset must be a whole number"),
+        (("--to", '{"orders":{"1":-2}}'), "orders-1: -2 (earliest) means nothing here"),
+        (("--to", '{"orders":{"7":1}}'), "Kafka has no partition orders-7"),
+        (("--to", '{"orders":{"1":9999}}'), "The new watermark must lie in the log"),
+        (("--to", "2026-01-31T00:00:00"), "starting_offsets: the time 2026-01-31T00:00:00 has no zone"),
+        (("--to", "committed"), "A reset goes to 'earliest', 'latest'"),
+        (("--to", "yesterday"), "starting_offsets: 'yesterday' is not"),
+        (("--to", "latest", "--topic", "clicks"), "Group lake.orders doesn't read clicks"),
+        (("--to-window", "lake.clicks-000001"), "Window lake.clicks-000001 belongs to group lake.clicks"),
+        (("--to-window", "77"), "The ledger has no window lake.orders-000077"),
+        (("--to-window", "x"), "'x' is not a window id"),
+        (("--to", "latest", "--to-window", "1"), "Say where to: either --to"),
+        ((), "Say where to: either --to"),
+    ],
+)
+def test_bad_input_changes_nothing(cli: Cli, quiet: Lake, to: tuple[str, ...], message: str) -> None:
+    before = quiet.dump()
+    done = cli(*RESET, *to, "--yes", "--supersede")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(message)
+    assert quiet.dump() == before
+
+
+def test_an_open_window_is_in_the_way(cli: Cli, lake: Lake) -> None:
+    done = cli(*RESET, "--to", "latest")
+    assert (done.code, done.out) == (1, "")
+    assert "kafka-offsets abandon lake.orders-000003 --why" in done.err
+
+
+def test_a_reset_that_cuts_a_window_is_refused(cli: Cli, quiet: Lake) -> None:
+    done = cli(*RESET, "--to", '{"orders":{"0":700}}', "--yes", "--supersede")
+    assert done.code == 1
+    assert "--to-window lake.orders-000002" in done.err

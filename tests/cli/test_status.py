@@ -1,0 +1,93 @@
+"""``kafka-offsets status``."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Cli, Lake
+
+
+def test_all_groups_in_short(cli: Cli) -> None:
+    done = cli("status")
+    assert done.code == 0
+    orders, clicks = done.out.splitlines()[3], done.out.splitlines()[2]
+    assert orders.split() == [
+        *("lake.orders", "orders", "2", "4700", "lake.orders-000003", "orders/scheduled__3/load"),
+        *("lake.orders-000002", "2026-01-31", "00:08:00Z"),
+    ]
+    assert clicks.split()[:4] == ["lake.clicks", "clicks", "1", "0"]
+
+
+def test_one_group_by_partition(cli: Cli) -> None:
+    done = cli("status", "lake.orders")
+    assert done.code == 0
+    assert (
+        "open window:    lake.orders-000003 (planned, span 1000, 2 attempts), held by orders/scheduled__3/load"
+        in done.out
+    )
+    assert "last committed: lake.orders-000002 at 2026-01-31 00:08:00Z, span 400" in done.out
+    assert [line.split() for line in done.out.splitlines()[-2:]] == [
+        ["orders", "0", "1000", "0", "1000", "0", "continue"],
+        ["orders", "1", "300", "0", "5000", "4700", "continue"],
+    ]
+
+
+def test_status_for_programs(cli: Cli) -> None:
+    [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert group["lag"] == 4700
+    assert group["open_windows"][0]["held_by"] == {
+        "dag_id": "orders",
+        "run_id": "scheduled__3",
+        "task_id": "load",
+        "map_index": -1,
+    }
+    assert group["partitions"][1] == {
+        "topic": "orders",
+        "partition": 1,
+        "watermark": 300,
+        "beginning": 0,
+        "end": 5000,
+        "lag": 4700,
+        "verdict": "continue",
+    }
+
+
+def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    done = cli("status", "lake.orders", "--offline", "-o", "json")
+    [group] = done.json["groups"]
+    assert (done.code, done.err, group["lag"]) == (0, "", None)
+    assert [(p["watermark"], p["end"], p["lag"]) for p in group["partitions"]] == [
+        (1000, None, None),
+        (300, None, None),
+    ]
+
+
+def test_when_kafka_is_down_the_rest_is_shown_and_the_exit_code_says_so(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    done = cli("status")
+    assert done.code == 3
+    assert done.err == "Kafka at nowhere:9092 did not answer within 1.0 s\n"
+    assert "lake.orders-000003" in done.out
+    document = cli("status", "-o", "json").json
+    assert {group["kafka_error"] for group in document["groups"]} == {done.err.strip()}
+
+
+def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
+    quiet.log.put("orders", 1, 400, 5000)
+    assert "Group lake.orders needs a look: orders-1 data loss" in cli("status").out
+    quiet.log.topic_ids["orders"] = "another-id"
+    [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert group["trouble"] == "orders-0 topic recreated, orders-1 topic recreated"
+    assert [p["lag"] for p in group["partitions"]] == [None, None]
+
+
+def test_a_topic_that_is_gone_has_no_lag(cli: Cli, quiet: Lake) -> None:
+    quiet.log.delete("orders")
+    done = cli("status", "lake.orders")
+    assert done.code == 0
+    assert done.out.splitlines()[-3].split() == ["orders", "1", "300", "-", "-", "-", "missing"]
+
+
+def test_an_unknown_group_is_named_with_those_that_are_known(cli: Cli) -> None:
+    done = cli("status", "lake.order")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "The ledger has no group lake.order; it has lake.clicks, lake.orders\n"

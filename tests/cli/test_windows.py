@@ -1,0 +1,103 @@
+"""``kafka-offsets windows``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+def test_windows_are_listed_newest_first(cli: Cli) -> None:
+    done = cli("windows", "lake.orders")
+    assert done.code == 0
+    header, _, *rows = done.out.splitlines()
+    assert header.split() == ["id", "state", "lane", "until", "span", "records", "attempts", "held", "by"]
+    assert [row.split() for row in rows] == [
+        ["lake.orders-000003", "planned", "live", *"2026-01-31 00:09:00Z 1000 - 2".split(), "orders/scheduled__3/load"],
+        [
+            "lake.orders-000002",
+            "committed",
+            "live",
+            *"2026-01-31 00:05:00Z 400 400 1".split(),
+            "orders/scheduled__2/load",
+        ],
+        [
+            "lake.orders-000001",
+            "committed",
+            "live",
+            *"2026-01-31 00:01:00Z 900 900 1".split(),
+            "orders/scheduled__1/load",
+        ],
+    ]
+
+
+def test_windows_by_state(cli: Cli) -> None:
+    def ids(*arguments: str) -> list[str]:
+        return [w["id"][-1] for w in cli("windows", "lake.orders", "-o", "json", *arguments).json["windows"]]
+
+    assert ids("--state", "planned") == ["3"]
+    assert ids("--state", "planned", "--state", "committed") == ["3", "2", "1"]
+    assert ids("--limit", "2") == ["3", "2"]
+    assert ids("--state", "abandoned") == []
+    assert cli("windows", "lake.orders", "--state", "abandoned").out == "Group lake.orders has no such windows.\n"
+
+
+def test_a_cut_list_says_so(cli: Cli) -> None:
+    assert cli("windows", "lake.orders", "--limit", "2").out.endswith("The newest 2; --limit shows more.\n")
+
+
+def test_windows_in_detail(cli: Cli) -> None:
+    done = cli("windows", "lake.orders", "--ids", "2-3")
+    assert done.code == 0
+    assert "window:    lake.orders-000002" in done.out
+    assert "state:     planned, live lane, read_committed" in done.out
+    assert [line.split() for line in done.out.splitlines()[-2:]] == [
+        ["5", "orders/scheduled__3/load", "1", "failed", "-", "2026-01-31", "00:10:00Z", "2026-01-31", "00:11:00Z"]
+    ] + [["6", "orders/scheduled__3/load", "2", "running", "-", "2026-01-31", "00:12:00Z", "-"]] or done.out
+
+
+def test_detail_for_programs(cli: Cli) -> None:
+    [window] = cli("windows", "lake.clicks", "--ids", "2", "-o", "json").json["windows"]
+    assert window["lost"] == [{"topic": "clicks", "partition": 0, "start": 50, "end": 80, "span": 30}]
+    assert window["ranges"] == [{"topic": "clicks", "partition": 0, "start": 80, "end": 90, "span": 10}]
+    assert window["topic_ids"] == {"clicks": "id-of-clicks"}
+    assert [attempt["outcome"] for attempt in window["history"]] == ["succeeded"]
+
+
+def test_lost_ranges_are_shown(cli: Cli) -> None:
+    assert "Lost to retention before this window started" in cli("windows", "lake.clicks-000002").out
+
+
+@pytest.mark.parametrize("arguments", [("lake.orders-000002",), ("lake.orders", "--ids", "lake.orders-000002")])
+def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert [w["seq"] for w in cli("windows", *arguments, "-o", "json").json["windows"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ("9", "The ledger has no window lake.orders-000009; kafka-offsets windows lake.orders lists them"),
+        ("2-9", "The ledger has no window lake.orders-000004, lake.orders-000005,"),
+        ("x", "'x' is not a window id such as lake.orders-000012"),
+        ("2-", "'2-' is not a window id"),
+        ("3-2", "--ids: '3-2' names no window"),
+        ("0", "--ids: '0' names no window"),
+        ("1-5000", "--ids: '1-5000' are more than 1000 windows"),
+        ("lake.clicks-000001", "Window lake.clicks-000001 belongs to group lake.clicks, not to lake.orders"),
+    ],
+)
+def test_bad_ids(cli: Cli, ids: str, message: str) -> None:
+    done = cli("windows", "lake.orders", "--ids", ids)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(message)
+
+
+def test_an_unknown_group(cli: Cli) -> None:
+    done = cli("windows", "lake.nothing")
+    assert (done.code, done.err) == (2, "The ledger has no group lake.nothing; it has lake.clicks, lake.orders\n")
+    assert cli("windows", "lake.nothing-000001").code == 2
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5"])
+def test_a_bad_limit_is_a_usage_error(cli: Cli, limit: str) -> None:
+    assert cli("windows", "lake.orders", "--limit", limit).code == 2
