@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.dataset
@@ -26,6 +27,7 @@ from tests.lab.topics import create_topic, end_offset, produce
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -70,9 +72,10 @@ class Lab:
     def lake(self, dag_id: str) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) in the DAG's lake, as any reader of Parquet sees it."""
         path = self.folder / "lake" / dag_id
-        if not path.exists():
+        files = pyarrow.dataset.dataset(path, partitioning="hive") if path.exists() else None
+        if files is None or not files.files:
             return Counter()
-        table = pyarrow.dataset.dataset(path, partitioning="hive").to_table(["partition", "offset"])
+        table = files.to_table(["partition", "offset"])
         return Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
 
     def hold(self, dag_id: str) -> Hold:
@@ -127,7 +130,10 @@ class Producing:
 def expect_once(lab: Lab, dag_id: str, windows: list[Window]) -> None:
     """Check that the lake holds each record of these windows once, and nothing else."""
     expected = Counter(
-        (tp.partition, offset) for window in windows for tp, r in window.ranges.items() for offset in range(r.start, r.end)
+        (tp.partition, offset)
+        for window in windows
+        for tp, r in window.ranges.items()
+        for offset in range(r.start, r.end)
     )
     found = lab.lake(dag_id)
     assert max(found.values(), default=1) == 1, f"twice in the lake: {[k for k, n in found.items() if n > 1][:5]}"
@@ -136,7 +142,7 @@ def expect_once(lab: Lab, dag_id: str, windows: list[Window]) -> None:
 
 def expect_tiling(windows: list[Window]) -> None:
     """Check that windows tile the log: each starts where the one before ended, for every partition."""
-    for before, after in zip(windows, windows[1:], strict=False):
+    for before, after in pairwise(windows):
         assert after.ranges.starts == before.ranges.ends, f"{after.id} does not start where {before.id} ends"
 
 
@@ -196,5 +202,3 @@ def _connections(
             "schema": url.database,
         },
     }
-
-

@@ -29,5 +29,7 @@ def consume_to_parquet(window: dict[str, Any], lake: Path) -> int:
     consumer.close()
     directory = lake / f"window_id={window['window_id']}"
     directory.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"partition": [r[0] for r in rows], "offset": [r[1] for r in rows]}), directory / "0.parquet")
+    pq.write_table(
+        pa.table({"partition": [r[0] for r in rows], "offset": [r[1] for r in rows]}), directory / "0.parquet"
+    )
     return len(rows)

@@ -49,7 +49,9 @@ def test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin(lab: L
         driver = lab.airflow.driver_process("worker_killed", run, "load")
         task = lab.airflow.task_process("worker_killed", run, "load")
         worker = lab.airflow.worker_process("worker_killed", run, "load")
-        assert driver and task and worker
+        assert driver
+        assert task
+        assert worker
         worker.kill()
         task.kill()
         wait_until(lambda: not driver.is_running(), timeout=20, what="the driver dies with its worker")

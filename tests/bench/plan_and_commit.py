@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import IsolationLevel as KafkaIsolation
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -28,11 +30,13 @@ from airflow_kafka_offsets.adapters.ledger.documents import dump_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, writing
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service import WindowService
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic
+
+T = TypeVar("T")
 
 ROUNDS = 7
 PER_TOPIC = 500
@@ -77,27 +81,27 @@ def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> list[
     times: dict[str, list[float]] = {"plan": [], "plan floor": [], "commit": [], "commit floor": []}
     for number in range(ROUNDS + 1):
         claim = Claim("bench", str(number), "t")
-        planned = []
-        plan = timed(lambda c=claim: planned.append(service.plan(group, c, lambda _: True)))
-        window: Window = planned[0].window
+        plan, planned = timed(partial(service.plan, group, claim, lambda _: True))
+        window = planned.window
         document = dump_ranges(window.ranges, window.topic_ids)
-        floor = timed(lambda d=document, n=number: (list_offsets(admin, partitions), write(engine, n, d)))
+        lookup, _ = timed(partial(list_offsets, admin, partitions))
+        insert, _ = timed(partial(write, engine, number, document))
         attempt = service.start_attempt(window, claim, 1)
         service.end_attempt(attempt, Outcome.SUCCEEDED)
-        commit = timed(lambda w=window, c=claim, a=attempt: service.commit(w.id, c, a))
-        commit_floor = timed(lambda n=number: set_state(engine, n))
+        commit, _ = timed(partial(service.commit, window.id, claim, attempt))
+        commit_floor, _ = timed(partial(set_state, engine, number))
         if number:  # the first round warms connections up
-            for name, value in zip(times, (plan, floor, commit, commit_floor), strict=True):
+            for name, value in zip(times, (plan, lookup + insert, commit, commit_floor), strict=True):
                 times[name].append(value)
     p, pf, c, cf = (statistics.median(values) * 1000 for values in times.values())
     return [p, pf, p / pf, c, cf, c / cf]
 
 
-def timed(step: Callable[[], object]) -> float:
-    """Return how many seconds a step took."""
+def timed(step: Callable[[], T]) -> tuple[float, T]:
+    """Return how many seconds a step took, and its result."""
     start = time.perf_counter()
-    step()
-    return time.perf_counter() - start
+    result = step()
+    return time.perf_counter() - start, result
 
 
 def list_offsets(admin: AdminClient, partitions: list[KafkaPartition]) -> None:

@@ -1,0 +1,24 @@
+"""The DAG of `make demo`: a window of the topic `orders` every half minute."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, DeltaTriggerTimetable
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+
+with DAG(
+    "demo_orders",
+    schedule=DeltaTriggerTimetable(timedelta(seconds=30)),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=2)},
+):
+    KafkaSparkSubmitOperator(
+        task_id="load",
+        group=KafkaGroup("demo.orders", topics=["orders"], max_offsets=500_000),
+        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application_args=[os.environ.get("DEMO_LAKE", "/tmp/demo-lake")],
+        conn_id="spark_default",
+    )

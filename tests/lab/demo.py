@@ -1,0 +1,285 @@
+"""`make demo`: the promise, seen. Real Kafka, Airflow and Spark on loopback, a killed job, a retry, a rerun, and the proof."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow.dataset
+import requests
+from confluent_kafka import Producer
+from tabulate import tabulate
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.ports import WindowRow
+from tests.lab.airflow import Airflow
+from tests.lab.jars import kafka_classpath, spark_connector_jars
+from tests.lab.kafka import KafkaBroker
+from tests.lab.topics import create_topic
+
+DAGS = Path(__file__).parents[2] / "dags"
+DAG, TASK, TOPIC, GROUP = "demo_orders", "load", "orders", "demo.orders"
+PARTITIONS = 4
+WINDOWS = 3
+ORDERS_PER_SECOND = 2000
+_START = time.monotonic()
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(f"[{time.monotonic() - _START:5.0f} s] {text}", flush=True)
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Tell what is going on, and that it goes on."""
+    say(f"{what} ...")
+    done = threading.Event()
+
+    def still() -> None:
+        while not done.wait(15):
+            say(f"  ... still: {what}")
+
+    thread = threading.Thread(target=still, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+@dataclass
+class Orders:
+    """A producer of numbered orders in the background."""
+
+    kafka: KafkaBroker
+    produced: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Begin to produce."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        producer = Producer({**self.kafka.client_config(), "linger.ms": 20})
+        while not self._stop.wait(0.1):
+            for _ in range(ORDERS_PER_SECOND // 10):
+                order = b'{"order": %d, "amount": %d}' % (self.produced, self.produced % 997)
+                producer.produce(TOPIC, order, partition=self.produced % PARTITIONS)
+                self.produced += 1
+            producer.poll(0)
+        if producer.flush(30):
+            raise RuntimeError("orders were not acknowledged")
+
+    def stop(self) -> None:
+        """Stop, when all orders are acknowledged."""
+        self._stop.set()
+        self._thread.join()
+
+
+@dataclass
+class Demo:
+    """The servers of the demo, and what it looks at."""
+
+    kafka: KafkaBroker
+    airflow: Airflow
+    ledger: SqlLedger
+    lake: Path
+
+    def windows(self) -> list[WindowRow]:
+        """Return the windows, oldest first."""
+        return list(reversed(self.ledger.windows(GROUP)))
+
+    def committed(self) -> int:
+        """Return how many windows are committed."""
+        return sum(row.held.window.state is State.COMMITTED for row in self.windows())
+
+    def wait_for(self, committed: int) -> None:
+        """Wait until that many windows are committed, telling of each change."""
+        seen: dict[str, str] = {}
+        while True:
+            for row in self.windows():
+                line = f"{row.held.window.state}, {row.attempts} attempt(s)"
+                if seen.get(row.held.window.id) != line:
+                    seen[row.held.window.id] = line
+                    say(f"  window {row.held.window.id}: {line}, span {row.held.window.span:,}")
+            if self.committed() >= committed:
+                return
+            time.sleep(0.5)
+
+    def kill_a_job_midway(self) -> str:
+        """SIGKILL the Spark driver of a window while it writes, and return the window's id."""
+        while True:
+            row = next((r for r in reversed(self.windows()) if r.held.window.state is State.PLANNED), None)
+            if row and list(self.lake.glob(f".staging-{row.held.window.id}-*")):
+                driver = self.airflow.driver_process(DAG, row.held.holder.run_id, TASK)
+                if driver is not None and kill(driver):
+                    return row.held.window.id
+            time.sleep(0.01)
+
+    def orders_in_lake(self) -> Counter[int]:
+        """Count each order in the lake, as any reader of Parquet sees it."""
+        table = pyarrow.dataset.dataset(self.lake, partitioning="hive").to_table(["json"])
+        return Counter(int(text.split(":")[1].split(",")[0]) for text in table["json"].to_pylist())
+
+
+def kill(process: psutil.Process) -> bool:
+    """SIGKILL a process; False: it was gone already."""
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
+    """Start everything, play the scenes, and return how many orders were produced."""
+    with step("fetching Kafka and Spark's connector (the first time: a minute or two)"):
+        kafka_classpath()
+        spark_connector_jars()
+    with step("starting a Kafka broker"):
+        kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
+        create_topic(kafka, TOPIC, PARTITIONS)
+    demo = start_airflow(stack, folder, kafka)
+    orders = Orders(kafka)
+    orders.start()
+    say(f"producing {ORDERS_PER_SECOND:,} orders a second into {PARTITIONS} partitions; {DAG} runs every 30 s")
+    demo.airflow.api.unpause(DAG)
+    demo.wait_for(1)
+    with step("waiting for the next Spark job, to kill it while it writes"):
+        killed = demo.kill_a_job_midway()
+    say(f"  SIGKILL to the driver of window {killed}; Airflow retries the task")
+    demo.wait_for(WINDOWS)
+    orders.stop()
+    say(f"the producer stops after {orders.produced:,} orders")
+    with step("letting the schedule read the rest"):
+        while (
+            sum(row.held.window.span for row in demo.windows()) < orders.produced or not demo.windows()[-1].committed_at
+        ):
+            time.sleep(0.5)
+    clear_the_first_run(demo)
+    return demo, orders.produced
+
+
+def start_airflow(stack: ExitStack, folder: Path, kafka: KafkaBroker) -> Demo:
+    """Start Airflow's scheduler, API server, Dag processor and triggerer, with the DAGs of this repository."""
+    lake = folder / "lake"
+    lake.mkdir()
+    with step("starting Airflow: API server, scheduler, Dag processor, triggerer"):
+        airflow = Airflow(
+            folder / "airflow",
+            DAGS,
+            connections={
+                "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            },
+            environment={"DEMO_LAKE": str(lake)},
+        )
+        stack.callback(airflow.stop)
+        airflow.start()
+        airflow.api.wait_for_dag(DAG)
+    say(f"Airflow is up at {airflow.url} (user {airflow.user}, password {airflow.password})")
+    return Demo(kafka, airflow, SqlLedger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
+
+
+def clear_the_first_run(demo: Demo) -> None:
+    """Clear the run of the first window, as a person would in the UI, and wait for it."""
+    first = demo.windows()[0]
+    run_id = first.held.holder.run_id
+    with step(f"clearing the run of {first.held.window.id} ({run_id}): the same window is run again"):
+        demo.airflow.api.clear(DAG, run_id, [TASK])
+        demo.airflow.api.wait_for_run(DAG, run_id, "success", timeout=300)
+        demo.airflow.api.pause(DAG)
+        wait_for_running(demo)
+
+
+def wait_for_running(demo: Demo) -> None:
+    """Wait until no run is at work: a Parquet directory that is replaced right now would not count."""
+    while any(r["state"] == "running" and r["start_date"] for r in demo.airflow.api.runs(DAG)):
+        tasks = [t["state"] for r in demo.airflow.api.runs(DAG) for t in demo.airflow.api.tasks(DAG, r["dag_run_id"])]
+        if not {"running", "queued"} & set(tasks):
+            return
+        time.sleep(0.5)
+
+
+def describe(window: Window) -> str:
+    """Return the ranges of a window in one line."""
+    return "  ".join(f"{tp.partition}:[{r.start},{r.end})" for tp, r in window.ranges.items())
+
+
+def prove(demo: Demo, produced: int) -> bool:
+    """Print the windows and the proof line, and say whether the promise held."""
+    rows = [row for row in demo.windows() if row.held.window.span]
+    table = [
+        [
+            r.held.window.id,
+            r.held.window.state.value,
+            r.attempts,
+            describe(r.held.window),
+            r.held.window.span,
+            r.records,
+        ]
+        for r in rows
+    ]
+    print()
+    print(tabulate(table, ["window", "state", "attempts", "offsets by partition", "span", "records"], intfmt=","))
+    found = demo.orders_in_lake()
+    duplicates = sum(count - 1 for count in found.values())
+    missing = len(set(range(produced)) - found.keys())
+    print()
+    print(
+        f"records produced {produced:,}, records in the lake {sum(found.values()):,}, duplicates {duplicates}, "
+        f"missing {missing}"
+    )
+    was_retried = any(row.attempts > 1 for row in rows[1:])
+    was_rerun = rows[0].attempts > 1
+    return not duplicates and not missing and len(rows) >= WINDOWS and was_retried and was_rerun
+
+
+def main() -> int:
+    """Run the demo; 0: the promise held."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = Path(tempfile.mkdtemp(prefix="kafka-offsets-demo-"))
+    keep = os.environ.get("KEEP") == "1"
+    held = False
+    try:
+        with ExitStack() as stack:
+            demo, produced = run(stack, folder)
+            held = prove(demo, produced)
+            print("The promise held." if held else "THE PROMISE DID NOT HOLD.", flush=True)
+            if keep:
+                say(
+                    f"KEEP=1: Airflow stays up at {demo.airflow.url} (user {demo.airflow.user}, password "
+                    f"{demo.airflow.password}), Kafka at {demo.kafka.bootstrap_servers}, the lake in {demo.lake}. "
+                    "Ctrl-C stops it all"
+                )
+                demo.airflow.api.unpause(DAG)
+                signal.pause()
+            say("stopping")
+    except KeyboardInterrupt:
+        say("stopped")
+    except requests.RequestException as exc:
+        say(f"Airflow did not answer: {exc}")
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            say(f"logs are in {folder}")
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
