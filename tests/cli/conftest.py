@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -119,6 +120,11 @@ class Done:
 
 
 Cli = Callable[..., Done]
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a table's row."""
+    return re.split(r" {2,}", line.strip())
 
 
 @pytest.fixture

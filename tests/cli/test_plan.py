@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Cli, Lake
+from tests.cli.conftest import Cli, Lake, cells
 
 
 def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
@@ -13,12 +13,11 @@ def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
         "Window lake.orders-000003 is planned and comes first: span 1000, 2 attempts, held by orders/scheduled__3/load."
     )
     assert "After it, the next window would have span 1000 in 1 partition, at most 1000." in done.out
-    assert done.out.splitlines()[-1].split() == ["orders", "1", "continue", "1300", "2300", "1000"]
+    assert cells(done.out.splitlines()[-1]) == ["orders", "1", "continue", "1300", "2300", "1000"]
     assert lake.dump() == before
 
 
 def test_the_next_window_for_programs(cli: Cli, quiet: Lake) -> None:
-    quiet.log.all[next(iter(quiet.log.all))] = quiet.log.all[next(iter(quiet.log.all))]
     document = cli("plan", "lake.orders", "-o", "json").json
     assert document["open_window"] is None
     assert document["span"] == 1000
@@ -49,7 +48,9 @@ def test_what_would_be_lost_is_shown(cli: Cli, lake: Lake) -> None:
     done = cli("plan", "lake.clicks")
     assert done.code == 0
     assert "Recorded as lost" in done.out
-    assert "Warning: clicks-0: offsets 90 to 99 expired before they were read" in done.out
+    [warning] = [line for line in done.out.splitlines() if line.startswith("Warning: ")]
+    assert "clicks-0" in warning
+    assert "90 to 99" in warning
 
 
 def test_kafka_down_is_exit_code_3(cli: Cli, lake: Lake) -> None:

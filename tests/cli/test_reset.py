@@ -78,13 +78,13 @@ def test_a_reset_to_where_it_is_writes_nothing(cli: Cli, quiet: Lake) -> None:
     ("to", "message"),
     [
         (("--to", '{"orders":{"1":'), "Offsets must be JSON like"),
-        (("--to", '{"orders":{"1":"x"}}'), "orders-1: an offset must be a whole number"),
-        (("--to", '{"orders":{"1":-2}}'), "orders-1: -2 (earliest) means nothing here"),
+        (("--to", '{"orders":{"1":"x"}}'), "an offset must be a whole number"),
+        (("--to", '{"orders":{"1":-2}}'), "-2 (earliest) means nothing here"),
         (("--to", '{"orders":{"7":1}}'), "Kafka has no partition orders-7"),
-        (("--to", '{"orders":{"1":9999}}'), "The new watermark must lie in the log"),
-        (("--to", "2026-01-31T00:00:00"), "starting_offsets: the time 2026-01-31T00:00:00 has no zone"),
-        (("--to", "committed"), "A reset goes to 'earliest', 'latest'"),
-        (("--to", "yesterday"), "starting_offsets: 'yesterday' is not"),
+        (("--to", '{"orders":{"1":9999}}'), "orders-1: 9999 is not between"),
+        (("--to", "2026-01-31T00:00:00"), "the time 2026-01-31T00:00:00 has no zone"),
+        (("--to", "committed"), "'earliest', 'latest'"),
+        (("--to", "yesterday"), "'yesterday' is not"),
         (("--to", "latest", "--topic", "clicks"), "Group lake.orders doesn't read clicks"),
         (("--to-window", "lake.clicks-000001"), "Window lake.clicks-000001 belongs to group lake.clicks"),
         (("--to-window", "77"), "The ledger has no window lake.orders-000077"),
@@ -97,7 +97,7 @@ def test_bad_input_changes_nothing(cli: Cli, quiet: Lake, to: tuple[str, ...], m
     before = quiet.dump()
     done = cli(*RESET, *to, "--yes", "--supersede")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(message)
+    assert message in done.err
     assert quiet.dump() == before
 
 

@@ -1,0 +1,96 @@
+"""``airflow kafka-offsets`` in a real Airflow process, with connections that are stored in Airflow's database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.core.group import KafkaGroup
+from tests.cli.conftest import Lake, run_program
+from tests.lab.topics import create_topic, produce
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+
+CANARY = "hunter2-canary"
+pytestmark = pytest.mark.airflow
+Program = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An AIRFLOW_HOME whose database has the tables."""
+    home = tmp_path_factory.mktemp("airflow")
+    done = airflow(home)("airflow", "db", "migrate")
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+def airflow(home: Path) -> Program:
+    programs = Path(sys.executable).parent
+    environment = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "NO_COLOR": "1",
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+
+    def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_program([str(programs / program), *arguments], environment)
+
+    return run
+
+
+def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    lake = Lake(tmp_path / "ledger.db", KafkaLog(kafka.client_config(), 10))
+    group = KafkaGroup("lake.orders", topics=[topic], kafka_conn_id="my_kafka")
+    lake.commit(group, 1)
+    produce(kafka, topic, 5)
+    run = airflow(home)
+    extra = json.dumps({**kafka.client_config(), "sasl.password": CANARY})
+    for connection in (
+        ("my_kafka", "--conn-type", "kafka", "--conn-extra", extra),
+        ("my_ledger", "--conn-type", "sqlite", "--conn-host", str(lake.path)),
+    ):
+        added = run("airflow", "connections", "add", *connection)
+        assert added.returncode == 0, added.stderr
+
+    through_airflow = run("airflow", "kafka-offsets", "status", "--ledger", "my_ledger", "-o", "json")
+    assert through_airflow.returncode == 0, through_airflow.stderr
+    [found] = json.loads(through_airflow.stdout)["groups"]
+    assert (found["group"], found["lag"]) == ("lake.orders", 5)
+
+    ours = run("kafka-offsets", "status", "--ledger", "my_ledger", "-o", "json")
+    assert ours.returncode == 0, ours.stderr
+    assert json.loads(ours.stdout) == json.loads(through_airflow.stdout)
+
+    # The exit code comes through, and so does the sentence.
+    refused = run("airflow", "kafka-offsets", "plan", "nobody", "--ledger", "my_ledger")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "The ledger has no group nobody; it has lake.orders" in refused.stderr
+    missing = run("kafka-offsets", "plan", "nobody", "--ledger", "no_such_connection")
+    assert missing.returncode == 2
+    assert "Airflow has no connection 'no_such_connection'" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    assert CANARY not in through_airflow.stdout + through_airflow.stderr + ours.stdout + ours.stderr
+
+
+def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
+    run = airflow(home)
+    nothing = run("kafka-offsets", "status")
+    assert nothing.returncode == 3
+    assert f"There is no ledger at sqlite:///{home}/kafka_offsets.db yet" in nothing.stderr
+    made = run("airflow", "kafka-offsets", "db", "upgrade")
+    assert made.returncode == 0, made.stderr
+    assert "none (no tables) before" in made.stdout
+    assert (home / "kafka_offsets.db").exists()

@@ -1,0 +1,76 @@
+"""The ledger in PostgreSQL: made and upgraded by ``kafka-offsets db``."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from airflow_kafka_offsets.adapters.ledger.schema import REVISION, VERSION_TABLE
+from tests.cli.conftest import Done, in_a_process
+
+if TYPE_CHECKING:
+    from tests.lab.databases import Postgres
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    return postgres.create_database(f"cli_{uuid.uuid4().hex[:12]}")
+
+
+def run(url: str, *arguments: str) -> Done:
+    return in_a_process(*arguments, environment={"KAFKA_OFFSETS_LEDGER": url})
+
+
+def set_revision(url: str, revision: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :revision"), {"revision": revision})
+    engine.dispose()
+
+
+def test_upgrade_prints_the_revision_before_and_after(url: str) -> None:
+    assert run(url, "db", "current", "-o", "json").json == {"revision": None, "needed": REVISION, "current": False}
+    first = run(url, "db", "upgrade")
+    assert (first.code, first.err) == (0, "")
+    assert first.out == f"The ledger is made: revision none (no tables) before, {REVISION} now.\n"
+    second = run(url, "db", "upgrade", "-o", "json")
+    assert second.json == {"before": REVISION, "after": REVISION}
+    assert run(url, "db", "current").code == 0
+    assert run(url, "status", "--offline").code == 0
+
+
+def test_a_database_without_tables_names_the_command(url: str) -> None:
+    done = run(url, "windows", "lake.orders")
+    assert (done.code, done.out) == (3, "")
+    assert "Run once, with the same ledger: kafka-offsets db upgrade" in done.err
+    assert "test-pw" not in done.err
+
+
+def test_a_database_that_is_behind_names_the_command(url: str) -> None:
+    run(url, "db", "upgrade")
+    set_revision(url, "0000")
+    done = run(url, "status", "--offline")
+    assert (done.code, done.out) == (3, "")
+    assert f"is at revision 0000, this package needs {REVISION}" in done.err
+    assert "kafka-offsets db upgrade" in done.err
+    assert "test-pw" not in done.err
+    assert run(url, "db", "current").code == 3
+
+
+def test_a_database_that_is_ahead_is_left_alone(url: str) -> None:
+    run(url, "db", "upgrade")
+    set_revision(url, "9999")
+    done = run(url, "db", "upgrade")
+    assert (done.code, done.out) == (3, "")
+    assert "newer than this package knows" in done.err
+    assert run(url, "db", "current", "-o", "json").json["revision"] == "9999"
+
+
+def test_a_wrong_password_is_exit_code_3_and_not_shown(url: str) -> None:
+    done = run(url.replace(":test-pw@", ":wrong-canary@"), "db", "upgrade")
+    assert (done.code, done.out) == (3, "")
+    assert "Traceback" not in done.err
+    assert "canary" not in done.err

@@ -1,0 +1,74 @@
+"""The command line as a process: quick, and nothing imported that is not used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Lake, in_a_process, run_program
+
+HEAVY = ("airflow", "pyspark", "confluent_kafka", "alembic", "sqlalchemy", "tabulate")
+
+
+def imported(*arguments: str) -> list[str]:
+    code = f"""
+import sys
+from airflow_kafka_offsets.cli import main
+try:
+    main({list(arguments)!r})
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    done = run_program([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr
+    names: list[str] = eval(done.stdout.splitlines()[-1])
+    return names
+
+
+def test_help_imports_nothing() -> None:
+    assert imported("--help") == []
+    assert imported("reset", "--help") == []
+
+
+def test_windows_by_url_need_the_database_only(lake: Lake) -> None:
+    assert imported("windows", "lake.orders", "--ledger", lake.url, "-o", "json") == ["sqlalchemy"]
+    assert imported("status", "--offline", "--ledger", lake.url) == ["sqlalchemy", "tabulate"]
+
+
+@pytest.mark.parametrize(("arguments", "seconds"), [(["--help"], 0.3), (["windows", "lake.orders"], 1.5)])
+def test_commands_start_quickly(lake: Lake, arguments: list[str], seconds: float) -> None:
+    """In seconds of the CPU: a busy machine does not count."""
+    program = str(Path(sys.executable).parent / "kafka-offsets")
+    environment = {**os.environ, "KAFKA_OFFSETS_LEDGER": lake.url}
+    used = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([program, *arguments], env=environment, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(used) < seconds
+
+
+def test_errors_are_one_sentence_on_stderr(lake: Lake) -> None:
+    done = in_a_process("windows", "nobody", "--ledger", lake.url)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "The ledger has no group nobody; it has lake.clicks, lake.orders\n"
+
+
+def test_a_reader_that_leaves_is_no_error(lake: Lake) -> None:
+    program = Path(sys.executable).parent / "kafka-offsets"
+    command = f"set -o pipefail; {program} windows lake.orders --ledger {lake.url} | true"
+    done = run_program(["bash", "-c", command])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_version(lake: Lake) -> None:
+    from airflow_kafka_offsets import __version__
+
+    assert in_a_process("--version").out == f"kafka-offsets {__version__}\n"
