@@ -14,7 +14,14 @@ from typing import TypeVar
 
 from airflow_kafka_offsets.core import ownership
 from airflow_kafka_offsets.core import reset as resets
-from airflow_kafka_offsets.core.errors import BadInputError, ConcurrentChangeError, UnknownWindowError, WindowBusyError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    MissingPartitionError,
+    UnknownWindowError,
+    WindowBusyError,
+    name_some,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -24,7 +31,6 @@ from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.starting import (
     AtCommitted,
-    AtOffsets,
     first_offsets,
     lookup_time,
     parse_starting_offsets,
@@ -33,6 +39,8 @@ from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State,
 from airflow_kafka_offsets.ports import Act, Draft, Ledger, LogOffsets
 
 log = logging.getLogger(__name__)
+
+MAX_WHO = 200
 
 RACES = 20
 """How often somebody who lost a race looks again."""
@@ -106,10 +114,10 @@ class WindowService:
             claim: who asks.
             is_over: whether the claim that holds a window is over.
             until: the cut time of a new window; None: now.
-            may_cut: False for a run that may only run again the window it had: an Airflow backfill.
+            may_cut: False for a run that may only run again the window it has: an Airflow backfill.
 
         Raises:
-            BadInputError: the run has no window and may not cut one.
+            BadInputError: the run has no window, and may neither cut nor adopt one.
             WindowBusyError: another run works on the window; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
@@ -118,12 +126,13 @@ class WindowService:
 
     def _plan(self, group: KafkaGroup, claim: Claim, is_over: IsOver, until: datetime | None, may_cut: bool) -> Planned:
         state = self._ledger.load(group.name, claim)
-        if state.claimed is None and not may_cut:
+        choice = ownership.choose(state)
+        if not may_cut and not isinstance(choice, Again):
             raise BadInputError(
                 f"{claim} belongs to an Airflow backfill, which replays the past; replay is not there yet, and a live "
                 "window must not hide behind a past date. Clear the runs whose windows you want again, or trigger a run"
             )
-        match ownership.choose(state):
+        match choice:
             case Again(held):
                 planned = self._take(held, claim, is_over, "again")
             case Adopt(held):
@@ -188,11 +197,11 @@ class WindowService:
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int) -> int:
         """Record that a try to process the window begins, and return its number."""
-        return self._ledger.start_attempt(window, claim, try_number, self._clock())
+        return _racing(lambda: self._ledger.start_attempt(window, claim, try_number, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""
-        self._ledger.end_attempt(attempt, outcome, records, self._clock())
+        _racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
 
     def window(self, window_id: str) -> Window:
         """Return a window as the ledger has it.
@@ -227,7 +236,7 @@ class WindowService:
         Raises:
             IllegalStepError: it is not the newest open window.
         """
-        _check_reason(why)
+        _check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         return _racing(lambda: self._ledger.abandon(window_id, act))
 
@@ -265,7 +274,7 @@ class WindowService:
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
-        _check_reason(why)
+        _check_signature(who, why)
         version, reset = self._reset(group, to, topics, to_window)
         resets.check_confirmed(group.name, reset, supersede)
         act = Act("reset", who, why, self._clock(), resets.summary(reset))
@@ -280,20 +289,40 @@ class WindowService:
             )
         resets.check_no_open_window(group.name, state)
         names = _topics_to_move(group, topics)
-        snapshot = self._kafka.snapshot(names, group.isolation_level)
-        if to_window is not None:
-            starts = self._ledger.window(to_window).held.window.ranges.starts
-            target: Mapping[TopicPartition, int] = {tp: o for tp, o in starts.items() if tp in snapshot.bounds}
-        else:
-            target = self._target(group, to, snapshot)
-        return state.version, resets.plan_reset(
-            group.name, state.position, target, snapshot, self._committed_windows(group.name)
-        )
+        target = self._written_target(group, state.position, to, to_window, topics)
+        moving = names if target is None else sorted({tp.topic for tp in target})
+        snapshot = self._snapshot_of_all(moving, group)
+        if target is None:
+            target = self._looked_up_target(group, to, snapshot)
+        committed = self._committed_windows(group.name)
+        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed)
 
-    def _target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
+    def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
+        if not topics:
+            return LogSnapshot({}, {})
+        snapshot = self._kafka.snapshot(topics, group.isolation_level)
+        if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
+            raise MissingPartitionError(f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic")
+        return snapshot
+
+    def _written_target(
+        self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
+    ) -> Mapping[TopicPartition, int] | None:
+        """Return the target that is written down already; None: it has to be looked up in Kafka."""
+        if to_window is not None:
+            window = self.window(to_window)
+            if window.group != group.name:
+                raise BadInputError(f"Window {to_window} is not one of group {group.name}")
+            starts = resets.window_starts(window, position, self._committed_windows(group.name))
+            return {tp: start for tp, start in starts.items() if not topics or tp.topic in topics}
+        if not to.lstrip().startswith("{"):
+            return None
+        target = load_offsets(to)
+        _topics_to_move(group, [tp.topic for tp in target])
+        return target
+
+    def _looked_up_target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
         start = parse_starting_offsets(to)
-        if isinstance(start, AtOffsets):
-            return load_offsets(to)
         if isinstance(start, AtCommitted):
             raise BadInputError(
                 "A reset goes to 'earliest', 'latest', a time with its zone, or offsets as Spark's JSON"
@@ -327,13 +356,17 @@ def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
 def _topics_to_move(group: KafkaGroup, topics: Sequence[str]) -> Sequence[str]:
     strange = sorted(set(topics) - set(group.topics))
     if strange:
-        raise BadInputError(f"Group {group.name} doesn't read {', '.join(strange)}; it reads {', '.join(group.topics)}")
+        raise BadInputError(
+            f"Group {group.name} doesn't read {name_some(strange, ', ')}; it reads {name_some(group.topics, ', ')}"
+        )
     return topics or group.topics
 
 
-def _check_reason(why: str) -> None:
+def _check_signature(who: str, why: str) -> None:
     if not why.strip():
         raise BadInputError("Say why: the reason is kept in the ledger for whoever finds this later")
+    if not who.strip() or len(who) > MAX_WHO:
+        raise BadInputError(f"Say who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
 
 
 def _racing(step: Callable[[], _T]) -> _T:

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some
 from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import is_whole
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -95,10 +96,11 @@ class KafkaGroup:
         _set(self, "isolation_level", _choice(IsolationLevel, "isolation_level", self.isolation_level))
         _set(self, "on_data_loss", _choice(OnDataLoss, "on_data_loss", self.on_data_loss))
         parse_starting_offsets(self.starting_offsets)
-        if self.max_offsets is not None and (isinstance(self.max_offsets, bool) or self.max_offsets < 1):
-            raise BadInputError(f"max_offsets must be at least 1, got {self.max_offsets}")
-        if not 1 <= self.kafka_timeout <= 3600:
-            raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout}")
+        if self.max_offsets is not None and not (is_whole(self.max_offsets) and self.max_offsets >= 1):
+            raise BadInputError(f"max_offsets must be a whole number, at least 1, got {self.max_offsets!r}")
+        is_number = is_whole(self.kafka_timeout) or isinstance(self.kafka_timeout, float)
+        if not is_number or not 1 <= self.kafka_timeout <= 3600:
+            raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout!r}")
         check_spark_options(self.spark_options)
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
 
@@ -114,6 +116,8 @@ class KafkaGroup:
             start = {"seconds_back": start.total_seconds()}
         elif isinstance(start, datetime):
             start = start.isoformat()
+        elif isinstance(start, Mapping):
+            start = {topic: dict(offsets) for topic, offsets in start.items()}
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return values | {"topics": list(self.topics), "starting_offsets": start}
 
@@ -146,6 +150,8 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     Raises:
         CollidingOptionError: with the names as the user wrote them.
     """
+    if not isinstance(options, Mapping):
+        raise BadInputError(f"spark_options must be a mapping of names to values, got {options!r}")
     colliding = [name for name in options if str(name).lower() in _FIXED_OPTIONS]
     if colliding:
         raise CollidingOptionError(
@@ -155,13 +161,13 @@ def check_spark_options(options: Mapping[str, str]) -> None:
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(topics, str) or not topics:
+    if isinstance(topics, str) or not isinstance(topics, Sequence) or not topics:
         raise BadInputError(f"topics must be a list of at least one topic name, got {topics!r}")
     for topic in topics:
         if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
             raise BadInputError(f"{topic!r} is not a Kafka topic name")
     if len(set(topics)) < len(topics):
-        raise BadInputError(f"topics names a topic twice: {', '.join(topics)}")
+        raise BadInputError(f"topics names a topic twice: {name_some(topics, ', ')}")
     return tuple(topics)
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, name_some
+
+MAX_OFFSET = 2**63 - 1
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is an integer and was written as one: to Python, True is one too."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +39,8 @@ class OffsetRange:
     end: int
 
     def __post_init__(self) -> None:
+        if not is_whole(self.start) or not is_whole(self.end):
+            raise BadInputError(f"An offset must be a whole number, got {self.start!r} to {self.end!r}")
         if self.start < 0:
             raise BadInputError(f"An offset range can't start at {self.start}: offsets start at 0")
         if self.end < self.start:
@@ -64,8 +74,8 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
             BadInputError: a partition has only one of the two, or its end lies before its start.
         """
         if starts.keys() != ends.keys():
-            odd = sorted(starts.keys() ^ ends.keys())
-            raise BadInputError(f"Start and end must name the same partitions; only one names {odd[0]}")
+            odd = [str(tp) for tp in sorted(starts.keys() ^ ends.keys())]
+            raise BadInputError(f"Start and end must name the same partitions; only one names {name_some(odd, ', ')}")
         for tp, start in starts.items():
             if ends[tp] < start:
                 raise BadInputError(f"{tp}: the end offset {ends[tp]} lies before the start offset {start}")

@@ -23,7 +23,7 @@ class GroupState:
     """What the ledger knows when a run asks for its window.
 
     Attributes:
-        version: changes with every new window, commit, abandon and reset; 0: the group is not there yet.
+        version: changes with every new window, abandon and reset; 0: the group is not there yet.
         position: where the next live window starts; None: there never was one.
         open: live windows that wait for their commit, oldest first.
         claimed: the window that the asking claim has, if any.

@@ -91,7 +91,9 @@ def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) ->
     known_ids = position.topic_ids if position else {}
     absent = [t for t in group.topics if t not in log.topic_ids and t not in known_ids]
     if absent:
-        raise MissingPartitionError(f"Kafka has no topic {', '.join(absent)}: create it, or correct the group's topics")
+        raise MissingPartitionError(
+            f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
+        )
     read = set(group.topics)
     verdicts: dict[TopicPartition, Verdict] = {}
     for tp in sorted(known_offsets.keys() | log.bounds.keys()):
@@ -136,28 +138,47 @@ def plan_window(
         MissingPartitionError: a topic or partition is gone.
     """
     verdicts = judge_all(group, position, log)
-    ends = {tp: b.end for tp, b in log.bounds.items()}
-    warnings: list[str] = []
-    for tp, bounds in (recovered or {}).items():
-        watermark = (position.offsets if position else {}).get(tp)
-        if verdicts.get(tp) is Verdict.TRUNCATED and watermark is not None and bounds.end >= watermark:
-            # Its end offset fell back for a moment (a leader that lagged): nothing is read there this time.
-            verdicts[tp], ends[tp] = Verdict.CONTINUE, watermark
-            warnings.append(f"{tp}: the end offset fell behind the watermark {watermark} for a moment; not read now")
+    fell_back = _fell_back(position, verdicts, recovered or {})
+    verdicts |= dict.fromkeys(fell_back, Verdict.CONTINUE)
     _refuse(group, position, log, verdicts)
     starts = {tp: _start(v, tp, position, log, first or {}) for tp, v in verdicts.items()}
-    full = OffsetRanges(
-        (tp, OffsetRange(start, start if verdicts[tp] is Verdict.NOT_READ else ends[tp]))
-        for tp, start in starts.items()
-    )
+    full = OffsetRanges((tp, _range(start, verdicts[tp], log.bounds.get(tp))) for tp, start in starts.items())
     lost = OffsetRanges(
         (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
         for tp, v in verdicts.items()
         if v is Verdict.DATA_LOSS and position
     )
-    warnings += [f"{tp}: offsets {r} expired before they were read; recorded as lost" for tp, r in lost.items()]
     ids = {**(position.topic_ids if position else {}), **log.topic_ids}
-    return Plan(cap(full, group.max_offsets), ids, verdicts, lost, tuple(warnings))
+    return Plan(cap(full, group.max_offsets), ids, verdicts, lost, _warnings(fell_back, lost))
+
+
+def _fell_back(
+    position: Position | None, verdicts: Mapping[TopicPartition, Verdict], recovered: Mapping[TopicPartition, Bounds]
+) -> list[TopicPartition]:
+    """Name the partitions whose end offset was behind the watermark for a moment only (a leader that lagged)."""
+    return [
+        tp
+        for tp, bounds in recovered.items()
+        if position and verdicts.get(tp) is Verdict.TRUNCATED and bounds.end >= position.offsets[tp]
+    ]
+
+
+def _range(start: int, verdict: Verdict, bounds: Bounds | None) -> OffsetRange:
+    if verdict is Verdict.NOT_READ or bounds is None:
+        return OffsetRange(start, start)
+    # Beginning, end and timestamp index were not looked up in one moment, and so an end may lie before the start.
+    return OffsetRange(start, max(start, bounds.end))
+
+
+def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
+    warnings = []
+    if fell_back:
+        names = name_some([str(tp) for tp in fell_back], ", ")
+        warnings.append(f"the end offset fell behind the watermark for a moment, nothing is read now of {names}")
+    if lost:
+        gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
+        warnings.append(f"offsets expired before they were read and are recorded as lost: {gaps}")
+    return tuple(warnings)
 
 
 def check_same_topics(window: Window, log: LogSnapshot) -> None:
@@ -167,16 +188,17 @@ def check_same_topics(window: Window, log: LogSnapshot) -> None:
         TopicRecreatedError: a topic has another id now.
         MissingPartitionError: a topic is gone.
     """
-    changed: dict[TopicPartition, str] = {}
-    for tp in window.ranges.without_empty():
-        known, now = window.topic_ids[tp.topic], log.topic_ids.get(tp.topic)
-        if now is None:
-            raise MissingPartitionError(f"Window {window.id} can't be read any more: topic {tp.topic} is gone")
-        if now != known:
-            changed[tp] = f"{tp}: topic {tp.topic} was recreated (id {known}, now {now}), so window {window.id} is gone"
+    wanted = list(window.ranges.without_empty())
+    gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in log.topic_ids}
+    if gone:
+        _raise(MissingPartitionError, gone, _unreadable(window, "then take the topic out of the group's topics"))
+    changed = {
+        tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {log.topic_ids[tp.topic]})"
+        for tp in wanted
+        if log.topic_ids[tp.topic] != window.topic_ids[tp.topic]
+    }
     if changed:
-        hint = f"Give the window up, and then reset the group: kafka-offsets abandon {window.id} --why '...'"
-        _raise(TopicRecreatedError, changed, hint)
+        _raise(TopicRecreatedError, changed, _unreadable(window, "then reset the group"))
 
 
 def check_readable(window: Window, log: LogSnapshot) -> None:
@@ -190,18 +212,20 @@ def check_readable(window: Window, log: LogSnapshot) -> None:
     wanted = window.ranges.without_empty()
     missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
     if missing:
-        _raise(MissingPartitionError, missing, f"Window {window.id} can't be read any more")
+        _raise(MissingPartitionError, missing, _unreadable(window, "then reset the group"))
     gone = {
-        tp: f"{tp}: of offsets {r} Kafka holds {log.bounds[tp].beginning} to {log.bounds[tp].end - 1} only"
+        tp: f"{tp}: offsets {r} are not all there any more (beginning offset {b.beginning}, end offset {b.end})"
         for tp, r in wanted.items()
-        if log.bounds[tp].beginning > r.start or log.bounds[tp].end < r.end
+        if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
     }
     if gone:
-        hint = (
-            f"Window {window.id} can't be read again as it was. If it is not committed yet: "
-            f"kafka-offsets abandon {window.id} --why '...', and the next run plans what is left by its on_data_loss"
-        )
-        _raise(DataLossError, gone, hint)
+        _raise(DataLossError, gone, _unreadable(window, "the next run plans what is left, by its on_data_loss"))
+
+
+def _unreadable(window: Window, then: str) -> str:
+    if window.state.is_open:
+        return f"Window {window.id} can't be read. To give it up: kafka-offsets abandon {window.id} --why '...'; {then}"
+    return f"Window {window.id} is {window.state} and can't be read again; what it wrote then is all there is"
 
 
 def _start(

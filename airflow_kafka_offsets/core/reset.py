@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, name_some
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -94,29 +95,64 @@ def _superseded(
 ) -> tuple[Window, ...]:
     if not back:
         return ()
-    superseded = [window for window in committed if _overlaps(window, position, back)]
+    # Committed windows tile the log: behind the first that ends before the target, all do.
+    reached = takewhile(lambda window: _reaches(window, position, back), committed)
+    superseded = tuple(reversed([window for window in reached if _overlaps(window, position, back)]))
+    # The oldest is named: where it starts, none of the later ones is cut either.
     for window in superseded:
-        _refuse_to_cut(group, window, position)
-    return tuple(reversed(superseded))
+        _refuse_to_cut(window, position, f"kafka-offsets reset {group} --to-window {superseded[0].id} --why '...'")
+    return superseded
 
 
-def _overlaps(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
+def _reaches(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
     return any(
-        tp in window.ranges and window.ranges[tp].span and window.ranges[tp].end > offset
+        tp in window.ranges and window.ranges[tp].end > offset
         for tp, offset in back.items()
         if window.topic_ids.get(tp.topic) == position.topic_ids[tp.topic]
     )
 
 
-def _refuse_to_cut(group: str, window: Window, position: Position) -> None:
+def _overlaps(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
+    owned = window.ranges
+    return _reaches(window, position, {tp: offset for tp, offset in back.items() if tp in owned and owned[tp].span})
+
+
+def _refuse_to_cut(window: Window, position: Position, way_out: str) -> None:
     for tp, owned in window.ranges.without_empty().items():
         same_topic = window.topic_ids.get(tp.topic) == position.topic_ids.get(tp.topic)
         if not same_topic or position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
                 f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
-                f"the rest again. Reset to where a window starts, all partitions together: "
-                f"kafka-offsets reset {group} --to-window {window.id} --why '...'"
+                f"the rest again. Reset to where a window starts, all partitions together: {way_out}"
             )
+
+
+def window_starts(window: Window, position: Position, committed: Iterable[Window]) -> dict[TopicPartition, int]:
+    """Return the target of a reset to where a window starts.
+
+    A partition that came later goes back to where the first window after this one took it up.
+
+    Args:
+        window: the window; it may be one that no longer owns its offsets.
+        position: where the next live window would start.
+        committed: the committed live windows, newest first.
+
+    Raises:
+        IllegalStepError: the window was cut from a topic that has been recreated since.
+    """
+    other = sorted(t for t, known in window.topic_ids.items() if position.topic_ids.get(t) != known)
+    if other:
+        raise IllegalStepError(
+            f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: "
+            "its offsets mean nothing in the one of today"
+        )
+    starts: dict[TopicPartition, int] = {}
+    for later in committed:
+        if later.seq <= window.seq:
+            break
+        starts.update(later.ranges.starts)
+    starts.update(window.ranges.starts)
+    return {tp: start for tp, start in starts.items() if position.offsets.get(tp) != start}
 
 
 def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:

@@ -7,14 +7,17 @@ Source: ``JsonUtils.scala`` of Spark's Kafka connector. The only module that kno
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import OffsetsJsonError
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
 
 EXAMPLE = '{"orders":{"0":23,"1":45}}'
+MAX_PARTITION = 2**31 - 1
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 
 class Edge(Enum):
@@ -72,20 +75,22 @@ def load_offsets_or_edges(text: str | Mapping[str, Any]) -> dict[TopicPartition,
         raise OffsetsJsonError(f"Offsets must be a JSON object like {EXAMPLE}, got {_short(document)}")
     offsets: dict[TopicPartition, int | Edge] = {}
     for topic, partitions in document.items():
-        if not isinstance(partitions, Mapping) or not partitions:
-            raise OffsetsJsonError(f"Topic {topic!r} must hold offsets like {EXAMPLE}, got {_short(partitions)}")
+        if not isinstance(topic, str) or not isinstance(partitions, Mapping) or not partitions:
+            raise OffsetsJsonError(f"Topic {_short(topic)} must hold offsets like {EXAMPLE}, got {_short(partitions)}")
         for partition, offset in partitions.items():
-            tp = TopicPartition(str(topic), _partition(str(topic), partition))
+            tp = TopicPartition(topic, _partition(topic, partition))
             if tp in offsets:
-                raise OffsetsJsonError(f"{tp} is named twice")
-            offsets[tp] = _offset(tp, offset)
+                raise OffsetsJsonError(f"Topic {_short(topic)} names partition {tp.partition} twice")
+            offsets[tp] = _offset(topic, partition, offset)
     return offsets
 
 
 def _parse(text: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=_refuse_duplicates)
-    except json.JSONDecodeError as exc:
+    except OffsetsJsonError:
+        raise
+    except (ValueError, RecursionError) as exc:  # also of a number with thousands of digits, and of deep nesting
         raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {_short(text)} ({exc})") from exc
 
 
@@ -94,28 +99,33 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document: dict[str, object] = {}
     for name, value in pairs:
         if name in document:
-            raise OffsetsJsonError(f"The key {name!r} is there twice; write each topic and partition once")
+            raise OffsetsJsonError(f"The key {_short(name)} is there twice; write each topic and partition once")
         document[name] = value
     return document
 
 
 def _partition(topic: str, partition: object) -> int:
-    text = str(partition)
-    if not (text.isascii() and text.isdigit()):
-        raise OffsetsJsonError(f"Topic {topic!r}: {partition!r} is not a partition; write e.g. {EXAMPLE}")
-    return int(text)
+    if is_whole(partition) and 0 <= partition <= MAX_PARTITION:
+        return partition
+    if isinstance(partition, str) and _PARTITION.fullmatch(partition) and int(partition) <= MAX_PARTITION:
+        return int(partition)
+    raise OffsetsJsonError(f"Topic {_short(topic)}: {_short(partition)} is not a partition; write e.g. {EXAMPLE}")
 
 
-def _offset(tp: TopicPartition, offset: object) -> int | Edge:
-    if isinstance(offset, bool) or not isinstance(offset, int):
-        raise OffsetsJsonError(f"{tp}: an offset must be a whole number, got {_short(offset)}; e.g. {EXAMPLE}")
+def _offset(topic: str, partition: object, offset: object) -> int | Edge:
+    where = f"Topic {_short(topic)}, partition {partition}"
+    if not is_whole(offset):
+        raise OffsetsJsonError(f"{where}: an offset must be a whole number, got {_short(offset)}; e.g. {EXAMPLE}")
     if offset in (Edge.LATEST.value, Edge.EARLIEST.value):
         return Edge(offset)
-    if offset < 0 or offset > 2**63 - 1:
-        raise OffsetsJsonError(f"{tp}: an offset must be between 0 and 2^63-1, got {offset}")
+    if not 0 <= offset <= MAX_OFFSET:
+        raise OffsetsJsonError(f"{where}: an offset must be between 0 and 2^63-1, got {_short(offset)}")
     return offset
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int with more digits than Python writes
+        text = "a number with thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."

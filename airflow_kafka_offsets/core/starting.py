@@ -12,6 +12,8 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 StartingOffsets = str | datetime | timedelta | Mapping[str, Any]
 """What a user may write: ``"earliest"``, ``"latest"``, ``"committed"``, a time with its zone (datetime or ISO text), a
 duration back from now, or Spark's JSON (text or dict)."""
@@ -82,14 +84,13 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
     if value.lstrip().startswith("{"):
         return AtOffsets(load_offsets_or_edges(value))
     try:
-        return AtTime(_checked_time(datetime.fromisoformat(value)))
+        time = datetime.fromisoformat(value)
     except ValueError as exc:
-        if isinstance(exc, BadInputError):
-            raise
         raise BadInputError(
             f"starting_offsets: {value!r} is not 'earliest', 'latest', 'committed', a time such as "
             "'2026-01-31T00:00:00+00:00', a timedelta or Spark's JSON of offsets"
         ) from exc
+    return AtTime(_checked_time(time))
 
 
 def lookup_time(start: Start, now: datetime) -> datetime | None:
@@ -98,7 +99,8 @@ def lookup_time(start: Start, now: datetime) -> datetime | None:
         case AtTime(time):
             return time
         case BackFromNow(duration):
-            return now - duration
+            # Kafka takes times before 1970 as names of offsets; no record is older anyway.
+            return max(now - min(duration, now - EPOCH), EPOCH)
         case _:
             return None
 
@@ -127,7 +129,7 @@ def first_offsets(
             return {tp: _at_edge(edge, log, tp) for tp in log.bounds}
         case AtTime() | BackFromNow():
             found = at_time or {}
-            return {tp: log.bounds[tp].end if (at := found.get(tp)) is None else at for tp in log.bounds}
+            return {tp: log.bounds[tp].end if (at := found[tp]) is None else at for tp in log.bounds}
         case AtOffsets(offsets):
             return _explicit(offsets, log)
         case AtCommitted():
@@ -185,7 +187,10 @@ def _names(partitions: list[TopicPartition]) -> str:
 def _checked_time(time: datetime) -> datetime:
     if time.tzinfo is None:
         raise BadInputError(f"starting_offsets: the time {time.isoformat()} has no zone; write e.g. +00:00 behind it")
-    if time.timestamp() < 0:
+    if time < EPOCH:
         # Kafka takes -1, -2 and -3 as names of offsets, not as times.
         raise BadInputError(f"starting_offsets: {time.isoformat()} lies before 1970")
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as exc:
+        raise BadInputError(f"starting_offsets: {time.isoformat()} lies after the year 9999") from exc

@@ -105,7 +105,7 @@ class Window:
 
 
 def window_id(group: str, seq: int) -> str:
-    """Name a window so that names sort as the windows do.
+    """Name a window so that names sort as the windows do, up to the millionth.
 
     >>> window_id("lake.orders", 12)
     'lake.orders-000012'
@@ -120,7 +120,8 @@ def parse_window_id(text: str) -> tuple[str, int]:
         BadInputError: it is not one.
     """
     group, _, seq = text.rpartition("-")
-    if not re.fullmatch(r"[0-9]{6,}", seq):
+    # One window, one name: no second spelling with more zeros.
+    if not re.fullmatch(r"[0-9]{6}|[1-9][0-9]{6,17}", seq):
         raise BadInputError(f"{text!r} is not a window id such as lake.orders-000012")
     check_group_name(group)
     return group, int(seq)
@@ -139,14 +140,15 @@ class Claim:
 
     Attributes:
         dag_id, run_id, task_id, map_index: who asks; -1: not a mapped task.
-        scope: whether the task itself works on the window, or other tasks of its run do.
+        scope: whether the task itself works on the window, or other tasks of its run do. Not part of who it is: a task
+            whose operator was changed is still the same task.
     """
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int = -1
-    scope: Scope = Scope.TASK
+    scope: Scope = field(default=Scope.TASK, compare=False)
 
     def __str__(self) -> str:
         mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
@@ -187,19 +189,21 @@ def check_commit(held: Held, claim: Claim, outcome: Outcome | None) -> bool:
         True: commit it; False: it is committed already, and this was a rerun.
 
     Raises:
-        WindowBusyError: another run has taken the window over.
+        WindowBusyError: another run, or another task that works on it itself, has taken the window over.
         NoEvidenceError: our launcher ran the job and did not record its success.
         IllegalStepError: the window was abandoned or superseded in the meantime.
     """
-    if not held.holder.is_same_run(claim):
+    is_own_work = held.holder.scope is Scope.TASK
+    is_mine = held.holder == claim if is_own_work else held.holder.is_same_run(claim)
+    if not is_mine:
         raise WindowBusyError(held.window.id, str(held.holder))
-    needs_evidence = held.holder.scope is Scope.TASK and held.window.span > 0
-    if needs_evidence and outcome is not Outcome.SUCCEEDED:
+    if is_own_work and held.window.span > 0 and outcome is not Outcome.SUCCEEDED:
         raise NoEvidenceError(
             f"Window {held.window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "
             "is committed. Clear the task to run the window again."
         )
     if held.window.state is State.COMMITTED:
         return False
-    held.window.to(State.COMMITTING) if held.window.state is State.PLANNED else held.window.to(State.COMMITTED)
+    rest = (State.COMMITTED,) if held.window.state is State.COMMITTING else (State.COMMITTING, State.COMMITTED)
+    held.window.to(*rest)
     return True

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from airflow_kafka_offsets.core.errors import BadInputError, ConcurrentChangeError, LedgerUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    LedgerError,
+    LedgerUnavailableError,
+)
 
 CONNECT_TIMEOUT = 10
 """Seconds until a database that does not answer is an error."""
 
+LOCK_TIMEOUT = 30
+"""Seconds to wait for what another transaction has locked: it takes milliseconds, unless its owner hangs."""
+
+ANSWER_TIMEOUT = 60
+"""Seconds until a connection that went silent is an error; more than the time-outs of locks."""
+
 # What a loser is told under stricter isolation levels than ours: serialization failure and deadlock (PostgreSQL),
-# deadlock, lock wait time-out and "record has changed since last read" (MySQL, MariaDB).
+# deadlock and "record has changed since last read" (MySQL, MariaDB).
 _LOST_SQLSTATES = {"40001", "40P01"}
-_LOST_CODES = {1213, 1205, 1020}
+_LOST_CODES = {1213, 1020}
+
+# libpq: a peer that is gone without a word is noticed by TCP, after the default of two hours or after these seconds.
+_PG_ARGS = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 15,
+    "keepalives_interval": 15,
+    "keepalives_count": 3,
+    "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
+}
+_MYSQL_ARGS = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "read_timeout": ANSWER_TIMEOUT,
+    "write_timeout": ANSWER_TIMEOUT,
+    "init_command": f"SET innodb_lock_wait_timeout = {LOCK_TIMEOUT}",
+}
 
 
 def open_engine(url: str) -> Engine:
@@ -26,24 +55,41 @@ def open_engine(url: str) -> Engine:
     Raises:
         BadInputError: the URL is not that of a database that can hold the ledger.
     """
-    parsed = make_url(url)
-    backend = parsed.get_backend_name()
-    if backend == "sqlite":
-        return _sqlite(create_engine(parsed, poolclass=NullPool, connect_args={"timeout": 30}))
-    if backend == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    elif backend in ("mysql", "mariadb"):
-        parsed = parsed.set(drivername="mysql+pymysql")
-    else:
-        raise BadInputError(f"The ledger can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {backend}")
     try:
-        return create_engine(parsed, poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+        parsed = make_url(url)
+    except ArgumentError as exc:
+        raise BadInputError("The ledger's URL is not one that SQLAlchemy can read") from exc
+    match parsed.get_backend_name():
+        case "sqlite":
+            return _sqlite(_engine(parsed, "", {"timeout": LOCK_TIMEOUT}))
+        case "postgresql":
+            return _postgres(_engine(parsed.set(drivername="postgresql+psycopg"), "postgres", _PG_ARGS))
+        case "mysql" | "mariadb":
+            return _engine(parsed.set(drivername="mysql+pymysql"), "mysql", _MYSQL_ARGS)
+        case other:
+            raise BadInputError(f"The ledger can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
+
+
+def _engine(url: URL, extra: str, connect_args: dict[str, Any]) -> Engine:
+    # What the user wrote into the URL wins.
+    mine = {name: value for name, value in connect_args.items() if name not in url.query}
+    try:
+        return create_engine(url, poolclass=NullPool, connect_args=mine)
     except ModuleNotFoundError as exc:
-        extra = "postgres" if backend == "postgresql" else "mysql"
         raise BadInputError(
-            f"The ledger in {backend} needs the Python package {exc.name}: "
+            f"The ledger in {url.get_backend_name()} needs the Python package {exc.name}: "
             f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
         ) from exc
+
+
+def _postgres(engine: Engine) -> Engine:
+    @event.listens_for(engine, "begin")
+    def begin(connection):  # type: ignore[no-untyped-def]
+        # PostgreSQL waits for ever by default; LOCAL, as a connection pooler may hand the session on to others.
+        if not connection.get_execution_options().get("only_reads"):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'")
+
+    return engine
 
 
 def _sqlite(engine: Engine) -> Engine:
@@ -51,7 +97,7 @@ def _sqlite(engine: Engine) -> Engine:
     def configure(connection, _record):  # type: ignore[no-untyped-def]
         # The driver would begin transactions by itself, after the first read and too late.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -62,6 +108,24 @@ def _sqlite(engine: Engine) -> Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    give_up = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as exc:
+            # Of several that open a new file, one switches it over; the others are refused at once, without any wait.
+            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def where(engine: Engine) -> str:
+    """Name the database for a message: without the password, and without the URL's options, which may hold another."""
+    return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
@@ -89,21 +153,27 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def translated(engine: Engine) -> Iterator[None]:
-    """Turn the database's errors into those of the ledger."""
+    """Turn the database's errors into those of the ledger.
+
+    Raises:
+        ConcurrentChangeError, LedgerUnavailableError, LedgerError: as they say.
+    """
     try:
         yield
     except IntegrityError as exc:
         raise ConcurrentChangeError(
             "Somebody else wrote the same row to the ledger first; nothing was written"
         ) from exc
-    except (OperationalError, InterfaceError) as exc:
+    except DBAPIError as exc:
         if _lost(exc):
             raise ConcurrentChangeError("Somebody else changed the ledger first; nothing was written") from exc
-        where = engine.url.render_as_string(hide_password=True)
-        raise LedgerUnavailableError(
-            f"The ledger {where} did not answer ({type(exc.orig).__name__}: {_first_line(exc)}). "
-            "Whatever was under way is found again by the next try; check the database, then let the task retry"
-        ) from exc
+        reason = f"{type(exc.orig).__name__}: {_first_line(exc)}"
+        if isinstance(exc, OperationalError | InterfaceError):
+            raise LedgerUnavailableError(
+                f"The ledger {where(engine)} did not answer ({reason}). "
+                "Whatever was under way is found again by the next try; check the database, then let the task retry"
+            ) from exc
+        raise LedgerError(f"The ledger {where(engine)} refused a statement ({reason}); nothing was written") from exc
 
 
 def _lost(exc: DBAPIError) -> bool:

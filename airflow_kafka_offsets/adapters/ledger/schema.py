@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 
+from airflow_kafka_offsets.adapters.ledger.engine import where, writing
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 
 REVISION = "0001"
@@ -30,26 +31,37 @@ def check_revision(connection: Connection) -> None:
     revision = current_revision(connection)
     if revision == REVISION:
         return
-    where = connection.engine.url.render_as_string(hide_password=True)
-    if revision is not None and revision > REVISION:
-        raise LedgerSchemaError(
-            f"The ledger {where} is at revision {revision}, newer than this package knows ({REVISION}): "
-            "install the version of airflow-provider-kafka-offsets that the other machines have"
-        )
+    _refuse_newer(connection.engine, revision)
     raise LedgerSchemaError(
-        f"The ledger {where} is at revision {revision or 'none (no tables)'}, this package needs {REVISION}. "
-        "Run once, with the same ledger: kafka-offsets db upgrade"
+        f"The ledger {where(connection.engine)} is at revision {revision or 'none (no tables)'}, this package needs "
+        f"{REVISION}. Run once, with the same ledger: kafka-offsets db upgrade"
     )
 
 
+def _refuse_newer(engine: Engine, revision: str | None) -> None:
+    if revision is not None and revision > REVISION:
+        raise LedgerSchemaError(
+            f"The ledger {where(engine)} is at revision {revision}, newer than this package knows ({REVISION}): install "
+            "the version of airflow-provider-kafka-offsets that the other machines have (kafka-offsets db upgrade "
+            "can't go back)"
+        )
+
+
 def upgrade(engine: Engine) -> str:
-    """Create or upgrade the tables in one transaction, and return their revision. Does nothing when they are current."""
+    """Create or upgrade the tables in one transaction, and return their revision. Does nothing when they are current.
+
+    Raises:
+        LedgerSchemaError: the tables are of a newer version.
+        LedgerError: the database did not answer, or refused.
+    """
     from alembic import command
     from alembic.config import Config
 
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         # Inside of the transaction: on SQLite a second process waits here, and then finds the work done.
-        if current_revision(connection) != REVISION:
+        revision = current_revision(connection)
+        _refuse_newer(engine, revision)
+        if revision != REVISION:
             config = Config()
             config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
             config.attributes["connection"] = connection

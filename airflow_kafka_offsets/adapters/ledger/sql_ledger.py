@@ -11,7 +11,7 @@ from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func
 
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, writing
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -34,6 +34,9 @@ from airflow_kafka_offsets.core.window import (
 )
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
 
+MAX_PARAMETERS = 1000
+"""How many values one statement names: databases have a limit."""
+
 
 class SqlLedger:
     """`ports.Ledger` in a SQL database. Opens a connection for each call and keeps none."""
@@ -55,8 +58,7 @@ class SqlLedger:
             if not is_current and not create:
                 schema.check_revision(connection)
         if not is_current:
-            with translated(self._engine):
-                schema.upgrade(self._engine)
+            schema.upgrade(self._engine)
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return what matters to somebody who asks for a window."""
@@ -78,7 +80,8 @@ class SqlLedger:
         definition = json.dumps(group.to_json())
         with writing(self._engine) as connection:
             if version == 0:
-                _add_group(connection, group.name, definition, now)
+                origin = dump_position(Position(draft.ranges.starts, draft.topic_ids))
+                _add_group(connection, group.name, definition, origin, now)
             else:
                 _advance(connection, group.name, version, next_seq=groups.c.next_seq + 1, definition=definition)
             row = _group(connection, group.name, groups.c.id, groups.c.next_seq)
@@ -176,16 +179,10 @@ class SqlLedger:
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
         """Move the watermark to a position, and mark the windows that it supersedes."""
         with writing(self._engine) as connection:
-            _advance(connection, group, version, reset_seq=groups.c.next_seq, reset_position=dump_position(position))
+            _advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             (group_id,) = _group(connection, group, groups.c.id)
-            done = connection.execute(
-                update(windows)
-                .where(windows.c.group_id == group_id, windows.c.seq.in_(superseded))
-                .where(windows.c.state == State.COMMITTED)
-                .values(state=State.SUPERSEDED)
-            )
-            if done.rowcount != len(superseded):
-                raise ConcurrentChangeError(f"The windows of group {group} were changed by somebody else just now")
+            for start in range(0, len(superseded), MAX_PARAMETERS):
+                _supersede(connection, group_id, superseded[start : start + MAX_PARAMETERS])
             _record(connection, group_id, act)
 
     def groups(self) -> Sequence[KafkaGroup]:
@@ -259,14 +256,14 @@ class SqlLedger:
             ]
 
 
-def _position(connection: Connection, group: Row[Any], live: Select[Any]) -> Position | None:
-    """Find where the next live window starts: at the end of the last one that owns its offsets, or at a later reset."""
-    owning = live.where(windows.c.state.in_(OWNING), windows.c.seq >= group.reset_seq)
+def _position(connection: Connection, group: Row[Any], live: Select[Any]) -> Position:
+    """Find where the next live window starts: at the end of the last one that owns its offsets, or at the origin."""
+    owning = live.where(windows.c.state.in_(OWNING), windows.c.seq >= group.origin_seq)
     row = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).first()
-    if row is not None:
-        window = _held(row).window
-        return Position(window.ranges.ends, window.topic_ids)
-    return load_position(group.reset_position) if group.reset_position is not None else None
+    if row is None:
+        return load_position(group.origin)
+    window = _held(row).window
+    return Position(window.ranges.ends, window.topic_ids)
 
 
 def _claimed(connection: Connection, group_id: int, claim: Claim) -> Held | None:
@@ -347,9 +344,11 @@ def _claim_query(claim: Claim) -> Select[Any]:
 
 
 def _claim_id(connection: Connection, claim: Claim) -> int:
-    found = connection.execute(_claim_query(claim)).scalar()
+    found = connection.execute(_claim_query(claim).add_columns(claims.c.scope)).first()
     if found is not None:
-        return int(found)
+        if found.scope != claim.scope:  # the task has another operator now
+            connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
+        return int(found.id)
     values = {c: getattr(claim, c) for c in ("dag_id", "run_id", "task_id", "map_index", "scope")}
     return _new_id(connection.execute(insert(claims).values(values)))
 
@@ -359,10 +358,9 @@ def _new_id(result: CursorResult[Any]) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def _add_group(connection: Connection, name: str, definition: str, now: datetime) -> None:
-    connection.execute(
-        insert(groups).values(name=name, version=1, next_seq=2, reset_seq=0, definition=definition, created_at=now)
-    )
+def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime) -> None:
+    values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
+    connection.execute(insert(groups).values(version=1, next_seq=2, origin_seq=1, **values))
 
 
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
@@ -401,6 +399,16 @@ def _change(connection: Connection, row: Row[Any], **values: Any) -> None:
         raise ConcurrentChangeError(
             f"Window {window_id(row.group_name, row.seq)} was changed by somebody else just now"
         )
+
+
+def _supersede(connection: Connection, group_id: int, seqs: Sequence[int]) -> None:
+    done = connection.execute(
+        update(windows)
+        .where(windows.c.group_id == group_id, windows.c.seq.in_(seqs), windows.c.state == State.COMMITTED)
+        .values(state=State.SUPERSEDED)
+    )
+    if done.rowcount != len(seqs):
+        raise ConcurrentChangeError("The windows to supersede were changed by somebody else just now")
 
 
 def _outcome(connection: Connection, window: Row[Any], attempt: int | None) -> Outcome | None:

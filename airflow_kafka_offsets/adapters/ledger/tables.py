@@ -1,6 +1,7 @@
 """The ledger's tables. No row per partition: a window's ranges are one JSON document, written once.
 
-The watermark is not stored: it is the end of the last window that owns its offsets, or where a person reset it to.
+The watermark is not stored: it is the end of the last window that owns its offsets, or without one the group's origin:
+where its first window started, or where a person reset it to.
 What is not stored twice can't disagree with itself.
 """
 
@@ -79,9 +80,9 @@ groups = Table(
     # Changes with every new window, abandon and reset: the compare-and-set of everybody who decides something.
     Column("version", BigInteger, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
-    # Windows below reset_seq lie before the last reset; without a later window, the next one starts at reset_position.
-    Column("reset_seq", BigInteger, nullable=False),
-    Column("reset_position", document()),
+    # Windows below origin_seq lie before the last reset; without a later one, the next window starts at the origin.
+    Column("origin_seq", BigInteger, nullable=False),
+    Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

@@ -1,0 +1,141 @@
+"""The definition of a group: what is refused, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError
+from airflow_kafka_offsets.core.group import MAX_NAME, KafkaGroup, OnDataLoss, check_group_name
+from airflow_kafka_offsets.core.log import IsolationLevel
+from tests.core.examples import NOON, group
+
+
+@pytest.mark.parametrize("name", ["a", "lake.orders", "Lake_Orders-2", "0", "a" * MAX_NAME, "a..b"])
+def test_a_name_that_everything_can_carry_is_taken(name: str) -> None:
+    check_group_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-a", "_a", ".a", "a/b", "a b", "a\n", "zoë", "a:b", "a" * (MAX_NAME + 1), None, 5]
+)
+def test_a_name_that_a_path_or_kafka_can_not_carry_is_refused(name: Any) -> None:
+    with pytest.raises(BadInputError, match="letters, digits"):
+        group(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"topics": []}, "at least one topic"),
+        ({"topics": "orders"}, "list of at least one topic"),
+        ({"topics": None}, "list of at least one topic"),
+        ({"topics": {"orders": 1}}, "list of at least one topic"),
+        ({"topics": ["orders", "orders"]}, "twice"),
+        ({"topics": ["or ders"]}, "not a Kafka topic name"),
+        ({"topics": [".."]}, "not a Kafka topic name"),
+        ({"topics": ["t" * 250]}, "not a Kafka topic name"),
+        ({"topics": [5]}, "not a Kafka topic name"),
+        ({"max_offsets": 0}, "max_offsets"),
+        ({"max_offsets": -5}, "max_offsets"),
+        ({"max_offsets": True}, "max_offsets"),
+        ({"max_offsets": 1.5}, "max_offsets"),
+        ({"max_offsets": "5"}, "max_offsets"),
+        ({"kafka_timeout": 0.5}, "kafka_timeout"),
+        ({"kafka_timeout": 3601}, "kafka_timeout"),
+        ({"kafka_timeout": float("nan")}, "kafka_timeout"),
+        ({"kafka_timeout": "30"}, "kafka_timeout"),
+        ({"kafka_timeout": True}, "kafka_timeout"),
+        ({"isolation_level": "READ_COMMITTED"}, "must be one of read_committed, read_uncommitted"),
+        ({"on_data_loss": "ignore"}, "must be one of fail, skip"),
+        ({"starting_offsets": "first"}, "starting_offsets"),
+        ({"spark_options": ["a"]}, "spark_options"),
+        ({"spark_options": None}, "spark_options"),
+    ],
+)
+def test_a_value_that_can_not_be_used_is_refused(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(BadInputError, match=what):
+        group(**options)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "startingOffsets",
+        "STARTINGOFFSETS",
+        "endingoffsets",
+        "Subscribe",
+        "subscribePattern",
+        "assign",
+        "failOnDataLoss",
+        "Kafka.Isolation.Level",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "kafka.enable.auto.commit",
+    ],
+)
+def test_options_that_collide_are_refused_in_any_case_and_named_as_written(name: str) -> None:
+    with pytest.raises(CollidingOptionError, match=name):
+        group(spark_options={"kafka.max.poll.records": "5", name: "x"})
+
+
+def test_words_become_values() -> None:
+    made = group(isolation_level="read_uncommitted", on_data_loss="skip", spark_options={"includeHeaders": True})
+    assert made.isolation_level is IsolationLevel.READ_UNCOMMITTED
+    assert made.on_data_loss is OnDataLoss.SKIP
+    assert made.topics == ("orders",)
+    assert made.spark_options == {"includeHeaders": "True"}
+
+
+starts = st.one_of(
+    st.sampled_from(["earliest", "latest", "committed", "2026-01-31T12:00:00+00:00", '{"orders":{"0":5}}']),
+    st.timedeltas(timedelta(0), timedelta(days=36500)),
+    st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1), timezones=st.timezones()),
+    st.dictionaries(st.just("orders"), st.dictionaries(st.integers(0, 9), st.integers(-2, 99), min_size=1), min_size=1),
+)
+
+
+@given(
+    starts,
+    st.none() | st.integers(1, 2**60),
+    st.sampled_from(IsolationLevel),
+    st.sampled_from(OnDataLoss),
+    st.booleans(),
+    st.dictionaries(st.text(min_size=1).map("kafka.x".__add__), st.text()),
+)
+def test_a_definition_survives_json(
+    start: Any, max_offsets: int | None, isolation_level: Any, on_data_loss: Any, gaps: bool, options: dict[str, str]
+) -> None:
+    made = group(
+        starting_offsets=start,
+        max_offsets=max_offsets,
+        isolation_level=isolation_level,
+        on_data_loss=on_data_loss,
+        expect_gaps=gaps,
+        spark_options=options,
+        ledger_conn_id="ledger",
+    )
+    text = json.dumps(made.to_json())
+    again = KafkaGroup.from_json(json.loads(text))
+    assert again.start == made.start
+    assert json.dumps(again.to_json()) == text
+    assert {**made.to_json(), "starting_offsets": 0} == {**again.to_json(), "starting_offsets": 0}
+
+
+def test_any_mapping_of_offsets_survives_json() -> None:
+    made = group(starting_offsets=MappingProxyType({"orders": MappingProxyType({0: 5})}))
+    assert KafkaGroup.from_json(json.loads(json.dumps(made.to_json()))).start == made.start
+
+
+def test_a_definition_of_a_newer_version_can_be_read() -> None:
+    assert (
+        KafkaGroup.from_json({**group(starting_offsets=NOON).to_json(), "invented_later": 1}).start
+        == group(starting_offsets=NOON).start
+    )

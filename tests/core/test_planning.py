@@ -1,0 +1,304 @@
+"""One verdict per topic-partition: DESIGN 4, row by row."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_kafka_offsets.core.errors import (
+    DataLossError,
+    LogError,
+    LogTruncatedError,
+    MissingPartitionError,
+    TopicRecreatedError,
+)
+from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.planning import (
+    Verdict,
+    check_readable,
+    check_same_topics,
+    plan_window,
+    suspects,
+)
+from airflow_kafka_offsets.core.window import State
+from tests.core.examples import group, log, position, ranges, tp, window
+
+
+def test_a_known_watermark_inside_of_the_log_is_the_start() -> None:
+    plan = plan_window(group(), position({tp(0): 10, tp(1): 5}), log({tp(0): (3, 30), tp(1): (5, 5)}))
+    assert plan.ranges == ranges({tp(0): (10, 30), tp(1): (5, 5)})
+    assert set(plan.verdicts.values()) == {Verdict.CONTINUE}
+    assert (dict(plan.lost), plan.warnings) == ({}, ())
+    assert plan.topic_ids == {"orders": "id-of-orders"}
+
+
+def test_the_first_window_starts_where_the_user_chose() -> None:
+    plan = plan_window(group(), None, log({tp(0): (3, 30), tp(1): (0, 9)}), first={tp(0): 7, tp(1): 9})
+    assert plan.ranges == ranges({tp(0): (7, 30), tp(1): (9, 9)})
+    assert set(plan.verdicts.values()) == {Verdict.FIRST}
+
+
+def test_a_start_by_time_may_lie_behind_an_end_that_was_looked_up_before() -> None:
+    plan = plan_window(group(), None, log({tp(): (0, 9)}), first={tp(): 12})
+    assert plan.ranges == ranges({tp(): (12, 12)})
+
+
+def test_a_partition_new_to_the_group_starts_at_its_beginning() -> None:
+    plan = plan_window(group(starting_offsets="latest"), position({tp(0): 10}), log({tp(0): (0, 12), tp(1): (4, 6)}))
+    assert plan.ranges == ranges({tp(0): (10, 12), tp(1): (4, 6)})
+    assert plan.verdicts[tp(1)] is Verdict.NEW_PARTITION
+
+
+def test_a_topic_new_to_the_group_starts_at_its_beginning() -> None:
+    both = group(topics=["orders", "refunds"])
+    plan = plan_window(both, position({tp(0): 10}), log({tp(0): (0, 12), tp(0, "refunds"): (4, 6)}))
+    assert plan.ranges[tp(0, "refunds")].start == 4
+    assert plan.topic_ids == {"orders": "id-of-orders", "refunds": "id-of-refunds"}
+
+
+def test_expired_offsets_are_an_error_not_a_jump() -> None:
+    with pytest.raises(DataLossError) as raised:
+        plan_window(group(), position({tp(3): 120, tp(4): 7}), log({tp(3): (500, 900), tp(4): (0, 9)}))
+    assert str(raised.value) == (
+        "orders-3: offsets 120 to 499 expired before they were read (watermark 120, beginning offset 500). "
+        "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
+        "kafka-offsets reset lake --to '{\"orders\":{\"3\":500}}' --why '...'"
+    )
+    assert set(raised.value.partitions) == {tp(3)}
+    assert not isinstance(raised.value, LogTruncatedError)
+
+
+def test_skip_starts_at_the_beginning_and_records_what_was_lost() -> None:
+    before = position({tp(3): 120, tp(4): 7})
+    plan = plan_window(group(on_data_loss="skip"), before, log({tp(3): (500, 900), tp(4): (0, 9)}))
+    assert plan.ranges == ranges({tp(3): (500, 900), tp(4): (7, 9)})
+    assert plan.lost == ranges({tp(3): (120, 500)})
+    assert plan.warnings == ("offsets expired before they were read and are recorded as lost: orders-3 120 to 499",)
+
+
+def test_a_beginning_beyond_an_end_that_was_looked_up_before_is_an_empty_range() -> None:
+    plan = plan_window(group(on_data_loss="skip"), position({tp(): 120}), log({tp(): (500, 490)}))
+    assert plan.ranges == ranges({tp(): (500, 500)})
+    assert plan.lost == ranges({tp(): (120, 500)})
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "skip"])
+def test_a_truncated_log_is_an_error_whatever_the_policy(on_data_loss: str) -> None:
+    """Starting again below the watermark would give offsets a second owner."""
+    with pytest.raises(LogTruncatedError) as raised:
+        plan_window(group(on_data_loss=on_data_loss), position({tp(): 100}), log({tp(): (0, 80)}))
+    assert str(raised.value) == (
+        "orders-0: the log ends at 80, before the watermark 100: offsets 80 to 99 were lost by Kafka after they were "
+        "read. To go on at its end: kafka-offsets reset lake --to '{\"orders\":{\"0\":80}}' --why '...'"
+    )
+    assert isinstance(raised.value, DataLossError)
+
+
+def test_a_fall_back_that_is_gone_on_a_second_look_is_an_empty_range_and_a_warning() -> None:
+    before, now = position({tp(0): 100, tp(1): 5}), log({tp(0): (0, 80), tp(1): (0, 9)})
+    assert suspects(group(), before, now) == [tp(0)]
+    plan = plan_window(group(), before, now, recovered={tp(0): Bounds(0, 104)})
+    assert plan.ranges == ranges({tp(0): (100, 100), tp(1): (5, 9)})
+    assert plan.verdicts[tp(0)] is Verdict.CONTINUE
+    assert plan.warnings == ("the end offset fell behind the watermark for a moment, nothing is read now of orders-0",)
+
+
+def test_a_fall_back_that_is_still_there_on_a_second_look_is_an_error() -> None:
+    with pytest.raises(LogTruncatedError):
+        plan_window(group(), position({tp(): 100}), log({tp(): (0, 80)}), recovered={tp(): Bounds(0, 99)})
+
+
+def test_only_a_fall_back_is_suspect() -> None:
+    before = position({tp(0): 100, tp(1): 5, tp(2): 0})
+    assert suspects(group(), before, log({tp(0): (200, 300), tp(1): (5, 5), tp(3): (0, 0)})) == []
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "skip"])
+def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(on_data_loss: str) -> None:
+    with pytest.raises(TopicRecreatedError) as raised:
+        plan_window(group(on_data_loss=on_data_loss), position({tp(): 10}), log({tp(): (0, 50)}, orders="new"))
+    assert str(raised.value) == (
+        "orders-0: topic orders was recreated (id id-of-orders, now new), so its watermark 10 means nothing any more. "
+        "To read the new topic from its beginning: kafka-offsets reset lake --topic orders --to earliest --why '...'"
+    )
+
+
+def test_a_recreated_topic_with_more_partitions_names_those_too() -> None:
+    with pytest.raises(TopicRecreatedError, match="its watermark none means nothing") as raised:
+        plan_window(group(), position({tp(0): 10}), log({tp(0): (0, 50), tp(1): (0, 5)}, orders="new"))
+    assert set(raised.value.partitions) == {tp(0), tp(1)}
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "skip"])
+def test_a_partition_that_is_gone_is_an_error(on_data_loss: str) -> None:
+    with pytest.raises(MissingPartitionError, match=r"orders-1: gone from Kafka \(watermark 7\)"):
+        plan_window(group(on_data_loss=on_data_loss), position({tp(0): 10, tp(1): 7}), log({tp(0): (0, 50)}))
+
+
+def test_a_topic_that_is_gone_is_an_error_that_names_its_partitions() -> None:
+    with pytest.raises(MissingPartitionError, match="take the topic out of the group's topics") as raised:
+        plan_window(group(), position({tp(0): 10, tp(1): 7}), LogSnapshot({}, {}))
+    assert set(raised.value.partitions) == {tp(0), tp(1)}
+
+
+@pytest.mark.parametrize("before", [None, position({tp(0): 10})])
+def test_a_topic_that_never_was_is_an_error(before: Any) -> None:
+    with pytest.raises(MissingPartitionError, match="Kafka has no topic refunds"):
+        plan_window(group(topics=["orders", "refunds"]), before, log({tp(0): (0, 50)}), first={})
+
+
+def test_a_topic_that_the_group_no_longer_reads_keeps_its_place() -> None:
+    refund = tp(0, "refunds")
+    before = position({tp(0): 10, refund: 4})
+    without = plan_window(group(), before, log({tp(0): (0, 12)}))
+    assert without.ranges == ranges({tp(0): (10, 12), refund: (4, 4)})
+    assert without.verdicts[refund] is Verdict.NOT_READ
+    again = plan_window(
+        group(topics=["orders", "refunds"]),
+        position(without.ranges.ends),
+        log({tp(0): (0, 12), refund: (0, 9)}),
+    )
+    assert again.ranges[refund] == ranges({refund: (4, 9)})[refund]
+
+
+def test_a_topic_that_was_recreated_while_nobody_read_it_is_found_when_it_comes_back() -> None:
+    refund = tp(0, "refunds")
+    before = position({tp(0): 10, refund: 4})
+    without = plan_window(group(), before, log({tp(0): (0, 12)}))
+    with pytest.raises(TopicRecreatedError, match="refunds-0"):
+        plan_window(
+            group(topics=["orders", "refunds"]),
+            position(without.ranges.ends, **without.topic_ids),
+            log({tp(0): (0, 12), refund: (0, 9)}, refunds="new"),
+        )
+
+
+def test_the_cap_holds_over_all_partitions() -> None:
+    plan = plan_window(group(max_offsets=100), position({tp(0): 0, tp(1): 0}), log({tp(0): (0, 500), tp(1): (0, 30)}))
+    assert plan.ranges == ranges({tp(0): (0, 70), tp(1): (0, 30)})
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 8).map(tp),
+        st.tuples(st.integers(0, 50), st.integers(0, 50), st.none() | st.integers(0, 120)),
+        min_size=1,
+    ),
+    st.none() | st.integers(1, 60),
+    st.sampled_from(["fail", "skip"]),
+)
+def test_a_plan_tiles_the_log_or_nothing_is_planned(
+    partitions: dict[TopicPartition, tuple[int, int, int | None]], max_offsets: int | None, on_data_loss: str
+) -> None:
+    now = log({p: (b, b + n) for p, (b, n, _) in partitions.items()})
+    before = position({p: w for p, (_, _, w) in partitions.items() if w is not None}, orders="id-of-orders")
+    try:
+        plan = plan_window(group(max_offsets=max_offsets, on_data_loss=on_data_loss), before, now)
+    except LogError:
+        return
+    for p, r in plan.ranges.items():
+        expected = plan.lost[p].end if p in plan.lost else before.offsets.get(p, now.bounds[p].beginning)
+        assert r.start == expected
+        assert now.bounds[p].beginning <= r.start <= r.end <= now.bounds[p].end
+    assert set(plan.ranges) == set(partitions)
+    assert plan.ranges.span <= (max_offsets or plan.ranges.span)
+
+
+def _many(number: int) -> list[TopicPartition]:
+    return [tp(i) for i in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "topic_id", "options"),
+    [
+        ((500, 900), "id-of-orders", {}),
+        ((0, 80), "id-of-orders", {}),
+        ((0, 500), "new", {}),
+        (None, "id-of-orders", {}),
+    ],
+)
+def test_errors_stay_one_readable_sentence_with_20000_partitions(bounds: Any, topic_id: str, options: Any) -> None:
+    many = _many(20_000)
+    now = log(dict.fromkeys(many, bounds) if bounds else {tp(30_000): (0, 1)}, orders=topic_id)
+    with pytest.raises(LogError, match=r"orders-0: .* and 19990 more") as raised:
+        plan_window(group(**options), position(dict.fromkeys(many, 100)), now)
+    assert len(raised.value.partitions) >= 20_000
+    assert len(str(raised.value)) < 3000
+
+
+def test_warnings_stay_two_sentences_with_20000_partitions() -> None:
+    many = _many(20_000)
+    now = log({p: (0, 80) if p.partition % 2 else (500, 900) for p in many})
+    second = {p: Bounds(0, 100) for p in many if p.partition % 2}
+    skipping = group(on_data_loss="skip")
+    plan = plan_window(skipping, position(dict.fromkeys(many, 100)), now, recovered=second)
+    assert len(plan.warnings) == 2
+    assert all("and 9990 more" in warning and len(warning) < 1000 for warning in plan.warnings)
+
+
+def test_a_command_in_an_error_can_be_pasted() -> None:
+    with pytest.raises(DataLossError) as raised:
+        plan_window(group(), position({tp(3): 120}), log({tp(3): (500, 900)}))
+    command = str(raised.value).partition("or once: ")[2]
+    assert shlex.split(command) == ["kafka-offsets", "reset", "lake", "--to", '{"orders":{"3":500}}', "--why", "..."]
+
+
+def test_planning_compares_partitions_as_often_as_sorting_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: dict[int, int] = {}
+    original = TopicPartition.__lt__
+    compared = 0
+
+    def counting(self: TopicPartition, other: TopicPartition) -> bool:
+        nonlocal compared
+        compared += 1
+        return original(self, other)
+
+    monkeypatch.setattr(TopicPartition, "__lt__", counting)
+    for number in (1000, 4000):
+        many = _many(number)
+        before, now = position(dict.fromkeys(many, 100)), log({p: (0, 150 + p.partition % 9) for p in many})
+        compared = 0
+        plan_window(group(max_offsets=number), before, now)
+        counts[number] = compared
+    assert counts[4000] < 6 * counts[1000]
+
+
+WINDOW = window({tp(0): (10, 20), tp(1): (5, 5)}, 7, State.PLANNED)
+
+
+def test_a_window_that_kafka_holds_as_a_whole_can_be_run_again() -> None:
+    check_readable(WINDOW, log({tp(0): (10, 20)}))
+    check_same_topics(WINDOW, log({tp(0): (50, 60)}))
+
+
+@pytest.mark.parametrize("bounds", [(11, 30), (20, 20), (0, 19)])
+def test_a_window_that_lost_records_can_not_be_run_again(bounds: tuple[int, int]) -> None:
+    what = rf"orders-0: offsets 10 to 19 .* \(beginning offset {bounds[0]}, end offset {bounds[1]}\)"
+    with pytest.raises(DataLossError, match=what) as raised:
+        check_readable(WINDOW, log({tp(0): bounds}))
+    assert "kafka-offsets abandon lake-000007 --why '...'" in str(raised.value)
+    with pytest.raises(DataLossError, match="lake-000001 is committed and can't be read again") as raised:
+        check_readable(window({tp(0): (10, 20)}), log({tp(0): bounds}))
+    assert "abandon" not in str(raised.value)
+
+
+def test_a_window_of_another_topic_of_the_same_name_can_not_be_run_again() -> None:
+    for check in (check_readable, check_same_topics):
+        with pytest.raises(TopicRecreatedError, match="orders-0: topic orders was recreated"):
+            check(WINDOW, log({tp(0): (0, 99)}, orders="new"))
+        with pytest.raises(MissingPartitionError, match="topic orders is gone"):
+            check(WINDOW, LogSnapshot({}, {}))
+
+
+def test_what_became_of_partitions_without_records_does_not_matter() -> None:
+    check_readable(window({tp(0): (10, 20), tp(0, "gone"): (5, 5)}), log({tp(0): (10, 20)}))
+
+
+def test_a_partition_that_is_gone_makes_a_window_unreadable() -> None:
+    with pytest.raises(MissingPartitionError, match="orders-0: gone from Kafka"):
+        check_readable(WINDOW, log({tp(1): (0, 9)}))
