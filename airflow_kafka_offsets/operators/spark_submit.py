@@ -146,16 +146,22 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.log.warning("Could not record how the attempt ended: %s", exc)
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> int | None:
-        # An automatic retry reconnects to the job of a cluster, a clear runs it again: only a clear of this very task
-        # moves max_tries.
-        suffix = f"{planned.window.id}:{context['ti'].max_tries}"
-        self.external_id_key = f"spark_job_id:{suffix}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{suffix}"
+        key = self.job_key(planned.window, context["ti"].max_tries)
+        self.external_id_key = f"spark_job_id:{key}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
             super().execute(context)
             return read_report(report, planned.window)
+
+    @staticmethod
+    def job_key(window: Window, max_tries: int) -> str:
+        """Name the job to which an automatic retry reconnects; a clear starts another.
+
+        Airflow's `max_tries` moves when this very task is cleared, and neither by a retry nor by the clear of a sibling.
+        """
+        return f"{window.id}:{max_tries}"
 
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""

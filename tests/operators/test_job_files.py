@@ -1,0 +1,96 @@
+"""What a job gets beside its command line."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.operators.job_files import (
+    MAX_ARGUMENT,
+    check_spark_conf,
+    fill,
+    joined,
+    read_report,
+    window_conf,
+    write_login,
+)
+from airflow_kafka_offsets.operators.planning import MAX_RANGES_IN_XCOM, placeholders, window_result
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def window_of(partitions: int) -> Window:
+    ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(10**9, 10**9 + p % 3)) for p in range(partitions))
+    return Window("g", 7, Lane.LIVE, State.PLANNED, ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED)
+
+
+def handoff_of(partitions: int) -> Handoff:
+    topics = {"orders": {str(p): (10**9, 10**9 + 5) for p in range(partitions)}}
+    return Handoff("g-000007", "g", 7, "live", NOW.isoformat(), False, "read_committed", False, topics, {})
+
+
+def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
+    small = handoff_of(10)
+    assert window_conf(small, tmp_path) == ({CONF_WINDOW: small.to_json()}, [])
+    large = handoff_of(20_000)
+    conf, (file,) = window_conf(large, tmp_path)
+    assert conf == {CONF_WINDOW_FILE: Path(file).name}
+    assert Handoff.from_json(Path(file).read_text()) == large
+
+
+def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    path = write_login('module required password="pa:ss=wörd";', tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == 'jaas=module required password\\="pa\\:ss\\=w\\u00f6rd";\n'
+
+
+@pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])
+def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
+    with pytest.raises(CollidingOptionError, match=name):
+        check_spark_conf({"spark.executor.memory": "1g", name: "x"})
+
+
+def test_arguments_get_the_window_where_they_ask_for_it() -> None:
+    values = placeholders(window_of(3))
+    filled = fill(["--start", "{starting_offsets}", '{"json":"{seq}"}', "{unknown}", 5], values)
+    assert filled == ["--start", '{"orders":{"1":1000000000,"2":1000000000}}', '{"json":"7"}', "{unknown}", "5"]
+    assert values["ending_offsets"] == '{"orders":{"1":1000000001,"2":1000000002}}'
+    assert values["assign"] == '{"orders":[1,2]}'
+
+
+def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
+    with pytest.raises(BadInputError, match=f"at most {MAX_ARGUMENT}"):
+        fill(["{starting_offsets}"], placeholders(window_of(20_000)))
+
+
+def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    assert read_report(path, window_of(3)) is None
+    path.write_text(json.dumps({"window_id": "g-000007", "records": 3}))
+    assert read_report(path, window_of(3)) == 3
+    path.write_text(json.dumps({"window_id": "g-000006", "records": 3}))
+    with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
+        read_report(path, window_of(3))
+
+
+def test_lists_are_joined_without_what_is_not_there() -> None:
+    assert joined(None, "a.jar,b.jar", None, "c.jar") == "a.jar,b.jar,c.jar"
+    assert joined(None) is None
+
+
+def test_a_result_stays_small_and_is_json() -> None:
+    group = KafkaGroup("g", topics=["orders"])
+    small = window_result(group, window_of(3), is_rerun=False, records=3)
+    assert small["ranges"] == {"orders": {"1": [10**9, 10**9 + 1], "2": [10**9, 10**9 + 2]}}
+    large = window_result(group, window_of(3 * MAX_RANGES_IN_XCOM), is_rerun=False, records=None)
+    assert large["ranges"] is None
+    assert len(json.dumps(large)) < 1000
