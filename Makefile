@@ -30,3 +30,7 @@ lint: setup      ## ruff and mypy
 
 test-unit: setup ## the tests that need no server (seconds)
 	@$(BIN)/python -m pytest -m "not kafka and not postgres and not mariadb and not spark and not airflow"
+
+test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
+	@$(BIN)/python -m tests.lab
+	@$(BIN)/python -m pytest

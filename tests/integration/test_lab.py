@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -25,9 +27,10 @@ from tests.lab.topics import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.lab.kafka import SecureKafkaBroker
+
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def is_dead(process: psutil.Process) -> bool:
@@ -62,6 +65,20 @@ def test_an_exception_stops_the_server(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         be_interrupted()
     assert not server.is_running
+
+
+def test_a_server_does_not_outlive_a_test_run_that_is_killed(tmp_path: Path) -> None:
+    starts_a_server = (
+        "import pathlib, sys, time; from tests.lab.processes import Server; "
+        "server = Server('sleeper', ['sleep', '600'], log=pathlib.Path(sys.argv[1]), ready=lambda: True).start(); "
+        "print(server.pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", starts_a_server, str(tmp_path / "log")]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        sleeper = psutil.Process(int(run.stdout.readline()))
+        run.kill()
+    wait_until(lambda: is_dead(sleeper), timeout=20, what="the server is dead")
 
 
 @pytest.mark.kafka

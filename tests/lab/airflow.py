@@ -111,8 +111,11 @@ class Airflow:
 
     def stop(self) -> None:
         """Stop the components in good order; tasks that do not end by themselves within seconds are killed."""
+        api_server, *others = self.components.values()
+        for component in others:
+            component.ask_to_stop()
         # The API server last: the others report to it while they stop.
-        for component in reversed(self.components.values()):
+        for component in (*others, api_server):
             component.stop()
 
     def kill(self) -> None:
@@ -226,10 +229,14 @@ class Airflow:
                 "simple_auth_manager_users": f"{self.user}:admin",
                 "simple_auth_manager_passwords_file": str(self.home / "passwords.json"),
             },
-            "database": {"sql_alchemy_conn": database_url},
+            "database": {"sql_alchemy_conn": database_url, **self._async_engine()},
             "api": {"host": LOOPBACK, "port": str(self.port), "base_url": self.url},
             "usage_data_collection": {"enabled": "False"},
         }
+
+    def _async_engine(self) -> dict[str, str]:
+        # Else Airflow wants a driver of its own for this, asyncpg.
+        return {"sql_alchemy_conn_async": self._database_url} if self._database_url else {}
 
     def _migrate(self) -> None:
         if self._database_url:

@@ -127,7 +127,7 @@ class Postgres(_Database):
         return self
 
     def _prepare(self) -> Server:
-        programs = Path(ensure_program(_newest_postgres, package="postgresql")).parent
+        programs = Path(postgres_program()).parent
         password = self.folder / "password"
         password.write_text(_PASSWORD)
         password.chmod(0o644)
@@ -188,16 +188,28 @@ class MariaDB(_Database):
         return self
 
     def _prepare(self) -> Server:
-        program = ensure_program(lambda: _system_program("mariadbd"), package="mariadb-server")
         data = f"--datadir={self.folder / 'data'}"
-        install = ensure_program(lambda: _system_program("mariadb-install-db"), package="mariadb-server")
-        self._run(install, "--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db")
+        self._run(
+            mariadb_program("mariadb-install-db"),
+            "--no-defaults",
+            data,
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        )
         network = [f"--bind-address={LOOPBACK}", f"--port={self.port}", f"--socket={self._socket}"]
         quick = ["--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve"]
         size = ["--character-set-server=utf8mb4", "--max-connections=200"]
         return Server(
             "MariaDB",
-            [program, "--no-defaults", data, f"--pid-file={self.folder / 'pid'}", *network, *quick, *size],
+            [
+                mariadb_program("mariadbd"),
+                "--no-defaults",
+                data,
+                f"--pid-file={self.folder / 'pid'}",
+                *network,
+                *quick,
+                *size,
+            ],
             log=self.folder / "log",
             ready=self._is_answering,
             user=self._run_as,
@@ -234,16 +246,22 @@ class MariaDB(_Database):
                 cursor.execute(statement)
 
 
+def postgres_program() -> str:
+    """Return the path of the newest `postgres`, which has `initdb` beside it; install it if it is missing."""
+    return ensure_program(_newest_postgres, package="postgresql")
+
+
+def mariadb_program(name: str) -> str:
+    """Return the path of one of MariaDB's server programs; install them if it is missing."""
+    # Servers live in sbin, which is not on every user's PATH.
+    folders = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    return ensure_program(lambda: shutil.which(name, path=folders), package="mariadb-server")
+
+
 def _newest_postgres() -> str | None:
     def major(path: str) -> float:
         return float(Path(path).parts[-3])
 
     # Debian keeps the server programs of each major version off PATH.
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"), key=major)
-    beside_initdb = shutil.which("initdb")
-    return found[-1] if found else beside_initdb
-
-
-def _system_program(name: str) -> str | None:
-    # Servers live in sbin, which is not on every user's PATH.
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    return found[-1] if found else shutil.which("postgres")

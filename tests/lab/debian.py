@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,14 +38,21 @@ def ensure_program(find: Callable[[], str | None], *, package: str) -> str:
 
 def _install(package: str) -> None:
     print(f"==> apt-get install {package}", file=sys.stderr, flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _update_package_lists()
     with _services_stay_stopped():
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
-            done = subprocess.run(
-                ["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False
-            )
-            if done.returncode != 0:
-                raise MissingProgramError(f"apt-get {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        _apt_get("install", "-y", "--no-install-recommends", package)
+
+
+@cache
+def _update_package_lists() -> None:
+    _apt_get("update")
+
+
+def _apt_get(*arguments: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MissingProgramError(f"apt-get {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
 @contextlib.contextmanager

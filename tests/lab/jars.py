@@ -162,14 +162,3 @@ def _one_at_a_time() -> Iterator[None]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def main() -> None:
-    """Fetch everything that the tests need from Maven, so that no test has to wait for it."""
-    java()
-    kafka_classpath()
-    spark_connector_jars()
-
-
-if __name__ == "__main__":
-    main()

@@ -9,10 +9,13 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Self
 
 import psutil
+
+from tests.lab import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +66,11 @@ def wait_until(condition: Callable[[], object], *, timeout: float, what: str, in
         time.sleep(interval)
 
 
+def _start_guard(pid: int) -> subprocess.Popen[bytes]:
+    # In a session of its own: what kills our process group must not kill the guard.
+    return subprocess.Popen([sys.executable, guard.__file__, str(pid)], stdin=subprocess.PIPE, start_new_session=True)
+
+
 class Server:
     """One process in a session of its own, and everything it starts itself.
 
@@ -104,6 +112,8 @@ class Server:
         self._user = user
         self._stop_signal = stop_signal
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._left_behind: list[psutil.Process] | None = None
 
     @property
     def pid(self) -> int:
@@ -140,8 +150,9 @@ class Server:
                 start_new_session=True,
                 **account,  # type: ignore[arg-type]
             )
-        # A second net under the context manager: a server must not outlive us when nobody unwinds the stack.
+        # Two nets under the context manager: for an exit that unwinds no stack, and for our own sudden death.
         atexit.register(self.kill)
+        self._guard = _start_guard(self.pid)
 
     def wait_ready(self) -> None:
         """Return when the server answers; stop it and raise `ServerError` when it dies or takes too long."""
@@ -158,20 +169,26 @@ class Server:
             self.kill()
             raise
 
+    def ask_to_stop(self) -> None:
+        """Send the stop signal and return at once, so that several can stop side by side; `stop` waits."""
+        if self._process is None or self._left_behind is not None:
+            return
+        self._left_behind = self._offspring()  # taken now: later they are nobody's children
+        if not self._has_ended():
+            self._process.send_signal(signal.SIGCONT)  # a suspended process would not see the next signal
+            self._process.send_signal(self._stop_signal)
+
     def stop(self) -> None:
         """Ask the process to stop and wait for it; kill what it left behind. Does nothing when it is not running."""
         if self._process is None:
             return
-        offspring = self._offspring()  # taken now: later they are nobody's children
         try:
-            if not self._has_ended():
-                self._process.send_signal(signal.SIGCONT)  # a suspended process would not see the next signal
-                self._process.send_signal(self._stop_signal)
-                wait_until(self._has_ended, timeout=self._stop_timeout, what=f"{self.name} stops")
+            self.ask_to_stop()
+            wait_until(self._has_ended, timeout=self._stop_timeout, what=f"{self.name} stops")
         except TimeoutError:
             pass
         finally:
-            self._kill_with(offspring)
+            self._kill_with(self._left_behind or [])
 
     def kill(self) -> None:
         """SIGKILL the process and all that it started, as a crash of its machine would."""
@@ -189,7 +206,12 @@ class Server:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+        self._guard = None
         self._process = None
+        self._left_behind = None
 
     def _offspring(self) -> list[psutil.Process]:
         try:

@@ -1,0 +1,26 @@
+"""Install and fetch what the tests need besides Python packages: `python -m tests.lab`.
+
+Afterwards no test has to wait for a download, and what is missing is told before the first test runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.lab.databases import mariadb_program, postgres_program
+from tests.lab.debian import ensure_program
+from tests.lab.jars import java, kafka_classpath, spark_connector_jars
+
+
+def main() -> None:
+    """Find or install Java and the servers, and fetch the jars."""
+    print(f"==> Java: {java()}")
+    ensure_program(lambda: shutil.which("openssl"), package="openssl")
+    print(f"==> PostgreSQL: {postgres_program()}")
+    print(f"==> MariaDB: {mariadb_program('mariadbd')}")
+    print(f"==> Kafka: {kafka_classpath()}")
+    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
+
+
+if __name__ == "__main__":
+    main()
