@@ -34,3 +34,9 @@ test-unit: setup ## the tests that need no server (seconds)
 test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
 	@$(BIN)/python -m tests.lab
 	@$(BIN)/python -m pytest
+
+bench: setup     ## plan and commit beside their floors, on a real broker, SQLite and PostgreSQL
+	@$(BIN)/python -m tests.bench.plan_and_commit
+
+demo: setup      ## three scheduled windows, a killed job, a rerun, the proof; KEEP=1 leaves it up
+	@$(BIN)/python -m tests.lab.demo
