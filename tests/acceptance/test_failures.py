@@ -151,3 +151,19 @@ def test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_u
     assert row.held.window.ranges == planned.ranges
     assert len(lab.attempts(row)) == 2
     expect_committed_once(lab, "siblings")
+
+
+def test_a_worker_that_is_told_to_stop_takes_its_job_along_and_the_retry_has_the_same_window(lab: Lab) -> None:
+    lab.topic("worker_stopped")
+    run = lab.api.trigger("worker_stopped")
+    with lab.hold("worker_stopped") as hold:
+        hold.wait()
+        planned = only_window(lab, "worker_stopped").held.window
+        driver = lab.airflow.driver_process("worker_stopped", run, "load")
+        lab.airflow.worker_process("worker_stopped", run, "load").terminate()
+        wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
+        lab.api.wait_for_task("worker_stopped", run, "load", "up_for_retry")
+        assert only_window(lab, "worker_stopped").held.window == planned
+    lab.api.wait_for_run("worker_stopped", run, "success")
+    assert [a.outcome for a in lab.attempts(only_window(lab, "worker_stopped"))] == [Outcome.KILLED, Outcome.SUCCEEDED]
+    expect_committed_once(lab, "worker_stopped")

@@ -41,6 +41,7 @@ for name, operator in {
     "steady": {"group": {"max_offsets": 3000}},
     "driver_killed": retrying(),
     "worker_killed": retrying(),
+    "worker_stopped": retrying(),
     "ledger_stopped": retrying(8),
     "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_flaky"}},
     "marked": {},

@@ -1,0 +1,91 @@
+"""What the docs show works, and what they promise is held by a test that exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+def dag_blocks() -> list[Any]:
+    """Return the Python blocks that run in Airflow; those with a Spark session run on a cluster."""
+    return [
+        pytest.param(code, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, code in enumerate(blocks(page, "python"))
+        if "SparkSession" not in code
+    ]
+
+
+def names() -> dict[str, Any]:
+    """Return what the blocks of a page take for granted from the ones before."""
+    from airflow.providers.standard.operators.empty import EmptyOperator
+
+    from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+
+    class DatabricksRunNowOperator(EmptyOperator):
+        """Stands for a launcher whose provider is not installed here."""
+
+        def __init__(self, job_parameters: dict[str, str], **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+    return {
+        "KafkaGroup": KafkaGroup,
+        "KafkaSparkSubmitOperator": KafkaSparkSubmitOperator,
+        "DatabricksRunNowOperator": DatabricksRunNowOperator,
+        "orders": KafkaGroup("lake.orders", topics=["orders"]),
+    }
+
+
+@pytest.mark.parametrize("code", dag_blocks())
+def test_the_code_of_the_docs_runs(code: str) -> None:
+    from airflow.sdk import DAG
+
+    with DAG("docs"):
+        exec(compile(code, "docs", "exec"), names())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_jobs_of_the_docs_compile(page: Path) -> None:
+    for code in blocks(page, "python"):
+        compile(code, str(page), "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+?)\)", page.read_text())
+    assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    promised = re.findall(r"::(test_\w+)", text)
+    assert len(promised) >= 8
+    assert not [name for name in promised if f"def {name}(" not in tests]
+    assert not [
+        path for path in re.findall(r"`([a-z]+/(?:test_\w+\.py)?)", text) if not (ROOT / "tests" / path).exists()
+    ]
+
+
+def test_the_files_that_tell_the_way_of_a_window_exist() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text()
+    package = ROOT / "airflow_kafka_offsets"
+    assert not [path for path in re.findall(r"`(\w+(?:/\w+)*\.py)`", text) if not (package / path).exists()]
+
+
+def test_every_exported_name_can_be_imported() -> None:
+    import airflow_kafka_offsets
+
+    for name in airflow_kafka_offsets.__all__:
+        assert getattr(airflow_kafka_offsets, name).__name__ == name
