@@ -44,6 +44,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
+        reporter.ensure_newline()
         reporter.write_line(f"{len(skipped)} skipped: with CI=true this is a failure", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -161,9 +161,7 @@ class Airflow:
         """Return the Spark driver's JVM below the task's process; None before it is started and after its end."""
         task = self.task_process(dag_id, run_id, task_id, map_index)
         children = task.children(recursive=True) if task else []
-        return next(
-            (child for child in children if "org.apache.spark.deploy.SparkSubmit" in _command_line(child)), None
-        )
+        return next((child for child in children if _is_driver(child)), None)
 
     def _component(self, command: str) -> Server:
         options = ["--skip-serve-logs"] if command in _NO_LOG_SERVER else []
@@ -278,6 +276,13 @@ def _new_keys() -> dict[str, dict[str, str]]:
 def _escaped(options: Mapping[str, str]) -> dict[str, str]:
     # Airflow reads the file with interpolation on, where a lone % is an error.
     return {name: value.replace("%", "%%") for name, value in options.items()}
+
+
+def _is_driver(process: psutil.Process) -> bool:
+    words = _command_line(process).split()
+    # spark-submit is a shell script; it asks a short-lived launcher JVM for the command line, then becomes the driver.
+    is_java = bool(words) and Path(words[0]).name == "java"
+    return is_java and "org.apache.spark.deploy.SparkSubmit" in words and "org.apache.spark.launcher.Main" not in words
 
 
 def _command_line(process: psutil.Process) -> str:
