@@ -87,21 +87,30 @@ def plan_reset(
         (tp, OffsetRange(old, new)) for tp, (old, new) in moves.items() if old is not None and new > old
     )
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
-    return Reset(position, moves, skipped, _superseded(group, position, back, committed))
+    superseded = _superseded(position, back, committed)
+    way_out = _way_out(group, superseded, log)
+    for window in superseded:
+        _refuse_to_cut(window, position, way_out)
+    return Reset(position, moves, skipped, superseded)
 
 
 def _superseded(
-    group: str, position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]
+    position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]
 ) -> tuple[Window, ...]:
     if not back:
         return ()
     # Committed windows tile the log: behind the first that ends before the target, all do.
     reached = takewhile(lambda window: _reaches(window, position, back), committed)
-    superseded = tuple(reversed([window for window in reached if _overlaps(window, position, back)]))
-    # The oldest is named: where it starts, none of the later ones is cut either.
+    return tuple(reversed([window for window in reached if _overlaps(window, position, back)]))
+
+
+def _way_out(group: str, superseded: tuple[Window, ...], log: LogSnapshot) -> str:
+    # The oldest whose start Kafka still holds: where it starts, no other is cut either.
     for window in superseded:
-        _refuse_to_cut(window, position, f"kafka-offsets reset {group} --to-window {superseded[0].id} --why '...'")
-    return superseded
+        held = [(log.bounds.get(tp), owned.start) for tp, owned in window.ranges.without_empty().items()]
+        if all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held):
+            return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {window.id} --why '...'"
+    return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
 
 
 def _reaches(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
@@ -123,7 +132,7 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str) -> None:
         if not same_topic or position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
                 f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
-                f"the rest again. Reset to where a window starts, all partitions together: {way_out}"
+                f"the rest again. {way_out}"
             )
 
 

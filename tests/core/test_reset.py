@@ -70,6 +70,14 @@ def test_a_window_is_not_cut_and_the_oldest_is_named_as_the_way_out() -> None:
     assert "--to-window lake-000002" in str(raised.value)
 
 
+def test_the_way_out_is_a_window_that_kafka_still_holds() -> None:
+    expired = log({tp(0): (12, 100), tp(1): (0, 100)})
+    with pytest.raises(IllegalStepError, match="--to-window lake-000003"):
+        plan_reset("lake", BEFORE, {tp(0): 12, tp(1): 5}, expired, WINDOWS)
+    with pytest.raises(IllegalStepError, match="under another group's name"):
+        plan_reset("lake", BEFORE, {tp(0): 25}, log({tp(0): (25, 100), tp(1): (6, 100)}), WINDOWS)
+
+
 def test_empty_windows_in_between_do_not_end_the_search() -> None:
     windows = [window({tp(0): (10, 10)}, 2), window({tp(0): (0, 10)}, 1)]
     reset = plan_reset("lake", position({tp(0): 10}), {tp(0): 0}, LOG, windows)

@@ -1,0 +1,140 @@
+"""What Kafka holds, in memory: a `LogOffsets` for tests, with the things that happen to real topics.
+
+It passes the same contract as the adapter over confluent-kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+
+
+@dataclass
+class _Partition:
+    """A log: one entry per offset ever written; None: an offset without a timestamp of a record (a control record)."""
+
+    beginning: int = 0
+    times: list[int | None] = field(default_factory=list)  # milliseconds since 1970
+    open_from: int | None = None  # first offset of an open transaction
+
+    def end(self, isolation_level: IsolationLevel) -> int:
+        if isolation_level is IsolationLevel.READ_COMMITTED and self.open_from is not None:
+            return self.open_from
+        return len(self.times)
+
+    def bounds(self, isolation_level: IsolationLevel) -> Bounds:
+        return Bounds(self.beginning, self.end(isolation_level))
+
+
+class MemoryLog:
+    """Topics in memory. What a test does to them has plain verbs; the four questions are those of `LogOffsets`."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._ids: dict[str, str] = {}
+        self._born = 0
+        self._committed: dict[tuple[str, TopicPartition], int] = {}
+        self._fallen_back: dict[TopicPartition, int] = {}
+        self.calls: list[str] = []
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """Create a topic under an id of its own."""
+        assert topic not in self._ids
+        self._born += 1
+        self._ids[topic] = f"id-{self._born}"
+        self.add_partitions(topic, partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        del self._ids[topic]
+        self._partitions = {tp: p for tp, p in self._partitions.items() if tp.topic != topic}
+
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic and make it again: the same name, another id."""
+        self.delete(topic)
+        self.create(topic, partitions)
+
+    def add_partitions(self, topic: str, number: int = 1) -> None:
+        """Add partitions behind those that are there."""
+        there = sum(tp.topic == topic for tp in self._partitions)
+        for i in range(there, there + number):
+            self._partitions[TopicPartition(topic, i)] = _Partition()
+
+    def produce(self, tp: TopicPartition, number: int = 1, at: datetime | None = None) -> None:
+        """Append records, all with one timestamp."""
+        self._partitions[tp].times += [int(at.timestamp() * 1000) if at else 0] * number
+
+    def open_transaction(self, tp: TopicPartition) -> None:
+        """Let everything from here on belong to a transaction that is not committed."""
+        partition = self._partitions[tp]
+        partition.open_from = len(partition.times)
+
+    def commit_transaction(self, tp: TopicPartition) -> None:
+        """Commit the transaction; its marker takes an offset."""
+        partition = self._partitions[tp]
+        partition.times.append(None)
+        partition.open_from = None
+
+    def expire(self, tp: TopicPartition, before: int) -> None:
+        """Let retention remove the records below an offset."""
+        partition = self._partitions[tp]
+        partition.beginning = max(partition.beginning, min(before, len(partition.times)))
+
+    def truncate(self, tp: TopicPartition, end: int) -> None:
+        """Lose the records from an offset on, as an unclean leader election does."""
+        partition = self._partitions[tp]
+        del partition.times[end:]
+        partition.beginning = min(partition.beginning, end)
+
+    def fall_back_once(self, tp: TopicPartition, end: int) -> None:
+        """Answer the next question with an end offset of before, as a leader that lags does."""
+        self._fallen_back[tp] = end
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of a consumer group."""
+        self._committed |= {(group_id, tp): offset for tp, offset in offsets.items()}
+
+    def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
+        """Return ids and bounds of topics that exist."""
+        self.calls.append("snapshot")
+        there = {topic: self._ids[topic] for topic in topics if topic in self._ids}
+        partitions = [tp for tp in self._partitions if tp.topic in there]
+        return LogSnapshot(there, self._bounds(partitions, isolation_level))
+
+    def bounds(
+        self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
+    ) -> Mapping[TopicPartition, Bounds]:
+        """Return the bounds of partitions."""
+        self.calls.append("bounds")
+        return self._bounds(partitions, isolation_level)
+
+    def _bounds(
+        self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
+    ) -> dict[TopicPartition, Bounds]:
+        found = {}
+        for tp in sorted(partitions):
+            bounds = self._partitions[tp].bounds(isolation_level)
+            found[tp] = Bounds(bounds.beginning, self._fallen_back.pop(tp, bounds.end))
+        return found
+
+    def offsets_at(
+        self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
+    ) -> Mapping[TopicPartition, int | None]:
+        """Return the first offset whose record has this timestamp or a later one."""
+        self.calls.append("offsets_at")
+        wanted = int(time.timestamp() * 1000)
+        found: dict[TopicPartition, int | None] = {}
+        for tp in partitions:
+            partition = self._partitions[tp]
+            visible = range(partition.beginning, partition.end(isolation_level))
+            found[tp] = next((o for o in visible if (at := partition.times[o]) is not None and at >= wanted), None)
+        return found
+
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return what a consumer group has committed."""
+        self.calls.append("committed")
+        return {tp: self._committed.get((group_id, tp)) for tp in partitions}

@@ -1,0 +1,194 @@
+"""What people do: abandon and reset. Recorded, refused where it would cut, confirmed where it takes ownership."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    ConfirmationError,
+    DataLossError,
+    IllegalStepError,
+    LogTruncatedError,
+    MissingPartitionError,
+    UnknownWindowError,
+)
+from airflow_kafka_offsets.core.window import State
+from tests.core.examples import NOON, claim, group, ranges, tp
+from tests.service.world import World
+
+ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
+
+
+@pytest.fixture
+def two_windows(world: World) -> World:
+    """Run twice: offsets 0 to 9 and 10 to 19 of partition 0, and 0 to 4 of partition 1 in the second."""
+    world.kafka.produce(tp(0), 10, at=NOON - timedelta(hours=2))
+    world.run(ONE)
+    world.kafka.produce(tp(0), 10, at=NOON)
+    world.kafka.produce(tp(1), 5, at=NOON)
+    world.run(TWO)
+    return world
+
+
+def test_abandon_is_recorded_and_gives_the_offsets_back(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.service.abandon(window.id, "ada", "poison record")
+    (act,) = world.ledger.acts("lake")
+    assert (act.kind, act.who, act.why, act.at) == ("abandon", "ada", "poison record", world.now)
+    assert act.details == {"window": window.id}
+    assert world.plan(TWO).window.ranges == window.ranges
+
+
+def test_only_an_open_window_can_be_abandoned(two_windows: World) -> None:
+    with pytest.raises(IllegalStepError, match="lake-000002 is committed and can't become abandoned"):
+        two_windows.service.abandon("lake-000002", "me", "because")
+    with pytest.raises(UnknownWindowError):
+        two_windows.service.abandon("lake-000003", "me", "because")
+    with pytest.raises(UnknownWindowError):
+        two_windows.service.abandon("other-000001", "me", "because")
+    assert two_windows.ledger.acts("lake") == []
+
+
+@pytest.mark.parametrize(("who", "why"), [("me", ""), ("me", "  "), ("", "because"), ("x" * 201, "because")])
+def test_an_act_is_signed_and_has_a_reason(two_windows: World, who: str, why: str) -> None:
+    with pytest.raises(BadInputError):
+        two_windows.service.abandon("lake-000002", who, why)
+    with pytest.raises(BadInputError):
+        two_windows.service.reset(two_windows.group, "latest", who, why)
+    assert two_windows.ledger.acts("lake") == []
+
+
+def test_a_reset_forwards_leaves_a_recorded_gap(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.produce(tp(0), 80)
+    reset = world.service.reset(world.group, '{"orders":{"0":50}}', "ada", "bad records")
+    assert reset.skipped == ranges({tp(0): (20, 50)})
+    assert world.watermark == {0: 50, 1: 5}
+    (act,) = world.ledger.acts("lake")
+    assert act.details["skipped"] == {"orders-0": [20, 50]}
+    assert world.run(THREE).ranges == ranges({tp(0): (50, 100), tp(1): (5, 5)})
+
+
+def test_a_reset_backwards_wants_to_be_meant_and_supersedes(two_windows: World) -> None:
+    world = two_windows
+    with pytest.raises(ConfirmationError, match="lake-000001, lake-000002"):
+        world.service.reset(world.group, "earliest", "ada", "wrong schema")
+    assert world.watermark == {0: 20, 1: 5}
+    world.service.reset(world.group, "earliest", "ada", "wrong schema", supersede=True)
+    assert world.watermark == {0: 0, 1: 0}
+    assert {row.held.window.state for row in world.ledger.windows("lake")} == {State.SUPERSEDED}
+    anew = world.run(THREE)
+    assert (anew.id, anew.ranges) == ("lake-000003", ranges({tp(0): (0, 20), tp(1): (0, 5)}))
+
+
+def test_a_preview_writes_nothing(two_windows: World) -> None:
+    before = two_windows.ledger.load("lake")
+    reset = two_windows.service.preview_reset(two_windows.group, "earliest")
+    assert [w.seq for w in reset.superseded] == [1, 2]
+    assert two_windows.ledger.load("lake") == before
+    assert two_windows.ledger.acts("lake") == []
+
+
+def test_a_reset_to_a_time_that_cuts_a_window_is_refused(two_windows: World) -> None:
+    with pytest.raises(IllegalStepError, match="to-window lake-000002"):
+        two_windows.service.preview_reset(two_windows.group, '{"orders":{"0":15}}')
+    reset = two_windows.service.preview_reset(two_windows.group, NOON.isoformat())
+    assert [w.seq for w in reset.superseded] == [2]
+
+
+def test_a_reset_to_a_windows_start(two_windows: World) -> None:
+    reset = two_windows.service.preview_reset(two_windows.group, "earliest", to_window="lake-000002")
+    assert reset.position.offsets == {tp(0): 10, tp(1): 0}
+    assert [w.seq for w in reset.superseded] == [2]
+
+
+def test_a_reset_to_a_windows_start_takes_later_partitions_along(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.add_partitions("orders")
+    world.kafka.produce(tp(2), 7)
+    world.run(THREE)
+    reset = world.service.preview_reset(world.group, "earliest", to_window="lake-000001")
+    assert reset.position.offsets == {tp(0): 0, tp(1): 0, tp(2): 0}
+    assert [w.seq for w in reset.superseded] == [1, 2, 3]
+
+
+def test_a_window_of_another_group_is_no_target(two_windows: World) -> None:
+    world = two_windows
+    world.service.plan(group("other"), claim("other-run"), lambda _: False)
+    with pytest.raises(BadInputError, match="other-000001 is not one of group lake"):
+        world.service.preview_reset(world.group, "earliest", to_window="other-000001")
+
+
+def test_a_reset_wants_no_open_window(two_windows: World) -> None:
+    two_windows.kafka.produce(tp(0), 5)
+    two_windows.plan(THREE)
+    with pytest.raises(IllegalStepError, match="abandon lake-000003"):
+        two_windows.service.reset(two_windows.group, "latest", "me", "because")
+
+
+def test_a_reset_wants_a_group_that_has_started(world: World) -> None:
+    with pytest.raises(UnknownWindowError, match="has no watermark yet"):
+        world.service.reset(world.group, "latest", "me", "because")
+
+
+@pytest.mark.parametrize("to", ["committed", "someday", '{"orders":{"0":-2}}', '{"orders":{"9":1}}', '{"x":{"0":1}}'])
+def test_a_target_that_means_nothing_is_refused(two_windows: World, to: str) -> None:
+    with pytest.raises(BadInputError):
+        two_windows.service.preview_reset(two_windows.group, to)
+
+
+def test_a_reset_of_a_topic_that_is_gone_is_refused_not_ignored(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.create("refunds")
+    world.configure(topics=["orders", "refunds"])
+    world.run(THREE)
+    world.kafka.delete("refunds")
+    for topics in ([], ["refunds"]):
+        with pytest.raises(MissingPartitionError, match="Kafka has no topic refunds"):
+            world.service.preview_reset(world.group, "latest", topics=topics)
+    assert not world.service.preview_reset(world.group, "latest", topics=["orders"]).moves
+    with pytest.raises(BadInputError, match="doesn't read nothing; it reads orders, refunds"):
+        world.service.preview_reset(world.group, "latest", topics=["nothing"])
+
+
+def test_the_way_out_of_expired_offsets_is_the_one_that_the_error_names(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.produce(tp(0), 80)
+    world.kafka.expire(tp(0), 60)
+    with pytest.raises(DataLossError, match='"0":60'):
+        world.plan(THREE)
+    world.service.reset(world.group, '{"orders":{"0":60}}', "me", "expired")
+    assert world.run(THREE).ranges[tp(0)].start == 60
+
+
+def test_the_way_out_of_a_truncated_log_is_the_one_that_the_errors_name(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.truncate(tp(0), 15)
+    with pytest.raises(LogTruncatedError, match='"0":15'):
+        world.plan(THREE)
+    with pytest.raises(IllegalStepError, match="--to-window lake-000002"):
+        world.service.reset(world.group, '{"orders":{"0":15}}', "me", "truncated")
+    world.service.reset(world.group, "", "me", "truncated", to_window="lake-000002", supersede=True)
+    assert world.run(THREE).ranges == ranges({tp(0): (10, 15), tp(1): (0, 5)})
+
+
+def test_a_reset_that_was_overtaken_writes_nothing(two_windows: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = two_windows
+    world.kafka.produce(tp(0), 5)
+    original = world.kafka.snapshot
+
+    def overtaken(*arguments):  # type: ignore[no-untyped-def]
+        monkeypatch.setattr(world.kafka, "snapshot", original)
+        world.plan(THREE)
+        return original(*arguments)
+
+    monkeypatch.setattr(world.kafka, "snapshot", overtaken)
+    with pytest.raises(ConcurrentChangeError):
+        world.service.reset(world.group, "latest", "me", "because")
+    assert world.ledger.acts("lake") == []
+    assert world.ledger.load("lake").open

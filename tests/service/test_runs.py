@@ -1,0 +1,476 @@
+"""Rules 1 to 4 of DESIGN 5: windows, runs and reruns."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    DataLossError,
+    IllegalStepError,
+    KafkaUnavailableError,
+    LogTruncatedError,
+    MissingPartitionError,
+    NoEvidenceError,
+    TopicRecreatedError,
+    UnknownWindowError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.window import Outcome, Scope, State
+from airflow_kafka_offsets.service import RACES
+from tests.core.examples import NOON, claim, ranges, tp
+from tests.service.world import World
+
+ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
+
+
+def test_runs_tile_the_log(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE)
+    world.kafka.produce(tp(0), 5)
+    world.kafka.produce(tp(1), 3)
+    second = world.run(TWO)
+    assert (first.id, first.ranges) == ("lake-000001", ranges({tp(0): (0, 10), tp(1): (0, 0)}))
+    assert (second.id, second.ranges) == ("lake-000002", ranges({tp(0): (10, 15), tp(1): (0, 3)}))
+    assert world.watermark == {0: 15, 1: 3}
+
+
+# Rule 1: the same run asks again.
+
+
+def test_a_retry_gets_the_same_window_although_more_was_written_since(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    before = world.plan(ONE)
+    world.kafka.produce(tp(0), 90)
+    again = world.plan(ONE)
+    assert (before.how, again.how) == ("new", "again")
+    assert again.window == before.window
+    assert not again.is_rerun
+
+
+def test_a_cleared_run_gets_its_window_although_others_came_after(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    world.run(TWO)
+    again = world.plan(ONE)
+    assert again.is_rerun
+    assert (again.window.id, again.window.ranges) == (first.id, first.ranges)
+    assert world.service.commit(first.id, ONE, world.work(again.window, ONE)) is False
+    assert world.watermark == {0: 20, 1: 0}
+
+
+def test_a_cleared_run_gets_its_committed_window_while_another_works_on_the_next(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    world.plan(TWO)
+    assert world.plan(ONE).window.id == first.id
+
+
+def test_a_cleared_run_whose_window_another_run_finished_waits_for_that_run(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    world.die(ONE)
+    adopted = world.plan(TWO).window
+    with pytest.raises(WindowBusyError):
+        world.plan(ONE)
+    world.service.commit(adopted.id, TWO, world.work(adopted, TWO))
+    world.die(TWO)
+    assert world.plan(ONE).is_rerun
+
+
+def test_a_rerun_does_not_look_at_the_records_that_were_written_since(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.configure(max_offsets=1, topics=["orders", "another"])
+    assert world.plan(ONE).window.ranges[tp(0)].span == 10
+
+
+def test_a_run_with_an_abandoned_window_plans_anew(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    given_up = world.plan(ONE).window
+    world.service.abandon(given_up.id, "me", "poison")
+    world.kafka.produce(tp(0), 10)
+    anew = world.plan(ONE)
+    assert (anew.how, anew.window.id) == ("new", "lake-000002")
+    assert anew.window.ranges == ranges({tp(0): (0, 20), tp(1): (0, 0)})
+    assert world.service.window(given_up.id).state is State.ABANDONED
+
+
+def test_a_run_with_a_superseded_window_stops(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE)
+    world.service.reset(world.group, "earliest", "me", "wrong output", supersede=True)
+    with pytest.raises(IllegalStepError, match=f"{first.id} of this run was superseded"):
+        world.plan(ONE)
+
+
+def test_a_topic_recreated_between_plan_and_retry_is_an_error(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    world.kafka.recreate("orders", 2)
+    world.kafka.produce(tp(0), 50)
+    for run in (ONE, TWO):
+        world.die(ONE)
+        with pytest.raises(TopicRecreatedError, match="orders-0"):
+            world.plan(run)
+
+
+def test_the_way_out_of_a_recreated_topic_is_the_one_that_the_errors_name(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.kafka.recreate("orders", 1)
+    world.kafka.produce(tp(0), 5)
+    world.service.abandon(window.id, "me", "topic recreated")
+    with pytest.raises(TopicRecreatedError, match="reset lake --topic orders --to earliest"):
+        world.plan(ONE)
+    world.service.reset(world.group, "earliest", "me", "topic recreated", topics=["orders"])
+    assert world.plan(ONE).window.ranges == ranges({tp(0): (0, 5)})
+
+
+def test_retention_before_a_rerun_is_an_error_with_the_ranges(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.expire(tp(0), 4)
+    with pytest.raises(DataLossError, match=r"orders-0: offsets 0 to 9 .*beginning offset 4"):
+        world.plan(ONE)
+    assert world.watermark == {0: 10, 1: 0}
+
+
+def test_retention_before_a_retry_is_an_error_and_then_the_policys_business(world: World) -> None:
+    world.configure(on_data_loss="skip")
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.kafka.expire(tp(0), 4)
+    with pytest.raises(DataLossError, match=f"abandon {window.id}"):
+        world.plan(ONE)
+    world.service.abandon(window.id, "me", "expired")
+    anew = world.plan(ONE).window
+    assert anew.ranges[tp(0)].start == 4
+    assert anew.lost == ranges({tp(0): (0, 4)})
+
+
+# Rule 2: adoption.
+
+
+def test_a_dead_runs_window_is_adopted_unchanged(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    dead = world.plan(ONE).window
+    world.die(ONE)
+    world.kafka.produce(tp(0), 90)
+    adopted = world.plan(TWO)
+    assert adopted.how == "adopted"
+    assert adopted.window == dead
+    assert world.ledger.window(dead.id).held.holder == TWO
+    world.service.commit(dead.id, TWO, world.work(dead, TWO))
+    world.die(TWO)
+    assert world.plan(THREE).window.ranges[tp(0)].start == 10
+
+
+def test_a_dead_run_that_wakes_up_commits_nothing_after_its_window_was_adopted(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    world.die(ONE)
+    world.plan(TWO)
+    with pytest.raises(WindowBusyError, match="dag/run-2/load"):
+        world.service.commit(window.id, ONE, attempt)
+    assert world.watermark == {0: 0, 1: 0}
+
+
+def test_a_task_whose_window_went_to_another_task_of_its_run_commits_nothing(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    world.die(ONE)
+    world.plan(claim("run-1", "load_2"))
+    with pytest.raises(WindowBusyError, match="load_2"):
+        world.service.commit(window.id, ONE, attempt)
+
+
+def test_a_window_of_other_topics_is_adopted_as_it_is(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.die(ONE)
+    world.kafka.create("refunds")
+    world.configure(topics=["refunds"], isolation_level="read_uncommitted")
+    assert world.plan(TWO).window == window
+
+
+# Rule 3: another run works on the open window.
+
+
+def test_a_window_that_a_living_run_works_on_is_busy(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    with pytest.raises(WindowBusyError, match="dag/run-1/load") as raised:
+        world.plan(TWO)
+    assert (raised.value.window_id, raised.value.holder) == (window.id, "dag/run-1/load")
+    assert world.ledger.window(window.id).held.holder == ONE
+
+
+# Rule 4: commit.
+
+
+def test_commit_twice_equals_commit_once(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    assert world.service.commit(window.id, ONE, attempt) is True
+    committed = world.ledger.window(window.id)
+    world.now += timedelta(hours=1)
+    assert world.service.commit(window.id, ONE, attempt) is False
+    assert world.ledger.window(window.id) == committed
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.KILLED])
+def test_a_job_that_did_not_succeed_commits_nothing(world: World, outcome: Outcome) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    with pytest.raises(NoEvidenceError):
+        world.service.commit(window.id, ONE, world.work(window, ONE, outcome))
+    assert world.watermark == {0: 0, 1: 0}
+
+
+def test_a_green_task_without_a_recorded_success_commits_nothing(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    running = world.service.start_attempt(window, ONE, 1)
+    for attempt in (None, running, 4711):
+        with pytest.raises(NoEvidenceError):
+            world.service.commit(window.id, ONE, attempt)
+
+
+def test_the_success_at_another_window_is_no_evidence(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    world.service.commit(window.id, ONE, attempt)
+    world.die(ONE)
+    world.kafka.produce(tp(0), 10)
+    second = world.plan(TWO).window
+    with pytest.raises(NoEvidenceError):
+        world.service.commit(second.id, TWO, attempt)
+
+
+def test_what_is_recorded_of_an_attempt_stays(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE, Outcome.KILLED)
+    assert attempt is not None
+    world.service.end_attempt(attempt, Outcome.SUCCEEDED, 10)
+    assert [a.outcome for a in world.ledger.attempts(window.id)] == [Outcome.KILLED]
+
+
+def test_around_a_foreign_launcher_another_task_of_the_run_commits(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(claim(task="plan", scope=Scope.RUN)).window
+    assert world.service.commit(window.id, claim(task="commit", scope=Scope.RUN)) is True
+    assert world.watermark == {0: 10, 1: 0}
+
+
+def test_a_task_that_got_another_operator_is_not_in_its_own_way(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(claim(scope=Scope.RUN)).window
+    again = world.plan(claim(scope=Scope.TASK))
+    assert again.window == window
+    with pytest.raises(NoEvidenceError):
+        world.service.commit(window.id, claim(scope=Scope.TASK))
+
+
+def test_an_abandoned_window_is_not_committed(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    world.service.abandon(window.id, "me", "because")
+    with pytest.raises(IllegalStepError, match="is abandoned"):
+        world.service.commit(window.id, ONE, attempt)
+
+
+def test_after_the_job_the_topic_must_still_be_the_same(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.service.check(window)
+    world.kafka.recreate("orders", 2)
+    with pytest.raises(TopicRecreatedError):
+        world.service.check(window)
+
+
+# Empty windows and first runs.
+
+
+def test_an_empty_window_commits_and_asks_kafka_nothing_again(world: World) -> None:
+    window = world.plan(ONE).window
+    assert window.span == 0
+    world.kafka.calls.clear()
+    assert world.plan(ONE).window == window
+    world.service.check(window)
+    assert world.service.commit(window.id, ONE) is True
+    assert world.kafka.calls == []
+    assert world.watermark == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize(
+    ("choice", "starts"),
+    [
+        ("latest", {0: 8, 1: 0}),
+        (timedelta(hours=2), {0: 5, 1: 0}),
+        (NOON, {0: 8, 1: 0}),
+        ('{"orders":{"0":3,"1":-1}}', {0: 3, 1: 0}),
+        ("committed", {0: 4, 1: 0}),
+    ],
+)
+def test_what_the_first_run_chose_is_persisted_at_once(quick_folder: Path, choice: Any, starts: dict[int, int]) -> None:
+    world = World(quick_folder, starting_offsets=choice, max_offsets=1)
+    world.kafka.produce(tp(0), 5, at=NOON - timedelta(hours=3))
+    world.kafka.produce(tp(0), 3, at=NOON - timedelta(hours=1))
+    world.kafka.commit("lake", {tp(0): 4, tp(1): 0})
+    first = world.plan(ONE).window
+    assert {p.partition: o for p, o in first.ranges.starts.items()} == starts
+    assert world.watermark == starts
+    # Time goes on, and the choice would mean something else now.
+    world.kafka.produce(tp(0), 100, at=NOON)
+    world.kafka.commit("lake", {tp(0): 50, tp(1): 0})
+    world.now += timedelta(days=1)
+    world.service.abandon(first.id, "me", "because")
+    assert world.watermark == starts
+    assert world.plan(TWO).window.ranges.starts == first.ranges.starts
+
+
+def test_a_consumer_group_without_offsets_is_no_first_run(quick_folder: Path) -> None:
+    world = World(quick_folder, starting_offsets="committed")
+    with pytest.raises(MissingPartitionError, match="committed no offset for orders-0, orders-1"):
+        world.plan(ONE)
+    assert world.watermark == {}
+
+
+def test_a_partition_added_later_is_read_from_its_beginning(quick_folder: Path) -> None:
+    world = World(quick_folder, starting_offsets="latest")
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.add_partitions("orders")
+    world.kafka.produce(tp(2), 7)
+    assert world.run(TWO).ranges == ranges({tp(0): (10, 10), tp(1): (0, 0), tp(2): (0, 7)})
+
+
+# Errors write nothing.
+
+
+def test_a_plan_that_fails_writes_nothing(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    before = (world.ledger.load("lake"), world.ledger.windows("lake"))
+    for disaster in (
+        lambda: world.kafka.truncate(tp(0), 5),
+        lambda: world.kafka.recreate("orders", 2),
+        lambda: world.kafka.delete("orders"),
+    ):
+        disaster()
+        with pytest.raises((LogTruncatedError, TopicRecreatedError, MissingPartitionError)):
+            world.plan(TWO)
+        assert (world.ledger.load("lake"), world.ledger.windows("lake")) == before
+
+
+def test_a_kafka_that_does_not_answer_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: Any) -> Any:
+        raise KafkaUnavailableError("down")
+
+    monkeypatch.setattr(world.kafka, "snapshot", down)
+    with pytest.raises(KafkaUnavailableError):
+        world.plan(ONE)
+    assert world.ledger.groups() == []
+
+
+def test_an_end_offset_that_falls_back_for_a_moment_is_looked_at_twice(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(1), 10)
+    world.run(ONE)
+    world.kafka.produce(tp(1), 5)
+    world.kafka.fall_back_once(tp(0), 6)
+    assert world.run(TWO).ranges == ranges({tp(0): (10, 10), tp(1): (10, 15)})
+
+
+def test_an_open_transaction_ends_the_window(world: World) -> None:
+    world.kafka.produce(tp(0), 4)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 6)
+    assert world.plan(ONE).window.ranges[tp(0)].end == 4
+    world.configure(isolation_level="read_uncommitted")
+    assert world.service.preview(world.group, None).ranges[tp(0)].end == 10
+
+
+def test_a_backfill_run_only_runs_again_what_it_has(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    with pytest.raises(BadInputError, match="belongs to an Airflow backfill"):
+        world.plan(ONE, may_cut=False)
+    window = world.plan(ONE).window
+    assert world.plan(ONE, may_cut=False).window == window
+    world.service.abandon(window.id, "me", "because")
+    with pytest.raises(BadInputError, match="belongs to an Airflow backfill"):
+        world.plan(ONE, may_cut=False)
+
+
+def test_the_cut_time_is_the_one_given_or_the_moment(world: World) -> None:
+    assert world.plan(ONE, until=NOON - timedelta(hours=5)).window.until == NOON - timedelta(hours=5)
+    world.service.commit("lake-000001", ONE)
+    assert world.plan(TWO).window.until == world.now
+
+
+def test_no_kafka_call_is_made_per_partition(world: World) -> None:
+    world.kafka.create("wide", 500)
+    world.configure(topics=["wide"])
+    world.plan(ONE)
+    assert world.kafka.calls == ["snapshot"]
+
+
+def test_who_lost_a_race_looks_again_a_few_times(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.kafka.produce(tp(0), 10)
+    tries = 0
+    original = world.ledger.add_window
+
+    def slow(*arguments: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries < RACES:
+            raise ConcurrentChangeError("too late")
+        return original(*arguments)
+
+    monkeypatch.setattr(world.ledger, "add_window", slow)
+    assert world.plan(ONE).how == "new"
+    tries = -10 * RACES
+    world.service.commit("lake-000001", ONE, world.work(world.service.window("lake-000001"), ONE))
+    with pytest.raises(ConcurrentChangeError):
+        world.plan(TWO)
+
+
+# Other questions.
+
+
+def test_lag_is_end_minus_watermark(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    lags = world.service.lag(world.group)
+    assert (lags[tp(0)].lag, lags[tp(0)].watermark) == (None, None)
+    world.run(ONE)
+    world.kafka.produce(tp(0), 3)
+    lags = world.service.lag(world.group)
+    assert {p.partition: lag.lag for p, lag in lags.items()} == {0: 3, 1: 0}
+
+
+def test_an_open_window_does_not_move_the_watermark(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    assert world.watermark == {0: 0, 1: 0}
+    assert world.service.lag(world.group)[tp(0)].lag == 10
+
+
+def test_an_unknown_window_is_named(world: World) -> None:
+    with pytest.raises(UnknownWindowError, match="lake-000009"):
+        world.service.window("lake-000009")
+    with pytest.raises(UnknownWindowError, match="lake"):
+        world.service.commit("lake-000009", ONE)

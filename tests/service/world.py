@@ -1,0 +1,77 @@
+"""A service on a real SQLite ledger and a Kafka in memory, and the little of Airflow that it asks for."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, Window
+from airflow_kafka_offsets.service import Planned, WindowService
+from tests.core.examples import NOON, group
+from tests.service.memory_log import MemoryLog
+
+# In memory, if there is such a folder: most of the time of these tests would be SQLite's fsync.
+QUICK = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
+
+
+@cache
+def _empty_ledger() -> bytes:
+    with TemporaryDirectory(dir=QUICK) as folder:
+        path = Path(folder) / "empty.db"
+        SqlLedger(f"sqlite:///{path}", create=True)
+        return path.read_bytes()
+
+
+class World:
+    """One group `lake` on the topic `orders` with two partitions."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        (folder / "ledger.db").write_bytes(_empty_ledger())
+        self.ledger = SqlLedger(f"sqlite:///{folder / 'ledger.db'}")
+        self.kafka = MemoryLog()
+        self.kafka.create("orders", 2)
+        self.now: datetime = NOON
+        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now)
+        self.group = group(**options)
+        self.over: set[Claim] = set()
+
+    def configure(self, **options: Any) -> None:
+        """Let a person change the group's definition."""
+        self.group = group(**options)
+
+    def plan(self, claim: Claim, **more: Any) -> Planned:
+        """Let a run ask for its window, a minute later."""
+        self.now += timedelta(minutes=1)
+        self.over.discard(claim)
+        return self.service.plan(self.group, claim, self.over.__contains__, **more)
+
+    def die(self, claim: Claim) -> None:
+        """Let a run be over."""
+        self.over.add(claim)
+
+    def work(self, window: Window, claim: Claim, outcome: Outcome = Outcome.SUCCEEDED) -> int | None:
+        """Let the window's job run, if there is anything to read; return the attempt."""
+        if not window.span:
+            return None
+        attempt = self.service.start_attempt(window, claim, 1)
+        self.service.end_attempt(attempt, outcome, window.span)
+        return attempt
+
+    def run(self, claim: Claim) -> Window:
+        """Plan, work, commit, and be over."""
+        window = self.plan(claim).window
+        attempt = self.work(window, claim) if claim.scope is Scope.TASK else None
+        self.service.commit(window.id, claim, attempt)
+        self.die(claim)
+        return window
+
+    @property
+    def watermark(self) -> dict[int, int]:
+        """The watermark of `orders`, by partition."""
+        position = self.service.watermark("lake")
+        return {tp.partition: o for tp, o in position.offsets.items() if tp.topic == "orders"} if position else {}
