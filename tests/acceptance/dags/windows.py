@@ -51,7 +51,11 @@ for name, operator in {
     "refuses": {"on_open_window": "fail"},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
-        "conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{LAB}/events"},
+        "conf": {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",  # so that it can be searched
+            "spark.eventLog.dir": f"file://{LAB}/events",
+        },
     },
     "no_such_connection": {"group": {"kafka_conn_id": "nowhere"}},
     "no_such_cluster": {"conn_id": "nowhere"},
