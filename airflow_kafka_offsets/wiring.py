@@ -151,7 +151,8 @@ def sqlalchemy_url(connection: Connection) -> str:
     if backend is None:
         raise BadInputError(
             f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the ledger needs one of type "
-            "postgres, mysql or sqlite"
+            "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
+            "with: airflow connections add ... --conn-json)"
         )
     if backend == "sqlite":
         return URL.create(backend, database=connection.host or connection.schema).render_as_string()

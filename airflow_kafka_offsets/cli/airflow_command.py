@@ -35,7 +35,7 @@ def _theirs(commands: Sequence[Command | CommandGroup]) -> list[CLICommand]:
             description=command.description,
             epilog=command.epilog,
             func=_run(command.function),
-            args=[Arg(argument.flags, **argument.options) for argument in command.arguments],  # type: ignore[no-untyped-call]
+            args=[Arg(argument.flags, **argument.options) for argument in command.arguments],
         )
         for command in commands
     ]

@@ -19,15 +19,33 @@ import pytest
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.cli import main
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import WindowService
-from tests.cli.memory_log import MemoryLog
+from tests.service.memory_log import MemoryLog
 
 START = datetime(2026, 1, 31, tzinfo=UTC)
 ORDERS = KafkaGroup("lake.orders", topics=["orders"], max_offsets=1000)
-CLICKS = KafkaGroup("lake.clicks", topics=["clicks"], on_data_loss="skip", kafka_conn_id="other")
+CLICKS = KafkaGroup("lake.clicks", topics=["clicks"], on_data_loss=OnDataLoss.SKIP, kafka_conn_id="other")
+
+
+ORDERS_0, ORDERS_1, CLICKS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0)
+
+
+class Kafka(MemoryLog):
+    """Kafka in memory, that may be down."""
+
+    is_down = False
+
+    def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
+        """Answer, or not."""
+        if self.is_down:
+            raise KafkaUnavailableError("Kafka at nowhere:9092 did not answer within 1.0 s")
+        return super().snapshot(topics, isolation_level)
 
 
 @dataclass
@@ -46,6 +64,12 @@ class Lake:
     def url(self) -> str:
         """SQLAlchemy's URL."""
         return f"sqlite:///{self.path}"
+
+    def watermark(self) -> dict[int, int]:
+        """Return the watermark of lake.orders by partition."""
+        position = self.service.watermark("lake.orders")
+        assert position is not None
+        return {tp.partition: offset for tp, offset in position.offsets.items()}
 
     @property
     def service(self) -> WindowService:
@@ -82,18 +106,24 @@ class Lake:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """Two committed windows of lake.orders, a third one that a run works on, and a group that lost offsets."""
-    log = MemoryLog(orders=[(0, 600), (0, 300)], clicks=[(0, 50)])
+    log = Kafka()
+    log.create("orders", 2)
+    log.create("clicks")
+    log.produce(ORDERS_0, 600)
+    log.produce(ORDERS_1, 300)
+    log.produce(CLICKS_0, 50)
     lake = Lake(tmp_path / "ledger.db", log)
     lake.commit(ORDERS, 1)
-    log.put("orders", 0, 0, 1000)
+    log.produce(ORDERS_0, 400)
     lake.commit(ORDERS, 2)
-    log.put("orders", 1, 0, 5000)
+    log.produce(ORDERS_1, 4700)
     window, claim = lake.plan(ORDERS, 3)
     first = lake.service.start_attempt(window, claim, 1)
     lake.service.end_attempt(first, Outcome.FAILED)
     lake.service.start_attempt(window, claim, 2)
     lake.commit(CLICKS, 1)
-    log.put("clicks", 0, 80, 90)
+    log.produce(CLICKS_0, 40)
+    log.expire(CLICKS_0, 80)
     lake.commit(CLICKS, 2)
     return lake
 
@@ -134,7 +164,8 @@ def cli(lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lake.url)
 
     def open_log(group: KafkaGroup, config: object = None) -> LogOffsets:
-        return lake.log
+        log: LogOffsets = lake.log
+        return log
 
     monkeypatch.setattr(wiring, "open_log", open_log)
 

@@ -57,12 +57,14 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     lake.commit(group, 1)
     produce(kafka, topic, 5)
     run = airflow(home)
-    extra = json.dumps({**kafka.client_config(), "sasl.password": CANARY})
-    for connection in (
-        ("my_kafka", "--conn-type", "kafka", "--conn-extra", extra),
-        ("my_ledger", "--conn-type", "sqlite", "--conn-host", str(lake.path)),
-    ):
-        added = run("airflow", "connections", "add", *connection)
+    extra = {**kafka.client_config(), "sasl.password": CANARY}
+    connections = {
+        "my_kafka": {"conn_type": "kafka", "extra": extra},
+        # As JSON: what --conn-type says is dropped where Airflow has no provider for it.
+        "my_ledger": {"conn_type": "sqlite", "host": str(lake.path)},
+    }
+    for name, connection in connections.items():
+        added = run("airflow", "connections", "add", name, "--conn-json", json.dumps(connection))
         assert added.returncode == 0, added.stderr
 
     through_airflow = run("airflow", "kafka-offsets", "status", "--ledger", "my_ledger", "-o", "json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Cli, Lake, cells
+from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells
 
 
 def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
@@ -32,7 +32,7 @@ def test_the_next_window_for_programs(cli: Cli, quiet: Lake) -> None:
 
 
 def test_a_plan_that_is_refused_names_every_partition_and_what_to_type(cli: Cli, quiet: Lake) -> None:
-    quiet.log.put("orders", 1, 400, 5000)
+    quiet.log.expire(ORDERS_1, 400)
     done = cli("plan", "lake.orders")
     assert done.code == 1
     assert done.out.startswith("The next window can't be planned.")
@@ -44,7 +44,8 @@ def test_a_plan_that_is_refused_names_every_partition_and_what_to_type(cli: Cli,
 
 
 def test_what_would_be_lost_is_shown(cli: Cli, lake: Lake) -> None:
-    lake.log.put("clicks", 0, 100, 120)
+    lake.log.produce(CLICKS_0, 30)
+    lake.log.expire(CLICKS_0, 100)
     done = cli("plan", "lake.clicks")
     assert done.code == 0
     assert "Recorded as lost" in done.out

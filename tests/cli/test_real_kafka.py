@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,7 +24,7 @@ def group(topic: str) -> KafkaGroup:
 
 
 @pytest.fixture
-def shore(kafka: KafkaBroker, group: KafkaGroup, tmp_path: Path) -> Iterator[Lake]:
+def shore(kafka: KafkaBroker, group: KafkaGroup, tmp_path: Path) -> Lake:
     """A topic with two partitions, one window committed, and 30 more records."""
     [topic] = group.topics
     create_topic(kafka, topic, 2)
@@ -34,10 +33,10 @@ def shore(kafka: KafkaBroker, group: KafkaGroup, tmp_path: Path) -> Iterator[Lak
     lake = Lake(tmp_path / "ledger.db", KafkaLog(kafka.client_config(), 10))
     lake.commit(group, 1)
     produce(kafka, topic, 30, partition=1)
-    yield lake
+    return lake
 
 
-def ask(lake: Lake, servers: str, *arguments: str) -> tuple[int, dict[str, object], str]:
+def ask(lake: Lake, servers: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
     done = in_a_process(*arguments, "--ledger", lake.url, "--bootstrap-servers", servers, "-o", "json")
     return done.code, json.loads(done.out) if done.out else {}, done.err
 

@@ -48,7 +48,7 @@ def test_confirmed_it_moves_and_is_recorded(cli: Cli, quiet: Lake) -> None:
     assert document["superseded"][0]["held_by"]["run_id"] == "scheduled__2"
     assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
     assert quiet.ledger.acts("lake.orders")[-1].who == "ann"
-    assert {tp.partition: offset for tp, offset in quiet.service.watermark("lake.orders").offsets.items()} == {
+    assert quiet.watermark() == {
         0: 600,
         1: 300,
     }
@@ -64,7 +64,7 @@ def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:
 
 def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:
     assert cli(*RESET, "--to", '{"orders":{"1":4000}}', "--yes").code == 0
-    assert {tp.partition: o for tp, o in quiet.service.watermark("lake.orders").offsets.items()} == {0: 1000, 1: 4000}
+    assert quiet.watermark() == {0: 1000, 1: 4000}
 
 
 def test_a_reset_to_where_it_is_writes_nothing(cli: Cli, quiet: Lake) -> None:

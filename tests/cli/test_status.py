@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Cli, Lake, cells
+from tests.cli.conftest import ORDERS_1, Cli, Lake, cells
 
 
 def test_all_groups_in_short(cli: Cli) -> None:
@@ -78,9 +78,9 @@ def test_when_kafka_is_down_the_rest_is_shown_and_the_exit_code_says_so(cli: Cli
 
 
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
-    quiet.log.put("orders", 1, 400, 5000)
+    quiet.log.expire(ORDERS_1, 400)
     assert "Group lake.orders needs a look: orders-1 data loss" in cli("status").out
-    quiet.log.topic_ids["orders"] = "another-id"
+    quiet.log.recreate("orders", 2)
     [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
     assert group["trouble"] == "orders-0 topic recreated, orders-1 topic recreated"
     assert [p["lag"] for p in group["partitions"]] == [None, None]

@@ -55,7 +55,7 @@ def test_detail_for_programs(cli: Cli) -> None:
     [window] = cli("windows", "lake.clicks", "--ids", "2", "-o", "json").json["windows"]
     assert window["lost"] == [{"topic": "clicks", "partition": 0, "start": 50, "end": 80, "span": 30}]
     assert window["ranges"] == [{"topic": "clicks", "partition": 0, "start": 80, "end": 90, "span": 10}]
-    assert window["topic_ids"] == {"clicks": "id-of-clicks"}
+    assert window["topic_ids"] == {"clicks": "id-2"}
     assert [attempt["outcome"] for attempt in window["history"]] == ["succeeded"]
 
 
