@@ -39,8 +39,7 @@ def arm(window: Checkable) -> None:
     """Look at this window when the process ends."""
     if not _guarded:
         atexit.register(_at_exit)
-    if window not in _guarded:
-        _guarded.append(window)
+    _guarded.append(window)
 
 
 def disarm() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 # Each round is lost to another job of the same window that publishes at this very moment.
 _ROUNDS = 100
+
+_LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
 
 class Files:
@@ -37,16 +41,13 @@ class Files:
         self._context = self._hadoop.FileContext.getFileContext(conf)
         self._no_options = session.sparkContext._gateway.new_array(getattr(self._hadoop, "Options$Rename"), 0)
 
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
-        return bool(self._context.util().exists(self._path(path)))
-
     def rename(self, source: str, target: str) -> bool:
-        """Move a directory; False: somebody else was faster, so the source is gone or the target is there."""
+        """Move a directory; False: somebody else was faster, so the source was gone or the target was there."""
         try:
             self._rename(source, target)
-        except Exception:
-            if self.exists(target) or not self.exists(source):
+        except Exception as exc:
+            # By the error and not by a look at both: they change again before one could look.
+            if _is_lost_race(exc):
                 return False
             raise
         return True
@@ -65,6 +66,12 @@ class Files:
 
     def _path(self, path: str) -> Any:
         return self._context.makeQualified(self._hadoop.Path(path))
+
+
+def _is_lost_race(exc: Exception) -> bool:
+    if isinstance(exc, OSError):
+        return exc.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+    return _LOST_RACE.match(str(getattr(exc, "java_exception", ""))) is not None
 
 
 @contextlib.contextmanager
@@ -110,4 +117,6 @@ def publish(files: Files, staged: str, target: str, directory: str) -> None:
         except BaseException:
             files.rename(f"{old}-{number}", target)
             raise
-    raise PublishError(f"{target} was replaced {_ROUNDS} times by other jobs while this one wanted to; stop them")
+    raise PublishError(
+        f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop them"
+    )

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_kafka_offsets.spark.counting import Counts, check_complete
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 
 
@@ -39,3 +39,47 @@ def test_tasks_that_ran_twice_are_no_error_and_hide_no_gap_elsewhere(caplog: pyt
     assert "orders-0: 10 records counted where 5 were planned" in caplog.text
     with pytest.raises(IncompleteReadError, match="orders-1: 4 of 5"):
         check_complete(counts(("orders", 0, 10, 5), ("orders", 1, 4, 5)))
+
+
+class Reported:
+    """What Spark says of an action; over Spark Connect it says so without waiting."""
+
+    def __init__(self, get: dict[str, object]) -> None:
+        self.get = get
+
+
+def counted(planned: dict[tuple[str, int], int], reported: object) -> Counts:
+    read = CountedRead(planned)
+    read._observation = reported
+    return read.counts(timeout=0)
+
+
+def test_the_histogram_is_read_by_topic_and_partition() -> None:
+    bars = f'[{{"x":0,"y":3.0}},{{"x":{2**31 + 7}.0,"y":2.0E0}},{{"x":{2**31 + 7},"y":1.0}}]'
+    counts = counted({("b", 7): 3, ("a", 0): 3, ("a", 1): 1}, Reported({"records": 6, "histogram": bars}))
+    assert counts.read == {("a", 0): 3, ("a", 1): 0, ("b", 7): 3}
+
+
+@pytest.mark.parametrize("bars", ['[{"x":1,"y":4.0}]', '[{"x":5,"y":5.0}]', f'[{{"x":{2**33},"y":5.0}}]', None, "[]"])
+def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) -> None:
+    reported = Reported({"records": 5, "histogram": bars})
+    counts = counted({("a", 0): 3, ("a", 1): 3}, reported)
+    assert counts.read == {(None, None): 5}
+    with pytest.raises(IncompleteReadError, match=r"5 of 6 planned offsets were read \(all partitions: 5 of 6\)"):
+        check_complete(counts)
+
+
+@pytest.mark.parametrize("metrics", [{}, {"records": None, "histogram": None}])
+def test_no_report_is_no_count(metrics: dict[str, object]) -> None:
+    with pytest.raises(IncompleteReadError, match="was not run"):
+        counted({("a", 0): 3}, Reported(metrics))
+
+
+def test_an_action_that_failed_is_no_count() -> None:
+    class Failed:
+        @property
+        def get(self) -> dict[str, object]:
+            raise RuntimeError("the action failed")
+
+    with pytest.raises(IncompleteReadError, match="was not run"):
+        counted({("a", 0): 3}, Failed())

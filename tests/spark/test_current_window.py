@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark import current_window, guard
+from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard
 from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from tests.spark.conftest import handoff
@@ -79,6 +79,7 @@ def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
 
 
 def test_only_a_window_of_the_job_itself_is_guarded_and_only_once_it_is_read(conf: SparkSession) -> None:
+    KafkaWindow(conf, GIVEN).read()
     conf.conf.set(CONF_WINDOW, GIVEN.to_json())
     window = current_window(conf)
     assert guard._guarded == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -31,7 +32,9 @@ JOB = """
 def end(tmp_path: Path, rest: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(JOB) + textwrap.dedent(rest))
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> None:

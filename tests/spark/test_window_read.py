@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_kafka_offsets.spark import counting
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, ReaderOptionError, UnfinishedReadError
 from airflow_kafka_offsets.spark.options import DEFAULTS
 from tests.lab.topics import (
@@ -286,3 +287,22 @@ def test_many_partitions_are_read_and_counted(
     run(window.read())
     window.check()
     assert json.loads(report.read_text())["counts"] == {topic: {str(p): 4 for p in range(0, 300, 50)}}
+
+
+def test_more_partitions_than_are_counted_singly_are_counted_by_topic(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "MAX_COUNTED_PARTITIONS", 2)
+    for name in (f"{topic}-a", f"{topic}-b"):
+        create_topic(kafka, name, 2)
+        produce(kafka, name, 10, partition=0)
+        produce(kafka, name, 20, partition=1)
+    report = tmp_path / "report.json"
+    window = make_window({f"{topic}-{x}": {0: (0, 10), 1: (0, 20)} for x in "ab"}, report=str(report))
+    run(window.read())
+    window.check()
+    assert json.loads(report.read_text())["records"] == 60
+    assert json.loads(report.read_text())["counts"] == {}
+    run(window.read().filter(f"topic = '{topic}-a'").limit(3))
+    with pytest.raises(IncompleteReadError, match=rf"\({topic}-a: \d+ of 30\)"):
+        window.check()
