@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,7 +105,15 @@ class Lake:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path, filled: Lake) -> Lake:
+    """A copy of the filled one."""
+    path = tmp_path / "ledger.db"
+    path.write_bytes(filled.path.read_bytes())
+    return Lake(path, deepcopy(filled.log), filled.minutes)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two committed windows of lake.orders, a third one that a run works on, and a group that lost offsets."""
     log = Kafka()
     log.create("orders", 2)
@@ -112,7 +121,7 @@ def lake(tmp_path: Path) -> Lake:
     log.produce(ORDERS_0, 600)
     log.produce(ORDERS_1, 300)
     log.produce(CLICKS_0, 50)
-    lake = Lake(tmp_path / "ledger.db", log)
+    lake = Lake(tmp_path_factory.mktemp("lake") / "ledger.db", log)
     lake.commit(ORDERS, 1)
     log.produce(ORDERS_0, 400)
     lake.commit(ORDERS, 2)
