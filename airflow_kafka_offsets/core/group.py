@@ -22,7 +22,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
 
 # What a window fixes, and what Spark's connector refuses anyway; compared in lower case, as Spark ignores case.
-_FIXED_OPTIONS = frozenset(
+FIXED_OPTIONS = frozenset(
     {
         "assign",
         "subscribe",
@@ -152,7 +152,7 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     """
     if not isinstance(options, Mapping):
         raise BadInputError(f"spark_options must be a mapping of names to values, got {options!r}")
-    colliding = [name for name in options if str(name).lower() in _FIXED_OPTIONS]
+    colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:
         raise CollidingOptionError(
             f"spark_options must not hold {', '.join(colliding)}: the window fixes what is read, and the group its "
