@@ -33,7 +33,7 @@ def test_what_the_window_fixes_is_refused_in_any_case(name: str) -> None:
 
 
 def test_planner_and_job_refuse_the_same_options() -> None:
-    assert group._FIXED_OPTIONS == FIXED
+    assert group.FIXED_OPTIONS == FIXED
 
 
 def test_the_call_wins_over_the_group_and_the_group_over_the_defaults_in_any_case() -> None:
