@@ -14,7 +14,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=2)},
-):
+) as dag:
     KafkaSparkSubmitOperator(
         task_id="load",
         group=KafkaGroup("demo.orders", topics=["orders"], max_offsets=500_000),

@@ -8,7 +8,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 
 orders = KafkaGroup("lake.orders", topics=["orders"], kafka_conn_id="kafka_default", max_offsets=5_000_000)
 
-with DAG("orders", schedule="@hourly", catchup=False, default_args={"retries": 2}):
+with DAG("orders", schedule="@hourly", catchup=False, default_args={"retries": 2}) as dag:
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
