@@ -1,0 +1,188 @@
+"""DESIGN 3: who may import whom, and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_kafka_offsets
+
+PACKAGE = "airflow_kafka_offsets"
+ROOT = Path(airflow_kafka_offsets.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+SURFACES = ("operators", "triggers", "hooks", "sensors", "decorators", "plugin", "cli", "get_provider_info")
+
+
+def name_of(path: Path) -> str:
+    """Return a module's name."""
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path, *, anywhere: bool = True) -> Iterator[str]:
+    """Return what a module imports, what is for the type checker only left out.
+
+    Args:
+        path: the module's file.
+        anywhere: False: only what is imported when the module is.
+    """
+    package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
+    todo: list[ast.AST] = [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
+                module = f"{base}.{module}".rstrip(".")
+            # `from package import module` imports the module.
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            todo += node.orelse
+        elif anywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            todo += ast.iter_child_nodes(node)
+
+
+def is_in(name: str, *packages: str) -> bool:
+    """Whether a dotted name lies in one of our packages or modules."""
+    return any(f"{name}.".startswith(f"{PACKAGE}.{package}.") for package in packages)
+
+
+def top(name: str) -> str:
+    """Return the first part of a dotted name."""
+    return name.partition(".")[0]
+
+
+def modules_in(*packages: str) -> list[Path]:
+    """Return our modules in these packages."""
+    return [path for path in MODULES if is_in(name_of(path), *packages)]
+
+
+def broken(paths: list[Path], allowed) -> list[str]:  # type: ignore[no-untyped-def]
+    """Return the imports that are not allowed."""
+    return [f"{name_of(p)} imports {i}" for p in paths for i in imports_of(p) if not allowed(i)]
+
+
+def is_standard(name: str) -> bool:
+    """Whether it is of the standard library."""
+    return top(name) in sys.stdlib_module_names
+
+
+def test_the_core_imports_the_standard_library_and_itself() -> None:
+    assert modules_in("core")
+    assert broken(modules_in("core"), lambda i: is_standard(i) or is_in(i, "core")) == []
+
+
+def test_ports_and_service_know_no_adapter() -> None:
+    allowed = {"ports": ("core",), "service": ("core", "ports")}
+    for module, layers in allowed.items():
+        assert broken(modules_in(module), lambda i, layers=layers: is_standard(i) or is_in(i, *layers)) == []
+
+
+def test_adapters_know_neither_service_nor_surfaces_nor_airflow() -> None:
+    def allowed(name: str) -> bool:
+        return top(name) != "airflow" and (top(name) != PACKAGE or is_in(name, "core", "ports", "adapters"))
+
+    assert modules_in("adapters")
+    assert broken(modules_in("adapters"), allowed) == []
+
+
+def test_only_wiring_picks_adapters() -> None:
+    others = [p for p in MODULES if not is_in(name_of(p), "adapters", "wiring")]
+    assert broken(others, lambda i: not is_in(i, "adapters")) == []
+
+
+def test_nothing_below_the_surfaces_knows_a_surface() -> None:
+    below = [p for p in MODULES if not is_in(name_of(p), *SURFACES) and p != ROOT / "__init__.py"]
+    assert broken(below, lambda i: not is_in(i, *SURFACES)) == []
+
+
+def test_the_job_side_imports_pyspark_the_standard_library_and_itself() -> None:
+    def allowed(name: str) -> bool:
+        return is_standard(name) or top(name) in ("pyspark", "py4j", "delta") or is_in(name, "spark")
+
+    assert modules_in("spark")
+    assert broken(modules_in("spark"), allowed) == []
+
+
+@pytest.mark.parametrize("client", ["confluent_kafka", "pyspark", "alembic", "psycopg", "pymysql", "redis", "kazoo"])
+def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
+    outside = [p for p in MODULES if not is_in(name_of(p), "adapters", "spark")]
+    at_import = [name_of(p) for p in outside for i in imports_of(p, anywhere=False) if top(i) == client]
+    assert at_import == []
+
+
+def _python(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT.parent, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Whatever is opened, started or asked for by a module of ours while it is imported; what is read to import is not.
+_WATCH = """
+import sys, threading
+sys.argv, names = sys.argv[:1], sys.argv[1:]
+import importlib, os
+{before}
+environment = dict(os.environ)
+seen = []
+def hook(event, args):
+    writes = event == "open" and isinstance(args[1], str) and any(c in args[1] for c in "wax+")
+    loud = event.startswith(("socket.", "subprocess.", "sqlite3.", "os.mkdir", "os.remove", "os.rename", "os.system"))
+    if (writes and not str(args[0]).endswith(".pyc") and "__pycache__" not in str(args[0])) or loud:
+        if "__pycache__" not in str(args[0] if args else ""):
+            seen.append((event, str(args)[:200]))
+sys.addaudithook(hook)
+for name in names:
+    importlib.import_module(name)
+print([s for s in seen], dict(os.environ) == environment, threading.active_count())
+"""
+
+
+def test_importing_any_module_opens_nothing() -> None:
+    ours = [name_of(p) for p in MODULES if "migrations" not in p.parts]
+    # Airflow and Spark do what they do at import; only what comes on top of that is ours.
+    before = "\n".join(
+        [
+            "import airflow.sdk, sqlalchemy, sqlalchemy.dialects.mysql, confluent_kafka.admin, asgiref.sync, sqlite3",
+            "import airflow.providers.apache.spark.operators.spark_submit, airflow.triggers.base, airflow.cli.cli_config",
+        ]
+    )
+    assert _python(_WATCH.format(before=before), *ours).splitlines()[-1] == "[] True 1"
+
+
+def test_importing_the_package_is_light() -> None:
+    code = f"import sys; before = set(sys.modules); import {PACKAGE}; print(sorted(set(sys.modules) - before))"
+    loaded = set(ast.literal_eval(_python(code)))
+    assert {m for m in loaded if top(m) not in sys.stdlib_module_names} <= {PACKAGE}
+
+
+def test_the_job_side_runs_without_the_other_dependencies(tmp_path: Path) -> None:
+    code = (
+        f"import sys\nimport {PACKAGE}.spark\n"
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('airflow', 'sqlalchemy', 'confluent_kafka', 'alembic')\n"
+        f"       or m.startswith('{PACKAGE}.') and not m.startswith('{PACKAGE}.spark')]\nprint(bad)"
+    )
+    assert _python(code) == "[]"
+
+
+@pytest.mark.parametrize("module", ["operators.spark_submit", "operators.window", "triggers.window"])
+def test_parsing_a_dag_loads_no_client(module: str) -> None:
+    """DAG files are parsed every few seconds: what `airflow.sdk` and the stock operator load is what we build on."""
+    code = (
+        "import sys\nimport airflow.sdk\n"
+        "before = set(sys.modules)\n"
+        f"import {PACKAGE}.{module}\n"
+        "heavy = ('confluent_kafka', 'pyspark', 'alembic', 'sqlalchemy', 'psycopg', 'pymysql')\n"
+        "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] in heavy))"
+    )
+    assert _python(code).splitlines()[-1] == "[]"

@@ -1,0 +1,70 @@
+"""One ledger per kind of database, shared by the tests: each takes groups of its own names."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from tests.ledger.races import Competition
+
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB, Postgres
+
+QUICK = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
+
+
+@pytest.fixture(scope="session")
+def sqlite_url() -> Iterator[str]:
+    """Return the URL of a ledger in a file."""
+    with TemporaryDirectory(dir=QUICK) as folder:
+        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
+        schema.upgrade(open_engine(url))
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: Postgres) -> str:
+    """Return the URL of a ledger in PostgreSQL."""
+    url = postgres.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
+    schema.upgrade(open_engine(url))
+    return url
+
+
+@pytest.fixture(scope="session")
+def mariadb_url(mariadb: MariaDB) -> str:
+    """Return the URL of a ledger in MariaDB, in a database whose default character set can't hold most names."""
+    engine = create_engine(mariadb.url)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER DATABASE offsets CHARACTER SET latin1"))
+    engine.dispose()
+    schema.upgrade(open_engine(mariadb.url))
+    return mariadb.url
+
+
+@pytest.fixture
+def name() -> str:
+    """Return the name of a group that no other test has."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def ledger(url: str) -> SqlLedger:
+    """Open the ledger that the test class speaks of."""
+    return SqlLedger(url)
+
+
+@pytest.fixture(scope="session")
+def competition() -> Iterator[Competition]:
+    """Return the competing processes."""
+    with Competition() as processes:
+        yield processes

@@ -1,0 +1,72 @@
+"""Short ways to write what the ledger's tests speak of. Imported by the competing processes too: keep it light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.window import Claim, Held, Outcome, State
+from airflow_kafka_offsets.ports import Act, Draft, Ledger
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def group(name: str, **options: Any) -> KafkaGroup:
+    """Define a group that reads `orders`."""
+    return KafkaGroup(name, **{"topics": ["orders"], **options})
+
+
+def draft(
+    start: int,
+    end: int,
+    *,
+    partitions: int = 2,
+    topic: str = "orders",
+    lost: Mapping[TopicPartition, OffsetRange] | None = None,
+) -> Draft:
+    """Draft a window that reads the same range of some partitions."""
+    ranges = OffsetRanges((TopicPartition(topic, i), OffsetRange(start, end)) for i in range(partitions))
+    return Draft(ranges, {topic: f"id-of-{topic}"}, NOW, IsolationLevel.READ_COMMITTED, OffsetRanges(lost or {}))
+
+
+def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:
+    """Let a task of a run ask."""
+    return Claim("dag", run, task, **more)
+
+
+def act(kind: str = "abandon", why: str = "because", **details: Any) -> Act:
+    """Let a person do something."""
+    return Act(kind, "ada", why, NOW, details)
+
+
+def add(ledger: Ledger, name: str, start: int, end: int, by: Claim | None = None, **more: Any) -> Held:
+    """Add the next window."""
+    version = ledger.load(name).version
+    return ledger.add_window(group(name), version, draft(start, end, **more), by or claim(), NOW)
+
+
+def commit(ledger: Ledger, held: Held) -> bool:
+    """Record a success, and commit."""
+    attempt = ledger.start_attempt(held.window, held.holder, 1, NOW)
+    ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
+    return ledger.commit(held.window.id, held.holder, attempt, NOW)
+
+
+def check_laws(ledger: Ledger, name: str) -> None:
+    """Check on everything that the ledger has of a group: one owner per offset, tiles or gaps, no number twice."""
+    windows = [row.held.window for row in ledger.windows(name, limit=100_000)][::-1]
+    assert [w.seq for w in windows] == list(range(1, len(windows) + 1))
+    owning = [w for w in windows if w.state.owns]
+    at: dict[TopicPartition, int] = {}
+    for w in owning:
+        for tp, r in w.ranges.items():
+            assert r.start >= at.get(tp, 0), f"{w.id} owns {tp} {r}, which another window owns"
+            at[tp] = r.end
+    state = ledger.load(name)
+    assert [held.window.id for held in state.open] == [w.id for w in owning if w.state is not State.COMMITTED]
+    if state.position:
+        assert all(offset >= at.get(tp, 0) for tp, offset in state.position.offsets.items())

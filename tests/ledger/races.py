@@ -1,0 +1,158 @@
+"""What competing processes do, each with a ledger of its own. Run by `Competition`, in processes that are spawned."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+from typing import Any, Self
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ownership import Position
+from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.service import WindowService
+from tests.ledger.examples import NOW, act, claim, draft, group
+from tests.service.memory_log import MemoryLog
+
+PROCESSES = 16
+ROUNDS = 4
+
+# What a contender does when the gun goes off; prepared before.
+Race = Callable[[SqlLedger, str, int], Callable[[], Any]]
+
+
+def plan(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Add the next window."""
+    state = ledger.load(name)
+    start = state.position.offsets[next(iter(state.position.offsets))] if state.position else 0
+    return lambda: (
+        ledger.add_window(group(name), state.version, draft(start, start + 10 + me), claim(f"run-{me}"), NOW).window.id
+    )
+
+
+def adopt(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Take the open window."""
+    (held,) = ledger.load(name).open
+    return lambda: ledger.hold(held, claim(f"run-{me}")).window.id
+
+
+def commit(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Commit the open window, on a recorded success."""
+    (held,) = ledger.load(name).open
+    # Under SERIALIZABLE even these may have to look again, which the service does.
+    service = WindowService(ledger, MemoryLog())
+    attempt = service.start_attempt(held.window, held.holder, me)
+    service.end_attempt(attempt, Outcome.SUCCEEDED, me)
+    return lambda: ledger.commit(held.window.id, held.holder, attempt, NOW) or "was committed"
+
+
+def commit_or_abandon(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Commit, or abandon the same window."""
+    if me % 2:
+        return commit(ledger, name, me)
+    (held,) = ledger.load(name).open
+    return lambda: ledger.abandon(held.window.id, act()).state.value
+
+
+def plan_or_reset(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Plan the next window, or reset the group."""
+    if me % 2:
+        return plan(ledger, name, me)
+    state = ledger.load(name)
+    assert state.position is not None
+    position = Position(dict.fromkeys(state.position.offsets, 100 + me), state.position.topic_ids)
+    return lambda: ledger.reset(name, state.version, position, [], act("reset")) or "reset"
+
+
+def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Plan, work and commit again and again through the service; whoever holds the window, it may be taken."""
+    kafka = MemoryLog()
+    kafka.create("orders", 1)
+    kafka.produce(TopicPartition("orders", 0), 60)
+    service = WindowService(ledger, kafka)
+
+    def loop() -> int:
+        committed = 0
+        for turn in range(4):
+            who = claim(f"run-{me}-{turn}")
+            try:
+                window = service.plan(group(name, max_offsets=3), who, lambda _: True).window
+                attempt = service.start_attempt(window, who, 1)
+                service.end_attempt(attempt, Outcome.SUCCEEDED)
+                committed += service.commit(window.id, who, attempt)
+            except KafkaOffsetsError as exc:
+                if type(exc).__name__ not in ("WindowBusyError", "ConcurrentChangeError", "NoEvidenceError"):
+                    raise
+        return committed
+
+    return loop
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a contender got: a value, or the name of an error."""
+
+    value: Any = None
+    error: str | None = None
+
+
+_start: Barrier
+
+
+def _set_up(start: Barrier) -> None:
+    global _start
+    _start = start
+
+
+def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:
+    ledger = SqlLedger(url)
+    answers = []
+    for name in names:
+        go = race(ledger, name, me)
+        _start.wait(timeout=120)
+        answers.append(_answer(go))
+        _start.wait(timeout=120)
+    return answers
+
+
+def _open_new(url: str, names: Sequence[str], me: int) -> list[Answer]:
+    _start.wait(timeout=120)
+    return [_answer(lambda name=name: plan(SqlLedger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
+
+
+def _answer(go: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(go())
+    except Exception as exc:
+        return Answer(error=type(exc).__name__ if isinstance(exc, KafkaOffsetsError) else f"{exc!r}")
+
+
+class Competition:
+    """Processes that wait for races."""
+
+    def __enter__(self) -> Self:
+        # All are forked from one clean process that has no connection: sixteen interpreters would import for a minute.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, "alembic.command", "alembic.config", "sqlalchemy.dialects.sqlite"])
+        self._pool = context.Pool(PROCESSES, _set_up, (context.Barrier(PROCESSES),))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.terminate()
+        self._pool.join()
+
+    def race(self, race: Race, url: str, names: Sequence[str]) -> list[list[Answer]]:
+        """Let all processes run one race for each group; return the answers by group."""
+        return self._all(_contend, [(race, url, names, me) for me in range(PROCESSES)])
+
+    def open_new(self, url: str, name: str) -> list[Answer]:
+        """Let all processes make the same new ledger, and plan a group's first window."""
+        return self._all(_open_new, [(url, [name], me) for me in range(PROCESSES)])[0]
+
+    def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
+        # A process waits at the barrier until all are there, and so each of them gets one task.
+        answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=300)
+        return [list(by_group) for by_group in zip(*answers, strict=True)]

@@ -1,0 +1,114 @@
+"""The ledger's server is gone for a while: an error within bounded time, without the password, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from airflow_kafka_offsets.adapters.ledger import engine, schema
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import LedgerUnavailableError
+from tests.ledger.examples import add, check_laws, claim, commit
+
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB, Postgres
+
+
+class Outages:
+    """Each subclass runs a server of its own: it is stopped here."""
+
+    def test_a_stopped_server_is_an_error_and_afterwards_all_is_there(self, server: Postgres | MariaDB) -> None:
+        ledger = SqlLedger(server.url)
+        held = add(ledger, "stopped", 0, 10)
+        server.stop()
+        for ask in (lambda: ledger.load("stopped"), lambda: commit(ledger, held), lambda: SqlLedger(server.url)):
+            self._fails(ask)
+        server.start()
+        assert ledger.load("stopped").open == (held,)
+        assert commit(ledger, held) is True
+
+    def test_what_was_answered_survives_the_servers_death(self, server: Postgres | MariaDB) -> None:
+        ledger = SqlLedger(server.url)
+        held = add(ledger, "killed", 0, 10)
+        commit(ledger, held)
+        server.kill()
+        self._fails(lambda: add(ledger, "killed", 10, 20))
+        server.start()
+        following = add(ledger, "killed", 10, 20, claim("run-2"))
+        assert following.window.seq == 2
+        check_laws(ledger, "killed")
+
+    def test_a_server_that_hangs_is_an_error_too(
+        self, server: Postgres | MariaDB, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(engine._PG_ARGS, "connect_timeout", 2)
+        monkeypatch.setitem(engine._MYSQL_ARGS, "read_timeout", 2)
+        ledger = SqlLedger(server.url)
+        server.suspend()
+        try:
+            self._fails(lambda: ledger.load("hanging"))
+        finally:
+            server.resume()
+
+    def test_a_lock_that_nobody_gives_back_is_an_error(
+        self, server: Postgres | MariaDB, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(engine, "LOCK_TIMEOUT", 1)
+        monkeypatch.setitem(engine._MYSQL_ARGS, "init_command", "SET innodb_lock_wait_timeout = 1")
+        ledger = SqlLedger(server.url)
+        held = add(ledger, "locked", 0, 10)
+        hog = create_engine(server.url)
+        with hog.connect() as connection:
+            connection.execute(text("UPDATE kafka_offsets_windows SET span = span + 1"))
+            self._fails(lambda: ledger.hold(held, claim("run-2")))
+        hog.dispose()
+        ledger.hold(held, claim("run-2"))
+
+    def _fails(self, ask) -> None:  # type: ignore[no-untyped-def]
+        errors: list[BaseException] = []
+
+        def answer() -> None:
+            try:
+                ask()
+            except Exception as exc:
+                errors.append(exc)
+
+        began = time.monotonic()
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        thread.join(engine.CONNECT_TIMEOUT * 3)
+        assert not thread.is_alive(), f"no answer after {time.monotonic() - began:.0f} seconds"
+        (error,) = errors
+        assert isinstance(error, LedgerUnavailableError), repr(error)
+        assert "test-pw" not in str(error)
+
+
+class TestPostgres(Outages):
+    """PostgreSQL."""
+
+    @pytest.fixture(scope="class")
+    def server(self, postgres: Postgres) -> Iterator[Postgres]:
+        """Run a server."""
+        from tests.lab.databases import Postgres
+
+        with Postgres() as server:
+            schema.upgrade(engine.open_engine(server.url))
+            yield server
+
+
+class TestMariaDB(Outages):
+    """MariaDB."""
+
+    @pytest.fixture(scope="class")
+    def server(self, mariadb: MariaDB) -> Iterator[MariaDB]:
+        """Run a server."""
+        from tests.lab.databases import MariaDB
+
+        with MariaDB() as server:
+            schema.upgrade(engine.open_engine(server.url))
+            yield server

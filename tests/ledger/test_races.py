@@ -1,0 +1,142 @@
+"""Sixteen processes compete: exactly one wins, the others are told so in a type, and the laws hold afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import State
+from tests.ledger import races
+from tests.ledger.examples import add, check_laws, claim, commit
+from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
+
+LOST = "ConcurrentChangeError"
+
+
+def _names(name: str) -> list[str]:
+    return [f"{name}-{i}" for i in range(ROUNDS)]
+
+
+def _winners(answers: list[Answer], *losing: str) -> list[Answer]:
+    """Return who won; all others must have got one of the typed answers."""
+    errors = Counter(a.error for a in answers if a.error is not None)
+    assert errors.keys() <= {LOST, *losing}, errors
+    return [a for a in answers if a.error is None]
+
+
+class Races:
+    """Each subclass says where the ledger is."""
+
+    def test_the_first_window_is_planned_by_one(self, competition: Competition, url: str, name: str) -> None:
+        for group, answers in zip(_names(name), competition.race(races.plan, url, _names(name)), strict=True):
+            assert [a.value for a in _winners(answers)] == [f"{group}-000001"]
+            check_laws(SqlLedger(url), group)
+
+    def test_the_next_window_is_planned_by_one(self, competition: Competition, url: str, name: str) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            commit(ledger, add(ledger, group, 0, 10))
+        for group, answers in zip(_names(name), competition.race(races.plan, url, _names(name)), strict=True):
+            assert [a.value for a in _winners(answers)] == [f"{group}-000002"]
+            check_laws(ledger, group)
+
+    def test_a_dead_runs_window_is_adopted_by_one(self, competition: Competition, url: str, name: str) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            add(ledger, group, 0, 10, claim("dead"))
+        for group, answers in zip(_names(name), competition.race(races.adopt, url, _names(name)), strict=True):
+            assert len(_winners(answers)) == 1
+            claims = [ledger.load(group, claim(f"run-{i}")).claimed for i in range(PROCESSES)]
+            (adopted,) = [c for c in claims if c]
+            assert ledger.load(group).open == (adopted,)
+
+    def test_a_window_is_committed_by_one(self, competition: Competition, url: str, name: str) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            add(ledger, group, 0, 10)
+        for group, answers in zip(_names(name), competition.race(races.commit, url, _names(name)), strict=True):
+            values = Counter(a.value for a in _winners(answers))
+            assert values.pop(True) == 1
+            assert values.keys() <= {"was committed"}
+            check_laws(ledger, group)
+
+    def test_a_window_is_committed_or_abandoned(self, competition: Competition, url: str, name: str) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            add(ledger, group, 0, 10)
+        all_answers = competition.race(races.commit_or_abandon, url, _names(name))
+        for group, answers in zip(_names(name), all_answers, strict=True):
+            values = Counter(a.value for a in _winners(answers, "IllegalStepError"))
+            values.pop("was committed", None)
+            (winner,) = values.elements()
+            state = ledger.window(f"{group}-000001").held.window.state
+            assert (winner, state) in ((True, State.COMMITTED), ("abandoned", State.ABANDONED))
+            assert len(ledger.acts(group)) == (state is State.ABANDONED)
+            check_laws(ledger, group)
+
+    def test_a_group_is_reset_or_goes_on(self, competition: Competition, url: str, name: str) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            commit(ledger, add(ledger, group, 0, 10))
+        for group, answers in zip(_names(name), competition.race(races.plan_or_reset, url, _names(name)), strict=True):
+            (winner,) = _winners(answers)
+            assert len(ledger.acts(group)) == (winner.value == "reset")
+            assert len(ledger.windows(group)) == 1 + (winner.value != "reset")
+            check_laws(ledger, group)
+
+    def test_a_backlog_is_drained_without_an_offset_read_twice(
+        self, competition: Competition, url: str, name: str
+    ) -> None:
+        (answers,) = competition.race(races.drain, url, [name])
+        assert all(a.error is None for a in answers), answers
+        ledger = SqlLedger(url)
+        rows = [row for row in ledger.windows(name, limit=1000) if row.held.window.state is State.COMMITTED]
+        assert sum(a.value for a in answers) == len(rows) > 0
+        check_laws(ledger, name)
+
+
+class TestSqlite(Races):
+    """In a file."""
+
+    @pytest.fixture
+    def url(self, sqlite_url: str) -> str:
+        """Return where the ledger is."""
+        return sqlite_url
+
+    def test_a_new_file_is_made_by_all_at_once(self, competition: Competition, tmp_path: Path, name: str) -> None:
+        for i in range(3):
+            url = f"sqlite:///{tmp_path / f'new-{i}.db'}"
+            answers = competition.open_new(url, name)
+            # Who comes late sees the first window, and plans the next.
+            assert _winners(answers)
+            check_laws(SqlLedger(url), name)
+
+
+class TestPostgres(Races):
+    """On a PostgreSQL server, also when it is stricter than we ask for."""
+
+    @pytest.fixture(params=["read committed", "repeatable read", "serializable"])
+    def url(self, postgres_url: str, request: pytest.FixtureRequest) -> str:
+        """Return where the ledger is."""
+        level = request.param.replace(" ", r"\ ")
+        return f"{postgres_url}?options={quote(f'-c default_transaction_isolation={level}')}"
+
+
+class TestMariaDB(Races):
+    """On a MariaDB server, also when it is stricter than we ask for."""
+
+    @pytest.fixture(
+        params=[
+            "SET innodb_snapshot_isolation=OFF",
+            "SET innodb_snapshot_isolation=ON",
+            "SET tx_isolation='SERIALIZABLE'",
+            "SET tx_isolation='READ-COMMITTED'",
+        ]
+    )
+    def url(self, mariadb_url: str, request: pytest.FixtureRequest) -> str:
+        """Return where the ledger is."""
+        return f"{mariadb_url}?init_command={quote(request.param)}"

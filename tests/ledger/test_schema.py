@@ -1,0 +1,99 @@
+"""The version of the tables, and URLs that can't be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, inspect, text
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
+
+
+def test_the_revision_that_the_code_needs_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_heads() == [schema.REVISION]
+
+
+class SchemaContract:
+    """Each subclass gives an empty database of its own with a fixture `empty`."""
+
+    def test_an_empty_database_names_the_command(self, empty: str) -> None:
+        with pytest.raises(LedgerSchemaError, match=r"none \(no tables\).* kafka-offsets db upgrade"):
+            SqlLedger(empty)
+        assert not inspect(create_engine(empty)).get_table_names()
+
+    def test_a_database_that_is_behind_names_the_command(self, empty: str) -> None:
+        self._at(empty, "0000")
+        with pytest.raises(LedgerSchemaError, match=r"at revision 0000, this package needs .* kafka-offsets db upgrade"):
+            SqlLedger(empty)
+
+    @pytest.mark.parametrize("create", [False, True])
+    def test_a_newer_database_is_left_alone(self, empty: str, create: bool) -> None:
+        self._at(empty, "9999")
+        with pytest.raises(LedgerSchemaError, match=r"newer than this package knows .*db upgrade can't go back"):
+            SqlLedger(empty, create=create)
+        with pytest.raises(LedgerSchemaError, match="newer than this package knows"):
+            schema.upgrade(open_engine(empty))
+
+    def test_an_upgrade_can_be_repeated(self, empty: str) -> None:
+        for _ in range(2):
+            assert schema.upgrade(open_engine(empty)) == schema.REVISION
+        assert SqlLedger(empty).groups() == []
+
+    def _at(self, url: str, revision: str) -> None:
+        schema.upgrade(open_engine(url))
+        self._execute(create_engine(url), f"UPDATE {schema.VERSION_TABLE} SET version_num = '{revision}'")
+
+    def _execute(self, engine: Engine, *statements: str) -> None:
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        engine.dispose()
+
+
+class TestSqlite(SchemaContract):
+    """In a file."""
+
+    @pytest.fixture
+    def empty(self, tmp_path: Path) -> str:
+        """Return where the database is."""
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+    def test_a_ledger_that_is_ours_alone_is_made_on_first_use(self, empty: str) -> None:
+        assert SqlLedger(empty, create=True).groups() == []
+
+    def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(LedgerUnavailableError, match=r"nowhere/ledger\.db did not answer"):
+            SqlLedger(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.db'}", create=True)
+
+    def test_a_file_that_is_something_else_is_an_error_of_the_ledger(self, tmp_path: Path) -> None:
+        (tmp_path / "ledger.db").write_text("not a database, but long enough to be looked at " * 50)
+        with pytest.raises(Exception, match="file is not a database") as raised:
+            SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+        assert type(raised.value).__module__ == "airflow_kafka_offsets.core.errors"
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [("nonsense", "can read"), ("oracle://u:canary@db/x", "not in oracle"), ("mssql+pyodbc://u:canary@db/x", "not in")],
+)
+def test_a_url_that_can_not_be_a_ledger_is_refused_without_its_password(url: str, what: str) -> None:
+    with pytest.raises(BadInputError, match=what) as raised:
+        open_engine(url)
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:canary@127.0.0.1:1/x?sslpassword=canary", "mysql://u:canary@127.0.0.1:1/x"]
+)
+def test_a_server_that_is_not_there_is_named_without_its_password(url: str) -> None:
+    with pytest.raises(LedgerUnavailableError, match=r"u:\*\*\*@127.0.0.1:1/x did not answer") as raised:
+        SqlLedger(url)
+    assert "canary" not in str(raised.value)
