@@ -77,7 +77,9 @@ class Handoff:
                     "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
                 )
             return cls(**{field.name: document[field.name] for field in fields(cls)})
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as exc:
+        except HandoffError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as exc:
             raise HandoffError(f"Not a window as launchers hand it over ({exc!r}): {text[:200]}") from exc
 
 

@@ -52,9 +52,12 @@ class Files:
             raise
         return True
 
-    def delete(self, path: str) -> None:
-        """Remove a directory with all that is in it, if it is there."""
-        self._context.delete(self._path(path), True)
+    def discard(self, path: str) -> None:
+        """Remove a directory with all that is in it, if it is there; failing at it hides neither a success nor an error."""
+        try:
+            self._context.delete(self._path(path), True)
+        except Exception:
+            _log.warning("%s could not be removed; readers do not see it", path, exc_info=True)
 
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
@@ -82,10 +85,7 @@ def staging(files: Files, path: str, window_id: str) -> Iterator[str]:
     try:
         yield directory
     finally:
-        try:
-            files.delete(directory)
-        except Exception:  # must hide neither a success nor another error
-            _log.warning("%s could not be removed; readers do not see it", directory, exc_info=True)
+        files.discard(directory)
 
 
 def stage(frame: DataFrame, directory: str, partition_by: Sequence[str]) -> str:
@@ -98,25 +98,41 @@ def stage(frame: DataFrame, directory: str, partition_by: Sequence[str]) -> str:
     return staged
 
 
-def publish(files: Files, staged: str, target: str, directory: str) -> None:
-    """Put what is staged in the place of what is there, by two renames; on an error the old one is back.
+def publish(files: Files, staged: str, target: str, aside: str) -> None:
+    """Put what is staged in the place of what is there, by two renames; on an error the old one is put back.
+
+    Args:
+        files: the file system.
+        staged: the new directory.
+        target: where it belongs.
+        aside: prefix of hidden names for what was there. If it can't be put back either, it stays there.
 
     Raises:
         PublishError: other jobs of the same window were faster each time.
     """
-    old = f"{directory}/old"
-    for number in range(_ROUNDS):
-        if files.rename(staged, target):
-            return
-        # At most one job gets the directory that is in the way, and takes it along as a whole.
-        if not files.rename(target, f"{old}-{number}"):
-            continue
-        try:
+    moved: list[str] = []
+    try:
+        for number in range(_ROUNDS):
             if files.rename(staged, target):
                 return
-        except BaseException:
-            files.rename(f"{old}-{number}", target)
-            raise
-    raise PublishError(
-        f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop them"
-    )
+            # At most one job gets the directory that is in the way, and as a whole.
+            if files.rename(target, f"{aside}-{number}"):
+                moved.append(f"{aside}-{number}")
+        raise PublishError(
+            f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop "
+            "them"
+        )
+    except BaseException:
+        _put_back(files, moved, target)
+        raise
+    finally:
+        for path in moved:
+            files.discard(path)
+
+
+def _put_back(files: Files, moved: list[str], target: str) -> None:
+    if not moved:
+        return
+    old = moved.pop()  # first of all: if it can't go back, it must not be discarded
+    if not files.rename(old, target):
+        moved.append(old)  # another job has published in the meantime

@@ -164,16 +164,18 @@ class KafkaWindow:
         """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
 
         The files are written to a hidden directory beside it, the read is checked, and only then two renames put them in
-        place. On an error the old output stays. When another try of the same window does the same at the same time, the
-        last one wins as a whole: the directory never holds files of both.
+        place: the old output out of the way, the new one in. On an error the old output stays.
 
-        - HDFS and local file systems: the renames are atomic. In between, for milliseconds, the window's directory is
-          missing; a reader that has listed the old files fails when it opens them, as with any overwrite. A process that
-          is killed in between leaves it missing until the window is run again.
-        - Object stores (s3a, ...): a rename copies file by file and is not atomic. A reader may see a part, and two tries
-          at the same moment may mix; retries that never overlap are safe. A table format is the better choice there.
+        - HDFS and local file systems: a rename is atomic. When another try of the same window publishes at the same time,
+          one of them wins as a whole. Between the two renames, for milliseconds, the window's directory is missing, and a
+          reader that has listed the old files fails when it opens them, as with any overwrite. A process that is killed in
+          between leaves it missing until the window is run again.
+        - Object stores (s3a, ...): a rename copies file by file. Meanwhile a reader sees a part, an error leaves a part
+          until the window is run again, and two tries that publish at the same moment may fail or mix. Tries that follow
+          each other are safe. A table format is the better choice there.
 
-        A killed process leaves its ``.staging-...`` directory behind; readers of `path` skip it, and it can be deleted.
+        A killed process leaves a hidden ``.staging-...`` behind, which readers of `path` skip. It can be deleted; one whose
+        name has ``-old-`` in it is the output that was there before.
 
         Args:
             df: made of the frame of `read`.
@@ -191,7 +193,7 @@ class KafkaWindow:
         with staging(files, str(path).rstrip("/"), self.id) as directory:
             staged = self._stage(df, directory, columns)
             counts = self._counts(_TIMEOUT)
-            publish(files, staged, target, directory)
+            publish(files, staged, target, f"{directory}-old")
         self._finish(counts)
         return target
 

@@ -59,6 +59,15 @@ def test_anything_else_is_refused(text: str) -> None:
         Handoff.from_json(text)
 
 
+def test_a_value_of_another_kind_is_refused() -> None:
+    for key, value in {"until": "today", "topics": {"orders": {"x": [1, 2]}}, "seq": None}.items():
+        document = json.loads(handoff(RANGES).to_json()) | {key: value}
+        if key == "seq":
+            del document["seq"]
+        with pytest.raises(HandoffError, match="Not a window"):
+            Handoff.from_json(json.dumps(document))
+
+
 @pytest.mark.parametrize("ends", [(5, 4), (-1, 4), (-2, -1)])
 def test_what_is_no_offset_range_is_refused(ends: tuple[int, int]) -> None:
     with pytest.raises(HandoffError, match="orders-3: no offset range"):

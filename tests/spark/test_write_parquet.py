@@ -173,12 +173,9 @@ def test_a_crash_before_publishing_leaves_the_old_output(
     def killed(self: Files, source: str, target: str) -> bool:
         raise KeyboardInterrupt
 
-    def cannot(self: Files, path: str) -> None:
-        raise OSError("killed")
-
     with monkeypatch.context() as patch:
         patch.setattr(Files, "rename", killed)
-        patch.setattr(Files, "delete", cannot)  # a killed process does not clean up either
+        patch.setattr(Files, "discard", lambda self, path: None)  # a killed process does not clean up either
         rerun = make_window(ten_records)
         with pytest.raises(KeyboardInterrupt):
             rerun.write_parquet(values(rerun).filter("n < 2"), str(tmp_path))
@@ -225,7 +222,7 @@ class Directories:
         new = self.root / f".staging-{name}" / "new"
         new.mkdir(parents=True)
         (new / f"part-{name}").touch()
-        return f"{scheme}/.staging-{name}/new", f"{scheme}/.staging-{name}"
+        return f"{scheme}/.staging-{name}/new", f"{scheme}/.staging-{name}-old"
 
     def published(self) -> list[str]:
         return names(self.root / "window")
@@ -245,7 +242,7 @@ def test_publishing_moves_the_old_one_away_and_the_new_one_in(spark: SparkSessio
     for name in ("a", "b"):
         publish(files, *_arguments(directories, scheme, name))
         assert directories.published() == [f"part-{name}"]
-    assert (tmp_path / ".staging-b" / "old-0" / "part-a").exists()
+    assert names(tmp_path) == [".staging-a", ".staging-b", "window"], "the old one is gone"
 
 
 def test_a_twin_that_is_faster_is_replaced_as_a_whole(
@@ -267,7 +264,7 @@ def test_a_twin_that_is_faster_is_replaced_as_a_whole(
     monkeypatch.setattr(Files, "rename", with_twin)
     publish(files, *_arguments(directories, scheme, "mine"))
     assert directories.published() == ["part-mine"]
-    assert steps == ["new", "old", "new", "new", "old", "new"]
+    assert steps == ["new", "old", "new", "old", "new"]
 
 
 def test_an_error_between_the_two_renames_puts_the_old_one_back(
@@ -288,6 +285,25 @@ def test_an_error_between_the_two_renames_puts_the_old_one_back(
     with pytest.raises(OSError, match="the disk is gone"):
         publish(files, *_arguments(directories, scheme, "mine"))
     assert directories.published() == ["part-old"]
+
+
+def test_an_old_one_that_can_not_be_put_back_is_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = f"file:{tmp_path}"
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "old"))
+    rename = Files.rename
+
+    def failing(self: Files, source: str, target: str) -> bool:
+        if source.endswith("-old-0") or not (tmp_path / "window").exists():
+            raise OSError("the disk is gone")
+        return rename(self, source, target)
+
+    monkeypatch.setattr(Files, "rename", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        publish(files, *_arguments(directories, scheme, "mine"))
+    assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
 
 
 def test_a_twin_that_is_faster_for_ever_is_an_error(
@@ -318,5 +334,5 @@ def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, tm
 
 
 def _arguments(directories: Directories, scheme: str, name: str) -> tuple[str, str, str]:
-    staged, directory = directories.stage(scheme, name)
-    return staged, directories.target, directory
+    staged, aside = directories.stage(scheme, name)
+    return staged, directories.target, aside
