@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from typing import Any, Self
 
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -18,7 +19,7 @@ from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.service.memory_log import MemoryLog
 
 PROCESSES = 16
-ROUNDS = 4
+ROUNDS = 3
 
 # What a contender does when the gun goes off; prepared before.
 Race = Callable[[SqlLedger, str, int], Callable[[], Any]]
@@ -71,12 +72,12 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     """Plan, work and commit again and again through the service; whoever holds the window, it may be taken."""
     kafka = MemoryLog()
     kafka.create("orders", 1)
-    kafka.produce(TopicPartition("orders", 0), 60)
+    kafka.produce(TopicPartition("orders", 0), 45)
     service = WindowService(ledger, kafka)
 
     def loop() -> int:
         committed = 0
-        for turn in range(4):
+        for turn in range(3):
             who = claim(f"run-{me}-{turn}")
             try:
                 window = service.plan(group(name, max_offsets=3), who, lambda _: True).window
@@ -123,6 +124,14 @@ def _open_new(url: str, names: Sequence[str], me: int) -> list[Answer]:
     return [_answer(lambda name=name: plan(SqlLedger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
 
 
+def _connect(urls: Sequence[str], me: int) -> list[Answer]:
+    answers = []
+    for url in urls:
+        _start.wait(timeout=120)
+        answers.append(_answer(lambda url=url: open_engine(url).connect().close()))  # type: ignore[misc]
+    return answers
+
+
 def _answer(go: Callable[[], Any]) -> Answer:
     try:
         return Answer(go())
@@ -151,6 +160,10 @@ class Competition:
     def open_new(self, url: str, name: str) -> list[Answer]:
         """Let all processes make the same new ledger, and plan a group's first window."""
         return self._all(_open_new, [(url, [name], me) for me in range(PROCESSES)])[0]
+
+    def connect(self, urls: Sequence[str]) -> list[list[Answer]]:
+        """Let all processes connect to the same new file, one file after the other."""
+        return self._all(_connect, [(urls, me) for me in range(PROCESSES)])
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.

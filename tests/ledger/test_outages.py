@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outages:
-    """Each subclass runs a server of its own: it is stopped here."""
+    """Each subclass has a server of its own: it is stopped here."""
 
     def test_a_stopped_server_is_an_error_and_afterwards_all_is_there(self, server: Postgres | MariaDB) -> None:
         ledger = SqlLedger(server.url)
@@ -88,27 +88,41 @@ class Outages:
         assert "test-pw" not in str(error)
 
 
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Postgres]:
+    """Run a server that may be stopped."""
+    from tests.lab.databases import Postgres
+
+    with Postgres() as server:
+        schema.upgrade(engine.open_engine(server.url))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_mariadb() -> Iterator[MariaDB]:
+    """Run a server that may be stopped."""
+    from tests.lab.databases import MariaDB
+
+    with MariaDB() as server:
+        schema.upgrade(engine.open_engine(server.url))
+        yield server
+
+
+@pytest.mark.postgres
 class TestPostgres(Outages):
     """PostgreSQL."""
 
-    @pytest.fixture(scope="class")
-    def server(self, postgres: Postgres) -> Iterator[Postgres]:
-        """Run a server."""
-        from tests.lab.databases import Postgres
-
-        with Postgres() as server:
-            schema.upgrade(engine.open_engine(server.url))
-            yield server
+    @pytest.fixture
+    def server(self, own_postgres: Postgres) -> Postgres:
+        """Return the server."""
+        return own_postgres
 
 
+@pytest.mark.mariadb
 class TestMariaDB(Outages):
     """MariaDB."""
 
-    @pytest.fixture(scope="class")
-    def server(self, mariadb: MariaDB) -> Iterator[MariaDB]:
-        """Run a server."""
-        from tests.lab.databases import MariaDB
-
-        with MariaDB() as server:
-            schema.upgrade(engine.open_engine(server.url))
-            yield server
+    @pytest.fixture
+    def server(self, own_mariadb: MariaDB) -> MariaDB:
+        """Return the server."""
+        return own_mariadb

@@ -31,7 +31,9 @@ class SchemaContract:
 
     def test_a_database_that_is_behind_names_the_command(self, empty: str) -> None:
         self._at(empty, "0000")
-        with pytest.raises(LedgerSchemaError, match=r"at revision 0000, this package needs .* kafka-offsets db upgrade"):
+        with pytest.raises(
+            LedgerSchemaError, match=r"at revision 0000, this package needs .* kafka-offsets db upgrade"
+        ):
             SqlLedger(empty)
 
     @pytest.mark.parametrize("create", [False, True])

@@ -203,7 +203,7 @@ class Lake(RuleBasedStateMachine):
 
 TestLaws = Lake.TestCase
 TestLaws.settings = settings(
-    max_examples=25,
+    max_examples=12,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
