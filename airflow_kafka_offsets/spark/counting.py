@@ -87,8 +87,9 @@ class CountedRead:
         metrics = self._metrics(timeout)
         if metrics.get("records") is None:
             raise IncompleteReadError(
-                "The frame of read() was not run, or Spark did not report it: call check() after the write. What goes "
-                "through rdd or foreachPartition() is not reported: then persist() the frame, count() it, and write it"
+                "The frame of read() was not run, or Spark did not report it: call check() after the write. What goes through "
+                "rdd or foreachPartition() is not reported, and Spark does not run what it can do without (a join with "
+                "nothing). Then persist() the frame and count() it first"
             )
         records = int(metrics["records"])
         read = self._decode(metrics.get("histogram"))

@@ -103,14 +103,13 @@ def test_headers_are_there_when_asked_for(kafka: KafkaBroker, topic: str, make_w
 
 
 def test_an_empty_window_is_an_empty_frame_and_kafka_is_not_asked(make_window: MakeWindow, topic: str) -> None:
-    # Nobody listens there, and the topic does not exist.
-    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1"}
-    window = make_window({topic: {0: (7, 7)}}, options=nowhere)
+    window = make_window({topic: {0: (7, 7)}}, options={})  # without a broker Spark's reader would refuse to load
     frame = window.read()
     assert frame.count() == 0
-    assert frame.schema == make_window({topic: {0: (7, 8)}}, options=nowhere).read().schema
     window.check()
     assert window.records == 0
+    full = make_window({topic: {0: (7, 8)}}, options={"kafka.bootstrap.servers": "127.0.0.1:1"})
+    assert frame.schema == full.read().schema
 
 
 def test_a_split_partition_is_counted_as_one(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
