@@ -29,6 +29,10 @@ class LogOffsets(Protocol):
         """Return ids and bounds of topics; one that does not exist is simply not in the answer."""
         ...
 
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Return the ids of topics, without looking at their logs; one that does not exist is not in the answer."""
+        ...
+
     def bounds(
         self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, Bounds]:
@@ -180,6 +184,14 @@ class Ledger(Protocol):
 
     def groups(self) -> Sequence[KafkaGroup]:
         """Return every group as it was defined when it last planned."""
+        ...
+
+    def group(self, name: str) -> KafkaGroup:
+        """Return one group as it was defined when it last planned.
+
+        Raises:
+            UnknownWindowError: there is no such group.
+        """
         ...
 
     def window(self, window_id: str) -> WindowRow:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
 
@@ -33,19 +34,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
         UnknownWindowError: the ledger has no such group.
     """
     ledger = open_ledger(ledger_conn_id)
-    return WindowService(ledger, open_log(find_group(ledger, group)))
-
-
-def find_group(ledger: Ledger, name: str) -> KafkaGroup:
-    """Return a group's definition, as it was when it last planned.
-
-    Raises:
-        UnknownWindowError: the ledger has no such group.
-    """
-    known = {group.name: group for group in ledger.groups()}
-    if name not in known:
-        raise UnknownWindowError(f"The ledger has no group {name}; it has {', '.join(known) or 'none yet'}")
-    return known[name]
+    return WindowService(ledger, open_log(ledger.group(group)))
 
 
 def open_ledger(conn_id: str | None = None) -> Ledger:
@@ -210,7 +199,7 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
     from airflow.sdk.log import mask_secret
 
     for name, value in config.items():
-        if any(word in name for word in ("password", "secret", "jaas", ".key", "token")) and isinstance(value, str):
+        if is_secret(name) and isinstance(value, str):
             mask_secret(value)
 
 

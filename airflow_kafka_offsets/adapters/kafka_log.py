@@ -28,6 +28,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_d
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError, name_some
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.secrets import is_secret
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,6 @@ _NOT_OURS = re.compile(
     r"|max\.(partition|poll)\..*|message\.(send|timeout)\..*|request\.(required|timeout)\..*|partition(er|\.).*"
     r"|acks|default\.topic\.config|log_cb|logger|on_commit|on_delivery|retries|transactional\.id"
 )
-_SECRET = re.compile(r"password|secret|token|jaas|oauthbearer\.config|key\.pem")
 
 # What ends a lookup at once: no patience helps.
 _REFUSALS = {
@@ -98,6 +98,10 @@ class KafkaLog:
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics; one that does not exist is simply not in the answer."""
         return self._ask(lambda lookup: lookup.snapshot(topics, isolation_level)) if topics else LogSnapshot({}, {})
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Return the ids of topics, without looking at their logs; one that does not exist is not in the answer."""
+        return self._ask(lambda lookup: lookup.topic_ids(topics)) if topics else {}
 
     def bounds(
         self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
@@ -152,8 +156,10 @@ class _Lookup:
         described = self._describe_twice(topics)
         leaders = _leaders(described)
         self._line.fail_for(_leaderless(leaders))
-        topic_ids = {name: str(topic.topic_id) for name, topic in described.items()}
-        return LogSnapshot(topic_ids, self._bounds(list(leaders), isolation_level))
+        return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return _topic_ids(self._describe(topics))
 
     def bounds(
         self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
@@ -201,8 +207,8 @@ class _Lookup:
         return {topic: answer for topic, answer in answers.items() if topic not in errors}
 
     def _fetch_committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[Any]:
-        # Never through an AdminClient: when a group's coordinator moves or hangs, a question about groups ends the
-        # whole process (librdkafka's rd_kafka_admin_coord_response_parse).
+        # Never through an AdminClient: when a group's coordinator moves or hangs, its questions about groups end the
+        # whole process (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
         settings = {**self._line.config, "group.id": group_id, "enable.auto.commit": False}
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         try:
@@ -427,6 +433,10 @@ def _keep_inherited_clients() -> None:
     os.register_at_fork(after_in_child=keep)
 
 
+def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(topic.topic_id) for name, topic in described.items()}
+
+
 def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an AdminClient can use, and silence librdkafka's stderr: errors tell what it would.
 
@@ -458,7 +468,7 @@ def masked(text: str, config: Mapping[str, Any]) -> str:
     'bad password ***'
     """
     for name, value in config.items():
-        if value and _SECRET.search(name):
+        if value and is_secret(name):
             text = text.replace(str(value), "***")
     return text
 

@@ -13,13 +13,12 @@ from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, ta
 from airflow_kafka_offsets.core.errors import LogError
 from airflow_kafka_offsets.core.ownership import Adopt, choose
 from airflow_kafka_offsets.core.planning import Plan
-from airflow_kafka_offsets.wiring import find_group
 
 
 def plan(args: Namespace) -> Answer:
     """Show the open window, if there is one, and the window that would be cut next."""
     ledger = open_ledger(args)
-    group = find_group(ledger, args.group)
+    group = ledger.group(args.group)
     state = ledger.load(group.name)
     chosen = choose(state)
     first = window_document(ledger.window(chosen.held.window.id)) if isinstance(chosen, Adopt) else None

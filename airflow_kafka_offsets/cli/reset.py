@@ -15,14 +15,13 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.window import window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.wiring import find_group
 
 
 def reset(args: Namespace) -> Answer:
     """Move the watermark, or say what that would mean."""
     to, where = _target(args)
     who, ledger = person(args), open_ledger(args)
-    group = find_group(ledger, args.group)
+    group = ledger.group(args.group)
     service = open_service(args, ledger, group)
     found = service.preview_reset(group, to, **where)
     is_needed = bool(found.moves)

@@ -20,7 +20,6 @@ from airflow_kafka_offsets.core.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import Lag
-from airflow_kafka_offsets.wiring import find_group
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT_READ}
 
@@ -28,7 +27,7 @@ _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT
 def status(args: Namespace) -> Answer:
     """Show all groups in short, or one of them by topic-partition."""
     ledger = open_ledger(args)
-    groups = [find_group(ledger, args.group)] if args.group else ledger.groups()
+    groups = [ledger.group(args.group)] if args.group else ledger.groups()
     answers = _looks(args, groups)
     found = [_group_document(ledger, group, answers[group.name]) for group in groups]
     errors = list(dict.fromkeys(look.error for look in answers.values() if look.error))

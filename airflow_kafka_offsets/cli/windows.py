@@ -12,7 +12,6 @@ from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, ta
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.window import State, parse_window_id, window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.wiring import find_group
 
 MAX_IDS = 1000
 """Windows that one call shows in detail."""
@@ -27,7 +26,7 @@ def windows(args: Namespace) -> Answer:
     if not ids and _is_window(ledger, group):
         group, seq = parse_window_id(group)
         ids, seqs = args.group, [seq]
-    find_group(ledger, group)
+    ledger.group(group)
     return _details(ledger, group, seqs) if ids else _list(ledger, group, args)
 
 

@@ -122,16 +122,23 @@ class WindowBusyError(WindowError):
 
     Attributes:
         window_id: the window that is being worked on.
-        holder: who works on it, as ``dag_id/run_id/task_id``.
+        holder: the claim that works on it; as text ``dag_id/run_id/task_id``.
+        is_rerun: whether the window is committed, and only its rerun has to wait.
     """
 
-    def __init__(self, window_id: str, holder: str) -> None:
+    def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False) -> None:
+        way_out = (
+            ""
+            if is_rerun
+            else " To give the window up for good, stop that job first, then: "
+            f"kafka-offsets abandon {window_id} --why '...', and remove what was written under this id"
+        )
         super().__init__(
-            f"Window {window_id} is being worked on by {holder}. It can be taken over when that run is over; "
-            f"to give the window up for good: kafka-offsets abandon {window_id} --why '...'"
+            f"Window {window_id} is being worked on by {holder}. It can be taken over when that run is over.{way_out}"
         )
         self.window_id = window_id
         self.holder = holder
+        self.is_rerun = is_rerun
 
 
 class IllegalStepError(WindowError):

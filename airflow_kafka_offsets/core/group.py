@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import is_whole
+from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -126,7 +127,8 @@ class KafkaGroup:
         """Rebuild a group from `to_json`; keys of a newer version are ignored."""
         values = {f.name: document[f.name] for f in fields(cls) if f.name in document}
         start = values.get("starting_offsets")
-        if isinstance(start, Mapping) and start.keys() == {"seconds_back"}:
+        # A topic of that name holds offsets, not a number.
+        if isinstance(start, Mapping) and isinstance(start.get("seconds_back"), (int, float)):
             values["starting_offsets"] = timedelta(seconds=start["seconds_back"])
         return cls(**values)
 
@@ -152,6 +154,13 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     """
     if not isinstance(options, Mapping):
         raise BadInputError(f"spark_options must be a mapping of names to values, got {options!r}")
+    in_clear = [name for name, value in options.items() if is_secret(str(name)) and "${" not in str(value)]
+    if in_clear:
+        raise BadInputError(
+            f"spark_options must not hold {', '.join(in_clear)} in clear: it would stand in the ledger, on spark-submit's "
+            "command line and in Spark's UI. Write a reference that the cluster resolves, e.g. "
+            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers"
+        )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:
         raise CollidingOptionError(

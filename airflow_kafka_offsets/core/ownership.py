@@ -86,6 +86,21 @@ def watermark(state: GroupState) -> Position | None:
     return state.position
 
 
+def is_free(held: Held, *, is_rerun: bool, holder_is_over: bool) -> bool:
+    """Whether somebody who was refused a window need not wait for it any longer.
+
+    Args:
+        held: the window as it is now.
+        is_rerun: whether it was committed when it was refused: then its rerun waits, and not the window behind it.
+        holder_is_over: whether its holder is over.
+    """
+    if held.window.state in (State.ABANDONED, State.SUPERSEDED):
+        return True  # its job may still run, but the next window has another id
+    if held.window.state is State.COMMITTED and not is_rerun:
+        return True
+    return holder_is_over
+
+
 def may_take(held: Held, claim: Claim, holder_is_over: bool) -> bool:
     """Whether a claim may work on a window now: nobody else does."""
     return held.holder == claim or holder_is_over

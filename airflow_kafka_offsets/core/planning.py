@@ -181,7 +181,7 @@ def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str,
     return tuple(warnings)
 
 
-def check_same_topics(window: Window, log: LogSnapshot) -> None:
+def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     """Refuse a window whose topics are no longer those that it was cut from: plausible offsets prove nothing.
 
     Raises:
@@ -189,16 +189,21 @@ def check_same_topics(window: Window, log: LogSnapshot) -> None:
         MissingPartitionError: a topic is gone.
     """
     wanted = list(window.ranges.without_empty())
-    gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in log.topic_ids}
+    gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
         _raise(MissingPartitionError, gone, _unreadable(window, "then take the topic out of the group's topics"))
     changed = {
-        tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {log.topic_ids[tp.topic]})"
+        tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
-        if log.topic_ids[tp.topic] != window.topic_ids[tp.topic]
+        if topic_ids[tp.topic] != window.topic_ids[tp.topic]
     }
     if changed:
         _raise(TopicRecreatedError, changed, _unreadable(window, "then reset the group"))
+
+
+def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
+    """Name the partitions whose log seems to end before the window does."""
+    return [tp for tp, r in window.ranges.without_empty().items() if tp in log.bounds and log.bounds[tp].end < r.end]
 
 
 def check_readable(window: Window, log: LogSnapshot) -> None:
@@ -208,7 +213,7 @@ def check_readable(window: Window, log: LogSnapshot) -> None:
         DataLossError: retention removed offsets of the window, or its log was truncated.
         TopicRecreatedError, MissingPartitionError: see `check_same_topics`.
     """
-    check_same_topics(window, log)
+    check_same_topics(window, log.topic_ids)
     wanted = window.ranges.without_empty()
     missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
     if missing:
@@ -219,7 +224,9 @@ def check_readable(window: Window, log: LogSnapshot) -> None:
         if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
     }
     if gone:
-        _raise(DataLossError, gone, _unreadable(window, "the next run plans what is left, by its on_data_loss"))
+        is_truncated = bool(ends_behind(window, log))
+        error = LogTruncatedError if is_truncated else DataLossError
+        _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
 
 
 def _unreadable(window: Window, then: str) -> str:
@@ -268,8 +275,7 @@ def _refuse(
         _raise(
             MissingPartitionError,
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            "If it was deleted on purpose, take the topic out of the group's topics; if it was made anew with fewer "
-            f"partitions: {reset} --topic {gone[0].topic} --to earliest --why '...'",
+            "If it was deleted on purpose, take the topic out of the group's topics",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         _raise(
@@ -279,7 +285,8 @@ def _refuse(
                 f"offsets {log.bounds[tp].end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
                 for tp in gone
             },
-            f"To go on at its end: {reset} --to '{_json({tp: log.bounds[tp].end for tp in gone})}' --why '...'",
+            "The windows that own these offsets have the only copy of what Kafka lost: keep it. "
+            f"To go on at the log's end: {reset} --to '{_json({tp: log.bounds[tp].end for tp in gone})}' --why '...'",
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         _raise(

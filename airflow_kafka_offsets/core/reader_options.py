@@ -7,7 +7,7 @@ Secrets are kept apart: they go into a file that the job's Kafka client reads by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
@@ -18,10 +18,9 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_PROVIDER = {
-    "kafka.config.providers": "file",
-    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-}
+_PROVIDERS = "kafka.config.providers"
+_PROVIDER = "kafka_offsets_login"
+_PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,21 @@ class ReaderOptions:
     """
 
     options: Mapping[str, str]
-    jaas: str | None
+    jaas: str | None = field(repr=False)
 
     def with_jaas_file(self, path: str) -> dict[str, str]:
         """Return the options with a reference to the file that holds the login."""
         if self.jaas is None:
             return dict(self.options)
-        return {**self.options, **_PROVIDER, _JAAS: f"${{file:{path}:jaas}}"}
+        # Beside the providers of the user, whose references stay theirs.
+        theirs = {name: value for name, value in self.options.items() if name.lower() == _PROVIDERS}
+        others = {name: value for name, value in self.options.items() if name not in theirs}
+        return {
+            **others,
+            _PROVIDERS: ",".join([*theirs.values(), _PROVIDER]),
+            f"{_PROVIDERS}.{_PROVIDER}.class": _PROVIDER_CLASS,
+            _JAAS: f"${{{_PROVIDER}:{path}:jaas}}",
+        }
 
 
 def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> ReaderOptions:

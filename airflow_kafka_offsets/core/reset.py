@@ -23,12 +23,14 @@ class Reset:
         moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
         skipped: offsets that nobody will own: the recorded gap.
         superseded: windows that lose their offsets, oldest first; their output has to go.
+        irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
     """
 
     position: Position
     moves: Mapping[TopicPartition, tuple[int | None, int]]
     skipped: OffsetRanges
     superseded: tuple[Window, ...]
+    irreplaceable: tuple[str, ...] = ()
 
 
 def check_no_open_window(group: str, state: GroupState) -> None:
@@ -91,7 +93,16 @@ def plan_reset(
     way_out = _way_out(group, superseded, log)
     for window in superseded:
         _refuse_to_cut(window, position, way_out)
-    return Reset(position, moves, skipped, superseded)
+    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log))
+
+
+def _irreplaceable(superseded: tuple[Window, ...], log: LogSnapshot) -> tuple[str, ...]:
+    return tuple(
+        f"{window.id} {tp} {owned}"
+        for window in superseded
+        for tp, owned in window.ranges.without_empty().items()
+        if (bounds := log.bounds.get(tp)) and (owned.end > bounds.end or owned.start < bounds.beginning)
+    )
 
 
 def _superseded(
@@ -172,10 +183,17 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
     """
     if reset.superseded and not confirmed:
         ids = [window.id for window in reset.superseded]
+        only_copy = (
+            f" But Kafka no longer holds all of {name_some(list(reset.irreplaceable), ', ')}: what these windows wrote is the "
+            "only copy, so put it aside before you remove it."
+            if reset.irreplaceable
+            else ""
+        )
         raise ConfirmationError(
             f"This takes offsets away from {len(ids)} committed windows: {name_some(ids, ', ')}. They will be read again "
-            f"under new ids, so the output under the old ids has to be removed, or records count twice. To run these "
-            f"windows again under their own ids, clear their runs in Airflow instead. If you do mean it: add --supersede"
+            f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
+            f"runs may be at work now.{only_copy} To run these windows again under their own ids, clear their runs in "
+            f"Airflow instead. If you do mean it: add --supersede"
         )
 
 

@@ -161,10 +161,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A window and the claim that works on it, or worked on it last."""
+    """A window and the claim that works on it, or worked on it last.
+
+    Attributes:
+        window: the window.
+        holder: the claim.
+        holds: how often the window was given to a claim: tells two holds by the same claim apart.
+    """
 
     window: Window
     holder: Claim
+    holds: int = 0
 
 
 class Outcome(StrEnum):
@@ -196,7 +203,7 @@ def check_commit(held: Held, claim: Claim, outcome: Outcome | None) -> bool:
     is_own_work = held.holder.scope is Scope.TASK
     is_mine = held.holder == claim if is_own_work else held.holder.is_same_run(claim)
     if not is_mine:
-        raise WindowBusyError(held.window.id, str(held.holder))
+        raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
     if is_own_work and held.window.span > 0 and outcome is not Outcome.SUCCEEDED:
         raise NoEvidenceError(
             f"Window {held.window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "

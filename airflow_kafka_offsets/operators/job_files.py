@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -65,20 +66,33 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
     return filled
 
 
-def read_report(path: Path, window: Window) -> int | None:
-    """Return how many records the job read; None: it did not say (a job of the user's own, or one in cluster mode).
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job said it read.
+
+    Attributes:
+        records: how many records; None: it did not say (a job of the user's own, or one in cluster mode).
+        counts: records by topic and partition, where the job counted that finely.
+    """
+
+    records: int | None = None
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def read_report(path: Path, window: Window) -> Report:
+    """Return what the job reported.
 
     Raises:
         KafkaOffsetsError: the report is about another window.
     """
     if not path.exists():
-        return None
+        return Report()
     report = json.loads(path.read_text())
     if report.get("window_id") != window.id:
         raise KafkaOffsetsError(
             f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
         )
-    return int(report["records"])
+    return Report(int(report["records"]), report["counts"])
 
 
 def joined(*lists: str | None) -> str | None:

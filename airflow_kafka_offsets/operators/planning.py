@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError, WindowBusyError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    LedgerUnavailableError,
+    WindowBusyError,
+)
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.runs import cut_time, is_over, run_type
 
 if TYPE_CHECKING:
@@ -24,26 +31,34 @@ MAX_RANGES_IN_XCOM = 1000
 """A result with more ranges than this leaves them to the ledger."""
 
 
-LEDGER_PATIENCE = 60.0
-"""Seconds for which a job's success is kept at hand while the ledger does not answer: a fail-over of its database costs
-no second run of the job."""
+PATIENCE = 60.0
+"""Seconds for which a job's success is kept at hand while ledger or Kafka do not answer: a fail-over costs no second run."""
+
+NO_REPORT = Report()
 
 _T = TypeVar("_T")
 
 
-def patiently(write: Callable[[], _T]) -> _T:
-    """Write to the ledger, trying again for a while when it does not answer. Only for what may be written twice.
+def patiently(step: Callable[[], _T]) -> _T:
+    """Take a step after the job's success, trying again for a while when ledger or Kafka do not answer.
+
+    Only for what may be done twice.
 
     Raises:
-        LedgerUnavailableError: it did not come back in time; the retry of the task finds the same window.
+        LedgerUnavailableError, KafkaUnavailableError: no answer in time; the retry of the task finds the same window.
     """
     retrying = Retrying(
-        retry=retry_if_exception_type(LedgerUnavailableError),
-        stop=stop_after_delay(LEDGER_PATIENCE),
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_delay(PATIENCE),
         wait=wait_exponential(max=10),
         reraise=True,
     )
-    return retrying(write)
+    return retrying(step)
+
+
+def _may_pass(error: BaseException) -> bool:
+    is_silence = isinstance(error, LedgerUnavailableError | KafkaUnavailableError)
+    return is_silence and not isinstance(error, KafkaRefusedError)
 
 
 def check_on_open_window(value: str) -> None:
@@ -82,6 +97,8 @@ def plan(
             raise AirflowSkipException(str(busy)) from busy
         if on_open_window == "fail":
             raise
+        if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim):
+            raise  # to wait for the end of one's own run would be for ever
         operator.log.info("%s Waiting.", busy)
         _defer(operator, group, busy, poll_interval)
         raise  # not reached: defer raises
@@ -91,12 +108,15 @@ def _defer(operator: BaseOperator, group: KafkaGroup, busy: WindowBusyError, pol
     from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
 
     trigger = WindowFreeTrigger(
-        window_id=busy.window_id, ledger_conn_id=group.ledger_conn_id, poll_interval=poll_interval
+        window_id=busy.window_id,
+        ledger_conn_id=group.ledger_conn_id,
+        is_rerun=busy.is_rerun,
+        poll_interval=poll_interval,
     )
     operator.defer(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
 
 
-def window_result(group: KafkaGroup, window: Window, *, is_rerun: bool, records: int | None) -> dict[str, Any]:
+def window_result(group: KafkaGroup, window: Window, *, is_rerun: bool, report: Report = NO_REPORT) -> dict[str, Any]:
     """Return what downstream tasks get: small, JSON, free of secrets."""
     ranges = window.ranges.without_empty()
     by_topic: dict[str, dict[str, list[int]]] = {}
@@ -111,7 +131,8 @@ def window_result(group: KafkaGroup, window: Window, *, is_rerun: bool, records:
         "is_rerun": is_rerun,
         "partitions": len(ranges),
         "span": window.span,
-        "records": records,
+        "records": report.records,
+        "counts": report.counts if len(ranges) <= MAX_RANGES_IN_XCOM else None,
         "ranges": by_topic if len(ranges) <= MAX_RANGES_IN_XCOM else None,
         "ledger_conn_id": group.ledger_conn_id,
     }

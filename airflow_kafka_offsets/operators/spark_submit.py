@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
 from airflow_kafka_offsets.core.window import Outcome, Scope
 from airflow_kafka_offsets.operators.job_files import (
+    Report,
     check_spark_conf,
     fill,
     joined,
@@ -100,11 +102,11 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if window.span == 0:
             self.log.info("Window %s is empty: nothing to launch", window.id)
             service.commit(window.id, claim)
-            return window_result(self.group, window, is_rerun=planned.is_rerun, records=0)
+            return window_result(self.group, window, is_rerun=planned.is_rerun, report=Report(records=0))
         attempt = service.start_attempt(window, claim, context["ti"].try_number)
-        records = self._attempt(context, service, planned, attempt, options)
+        report = self._attempt(context, service, planned, attempt, options)
         patiently(lambda: service.commit(window.id, claim, attempt))
-        return window_result(self.group, window, is_rerun=planned.is_rerun, records=records)
+        return window_result(self.group, window, is_rerun=planned.is_rerun, report=report)
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
@@ -112,6 +114,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         check_spark_conf(self.conf or {})
         if isinstance(self.application_args, str):
             raise BadInputError("application_args must be a list of arguments, not one text")
+        self._connector_package()
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         master = self._get_hook()._connection["master"]
         if options.jaas is not None and not master.startswith("local"):
@@ -125,19 +128,22 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _attempt(
         self, context: Context, service: WindowService, planned: Planned, attempt: int, options: ReaderOptions
-    ) -> int | None:
+    ) -> Report:
         """Run the job and record how it ended: the evidence that the commit rests on."""
         try:
-            records = self._launch(context, planned, options)
-            service.check(planned.window)
-            # on_kill runs in a signal handler and does not stop this method.
-            if self._was_killed:
-                raise KafkaOffsetsError(f"The task was stopped; window {planned.window.id} is not committed")
+            report = self._launch(context, planned, options)
+            patiently(lambda: service.check(planned.window))
+            self._refuse_if_killed()
         except BaseException:
             self._record_failure(service, attempt)
             raise
-        patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, records))
-        return records
+        patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+        return report
+
+    def _refuse_if_killed(self) -> None:
+        # on_kill runs in a signal handler and does not stop `execute`.
+        if self._was_killed:
+            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
 
     def _record_failure(self, service: WindowService, attempt: int) -> None:
         try:
@@ -145,7 +151,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         except KafkaOffsetsError as exc:
             self.log.warning("Could not record how the attempt ended: %s", exc)
 
-    def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> int | None:
+    def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> Report:
         key = self.job_key(planned.window, context["ti"].max_tries)
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
@@ -168,38 +174,70 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = _handoff(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
         conf, files = window_conf(handoff, directory)
-        self.conf = {**(self.conf or {}), **conf}
+        self.conf = {**self._yarn_conf(planned.window), **(self.conf or {}), **conf}
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
         if self.ship:
             self.py_files = joined(self.py_files, str(write_zip(directory)))
-        if self.connector and "spark-sql-kafka" not in f"{self.packages} {self.jars}":
-            self.packages = joined(self.packages, connector_package() if self.connector == "auto" else self.connector)
+        self.packages = joined(self.packages, self._connector_package())
         if self._names_job:
             self.name = planned.window.id
+
+    def _connector_package(self) -> str | None:
+        if "spark-sql-kafka" in f"{self.packages} {self.jars}":
+            return None
+        return connector_package() if self.connector == "auto" else self.connector
+
+    def _yarn_conf(self, window: Window) -> dict[str, str]:
+        """Return what a job on YARN needs by default: YARN would run a failing driver twice, and stores tags in lower case."""
+        if "yarn" not in self._get_hook()._connection["master"]:
+            return {}
+        return {"spark.yarn.maxAppAttempts": "1", "spark.yarn.tags": window.id.lower()}
 
     def _is_client_mode(self) -> bool:
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
-        if hook._connection["deploy_mode"] != "cluster":
-            hook.submit = partial(hook.submit, preexec_fn=dying_with_parent())  # type: ignore[method-assign]
+        submit = hook.submit
+        # A driver on this worker has nobody who could reconnect to it when the worker is gone.
+        popen = {} if hook._connection["deploy_mode"] == "cluster" else {"preexec_fn": dying_with_parent()}
+
+        def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
+            self._refuse_if_killed()
+            return submit(application, **popen, **kwargs)
+
+        hook.submit = submit_if_wanted  # type: ignore[method-assign]
         return hook
 
-    def on_kill(self) -> None:
-        """Stop the job, unless it is only this worker that dies: then a driver in the cluster is left to the retry.
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Watch a job in the cluster, also one that an earlier try started: on YARN, on_kill must know its id."""
+        if self._hook is not None and self._hook._is_yarn_cluster_mode:
+            self._hook._yarn_application_id = str(external_id)
+        super().poll_until_complete(external_id, context)
 
-        Airflow calls this for a person's kill, for a clear, and for the SIGTERM of a worker alike.
+    def on_kill(self) -> None:
+        """Stop the job, unless only this worker dies and the retry can reconnect to the driver.
+
+        Airflow calls this for a person's kill, a clear, a time-out, and for the SIGTERM of a worker alike.
         """
-        self._was_killed = True
-        if self._hook is None:
-            return
-        in_cluster = self._hook._connection["deploy_mode"] == "cluster"
-        if in_cluster and self._claim and task_state(self._claim) == "running":
+        if self._is_left_to_the_retry():
             self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
             return
-        super().on_kill()
+        self._was_killed = True
+        if self._hook is not None:
+            super().on_kill()
+
+    def _is_left_to_the_retry(self) -> bool:
+        if self._hook is None or self._claim is None or not self._can_reconnect(self._hook):
+            return False
+        # While Airflow handles a time-out, the task still counts as running.
+        return not isinstance(sys.exc_info()[1], AirflowTaskTimeout) and task_state(self._claim) == "running"
+
+    def _can_reconnect(self, hook: SparkSubmitHook) -> bool:
+        on_yarn = hook._is_yarn_cluster_mode and hook._yarn_track_via_rm_api
+        is_tracked = hook._should_track_driver_status or hook._should_track_driver_via_k8s_api() or on_yarn
+        return bool(self.durable and is_tracked)
 
 
 def _handoff(planned: Planned, options: dict[str, str], expect_gaps: bool, report: Path | None) -> Handoff:

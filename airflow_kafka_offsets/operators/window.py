@@ -60,7 +60,7 @@ class PlanWindowOperator(BaseOperator):
         claim = claim_of(context, Scope.RUN)
         planned = plan(self, context, service, self.group, claim, self.on_open_window, self.poll_interval)
         window = planned.window
-        result = window_result(self.group, window, is_rerun=planned.is_rerun, records=None)
+        result = window_result(self.group, window, is_rerun=planned.is_rerun)
         if window.span == 0:
             service.commit(window.id, claim)
             raise AirflowSkipException(f"Window {window.id} is empty and committed: nothing to launch")

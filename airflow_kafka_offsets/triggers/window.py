@@ -18,13 +18,15 @@ class WindowFreeTrigger(BaseTrigger):
 
     :param window_id: the window.
     :param ledger_conn_id: connection of the ledger; None: the configured one.
+    :param is_rerun: whether the window was committed when the task was refused.
     :param poll_interval: seconds between two looks, at least 5.
     """
 
-    def __init__(self, *, window_id: str, ledger_conn_id: str | None, poll_interval: float) -> None:
+    def __init__(self, *, window_id: str, ledger_conn_id: str | None, is_rerun: bool, poll_interval: float) -> None:
         super().__init__()
         self.window_id = window_id
         self.ledger_conn_id = ledger_conn_id
+        self.is_rerun = is_rerun
         self.poll_interval = max(poll_interval, MIN_POLL)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -34,6 +36,7 @@ class WindowFreeTrigger(BaseTrigger):
             {
                 "window_id": self.window_id,
                 "ledger_conn_id": self.ledger_conn_id,
+                "is_rerun": self.is_rerun,
                 "poll_interval": self.poll_interval,
             },
         )
@@ -56,12 +59,10 @@ class WindowFreeTrigger(BaseTrigger):
                 return
 
     def is_free(self) -> bool:
-        """Whether nobody works on the window any more."""
+        """Look once."""
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.core import ownership
         from airflow_kafka_offsets.operators.runs import is_over
 
         held = wiring.open_ledger(self.ledger_conn_id).window(self.window_id).held
-        # A task that commits works on nothing else of ours; a plan task's run may launch its job again (a clear).
-        is_done = not held.window.state.is_open and held.holder.scope is Scope.RUN
-        return is_done or is_over(held.holder)
+        return ownership.is_free(held, is_rerun=self.is_rerun, holder_is_over=is_over(held.holder))

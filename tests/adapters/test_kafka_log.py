@@ -474,6 +474,16 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
     assert KafkaError._TRANSPORT in {error.code() for error in heard}
 
 
+def test_a_lookup_does_not_hear_what_was_reported_before_it() -> None:
+    earlier: list[KafkaError] = []
+    client = kafka_log._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "error_cb": earlier.append})
+    time.sleep(0.5)  # nobody asks, librdkafka reports all the same
+    line = kafka_log._Line({}, 1)
+    with client.heard_by(line):
+        assert earlier
+        assert not line._heard
+
+
 # When Kafka says no
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_kafka_offsets.core.errors import IllegalStepError
-from airflow_kafka_offsets.core.ownership import Adopt, Again, Cut, GroupState, choose, may_take, watermark
+from airflow_kafka_offsets.core.ownership import Adopt, Again, Cut, GroupState, choose, is_free, may_take, watermark
 from airflow_kafka_offsets.core.window import Held, State
 from tests.core.examples import claim, position, tp, window
 
@@ -51,3 +51,20 @@ def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
     assert mark.offsets == {tp(): 5}
     assert watermark(GroupState(4, HERE)) == HERE
     assert watermark(GroupState()) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "is_rerun", "holder_is_over", "free"),
+    [
+        (State.PLANNED, False, False, False),
+        (State.PLANNED, False, True, True),
+        (State.COMMITTED, False, False, True),  # who waited wants the next window
+        (State.COMMITTED, True, False, False),  # who waited wants this one
+        (State.COMMITTED, True, True, True),
+        (State.ABANDONED, False, False, True),  # a person's way out works while the job still runs
+        (State.SUPERSEDED, True, False, True),
+    ],
+)
+def test_when_waiting_ends(state: State, is_rerun: bool, holder_is_over: bool, free: bool) -> None:
+    held = Held(window({tp(): (5, 10)}, 7, state), claim("other"))
+    assert is_free(held, is_rerun=is_rerun, holder_is_over=holder_is_over) is free

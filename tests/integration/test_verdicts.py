@@ -208,7 +208,10 @@ def test_a_compacted_topic_is_planned_by_its_offsets(kafka: KafkaBroker, topic: 
     [
         ({"starting_offsets": '{"nope":{"0":1}}'}, "starting_offsets names partitions that Kafka doesn't have: nope-0"),
         ({"starting_offsets": '{"TOPIC":{"0":1,"7":1}}'}, "doesn't have: .*-7"),
-        ({"starting_offsets": '{"TOPIC":{"0":999}}'}, "999 is not between the beginning offset 0 and the end offset 10"),
+        (
+            {"starting_offsets": '{"TOPIC":{"0":999}}'},
+            "999 is not between the beginning offset 0 and the end offset 10",
+        ),
         ({"topics": ["no-such-topic"]}, "Kafka has no topic no-such-topic"),
     ],
 )
@@ -229,4 +232,3 @@ def test_an_unreachable_broker_changes_nothing(topic: str, ledger: SqlLedger) ->
     with pytest.raises(KafkaUnavailableError):
         Runs(WindowService(ledger, nobody), topics=[topic]).plan()
     assert not ledger.groups()
-

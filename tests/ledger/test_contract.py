@@ -105,9 +105,11 @@ class LedgerContract:
         assert second.holder == claim("run-2")
         assert ledger.load(name, claim()).claimed == second
         assert ledger.load(name, claim("run-2")).claimed == second
-        assert ledger.hold(second, claim("run-2")) == second
-        with pytest.raises(ConcurrentChangeError):
-            ledger.hold(first, claim("run-3"))
+        third = ledger.hold(second, claim("run-2"))
+        assert (third.window, third.holder) == (second.window, second.holder)
+        for stale in (first, second):  # the same holder again is another hold
+            with pytest.raises(ConcurrentChangeError):
+                ledger.hold(stale, claim("run-3"))
         assert ledger.load(name, claim("run-3")).claimed is None
 
     def test_a_window_that_changed_its_state_is_not_taken(self, ledger: Ledger, name: str) -> None:

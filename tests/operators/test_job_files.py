@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicP
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.operators.job_files import (
     MAX_ARGUMENT,
+    Report,
     check_spark_conf,
     fill,
     joined,
@@ -74,10 +75,11 @@ def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
 
 def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    assert read_report(path, window_of(3)) is None
-    path.write_text(json.dumps({"window_id": "g-000007", "records": 3}))
-    assert read_report(path, window_of(3)) == 3
-    path.write_text(json.dumps({"window_id": "g-000006", "records": 3}))
+    assert read_report(path, window_of(3)) == Report()
+    counts = {"orders": {"1": 1, "2": 2}}
+    path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))
+    assert read_report(path, window_of(3)) == Report(3, counts)
+    path.write_text(json.dumps({"window_id": "g-000006", "records": 3, "counts": {}}))
     with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
         read_report(path, window_of(3))
 
@@ -89,8 +91,8 @@ def test_lists_are_joined_without_what_is_not_there() -> None:
 
 def test_a_result_stays_small_and_is_json() -> None:
     group = KafkaGroup("g", topics=["orders"])
-    small = window_result(group, window_of(3), is_rerun=False, records=3)
+    small = window_result(group, window_of(3), is_rerun=False, report=Report(3, {"orders": {"1": 1}}))
     assert small["ranges"] == {"orders": {"1": [10**9, 10**9 + 1], "2": [10**9, 10**9 + 2]}}
-    large = window_result(group, window_of(3 * MAX_RANGES_IN_XCOM), is_rerun=False, records=None)
+    large = window_result(group, window_of(3 * MAX_RANGES_IN_XCOM), is_rerun=False)
     assert large["ranges"] is None
     assert len(json.dumps(large)) < 1000

@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.operators import spark_submit
 
@@ -14,10 +16,14 @@ from airflow_kafka_offsets.operators import spark_submit
 class Hook:
     """Stands for the hook of a job that runs: no cluster is needed to see who is killed."""
 
-    def __init__(self, deploy_mode: str | None) -> None:
+    def __init__(self, deploy_mode: str | None, *, is_tracked: bool = True) -> None:
         self._connection = {"deploy_mode": deploy_mode, "master": "spark://m:7077"}
         self._is_yarn_cluster_mode = self._is_kubernetes = False
+        self._should_track_driver_status = deploy_mode == "cluster" and is_tracked
         self.kills = 0
+
+    def _should_track_driver_via_k8s_api(self) -> bool:
+        return False
 
     def on_kill(self) -> None:
         self.kills += 1
@@ -49,7 +55,55 @@ def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
     operator = operator_with(hook)
     operator.on_kill()
     assert hook.kills == kills
-    assert operator._was_killed, "execute goes on after on_kill, and must not commit"
+    assert operator._was_killed == bool(kills), "execute goes on after on_kill, and must not commit a killed job"
+
+
+def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    untracked = Hook("cluster", is_tracked=False)
+    operator_with(untracked).on_kill()
+    assert untracked.kills == 1
+    hook = Hook("cluster")
+    operator = operator_with(hook)
+    operator.durable = False
+    operator.on_kill()
+    assert hook.kills == 1
+
+
+def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    hook = Hook("cluster")
+    operator = operator_with(hook)
+    try:
+        raise AirflowTaskTimeout
+    except AirflowTaskTimeout:
+        operator.on_kill()
+    assert hook.kills == 1
+
+
+def test_a_task_that_was_stopped_launches_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    operator = operator_with(None)
+    hook = operator._get_hook()
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("spark-submit was started"))
+    operator.on_kill()
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched any more"):
+        hook.submit("job.py")
+
+
+def test_a_job_on_yarn_runs_once_carries_its_window_and_can_be_killed_after_a_reconnect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
+    operator = operator_with(None)
+    conf = operator._yarn_conf(SimpleNamespace(id="Lake-000001"))
+    assert conf == {"spark.yarn.maxAppAttempts": "1", "spark.yarn.tags": "lake-000001"}
+    hook = Hook("cluster")
+    hook._is_yarn_cluster_mode = True
+    operator._hook = hook
+    monkeypatch.setattr(spark_submit.SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    operator.poll_until_complete("application_1_2", {})
+    assert hook._yarn_application_id == "application_1_2"
 
 
 def test_a_task_that_is_stopped_before_its_job_has_nothing_to_kill() -> None:

@@ -98,6 +98,11 @@ class MemoryLog:
         """Commit offsets of a consumer group."""
         self._committed |= {(group_id, tp): offset for tp, offset in offsets.items()}
 
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Return the ids of topics that exist."""
+        self.calls.append("topic_ids")
+        return {topic: self._ids[topic] for topic in topics if topic in self._ids}
+
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics that exist."""
         self.calls.append("snapshot")

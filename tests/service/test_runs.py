@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.window import Outcome, Scope, State
+from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service import RACES
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.service.world import World
@@ -211,8 +211,32 @@ def test_a_window_that_a_living_run_works_on_is_busy(world: World) -> None:
     window = world.plan(ONE).window
     with pytest.raises(WindowBusyError, match="dag/run-1/load") as raised:
         world.plan(TWO)
-    assert (raised.value.window_id, raised.value.holder) == (window.id, "dag/run-1/load")
+    assert (raised.value.window_id, raised.value.holder) == (window.id, ONE)
     assert world.ledger.window(window.id).held.holder == ONE
+
+
+def test_a_holder_that_comes_back_while_somebody_asks_about_it_keeps_its_window(world: World) -> None:
+    """Airflow said that it was over; before that could be used, it was cleared and asked again."""
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    answers = iter([True])
+
+    def is_over(claim: Claim) -> bool:
+        if next(answers, False):
+            world.plan(ONE)
+            return True
+        return False
+
+    with pytest.raises(WindowBusyError):
+        world.service.plan(world.group, TWO, is_over)
+    assert world.ledger.window(window.id).held.holder == ONE
+
+
+def test_a_log_that_lags_for_a_moment_is_looked_at_twice_before_a_window_is_called_unreadable(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.kafka.fall_back_once(tp(0), 4)
+    assert world.plan(ONE).window == window
 
 
 # Rule 4: commit.

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
-from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
@@ -98,24 +98,26 @@ class SqlLedger:
             )
             holder = _claim_id(connection, claim)
             connection.execute(
-                insert(windows).values(**_window_values(window), group_id=row.id, holder=holder, planned_at=now)
+                insert(windows).values(
+                    **_window_values(window), group_id=row.id, holder=holder, holds=1, planned_at=now
+                )
             )
             connection.execute(insert(claim_windows).values(claim_id=holder, group_id=row.id, seq=window.seq))
-        return Held(window, claim)
+        return Held(window, claim, holds=1)
 
     def hold(self, held: Held, claim: Claim) -> Held:
         """Give the window to a claim, if it is still held by whom we think, in the state we think."""
         window = held.window
         with writing(self._engine) as connection:
             row, now_held = _found(connection, window.id)
-            if (now_held.holder, now_held.window.state) != (held.holder, window.state):
+            if (now_held.holder, now_held.holds, now_held.window.state) != (held.holder, held.holds, window.state):
                 raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
             claim_id = _claim_id(connection, claim)
-            _change(connection, row, holder=claim_id)
+            _change(connection, row, holder=claim_id, holds=held.holds + 1)
             key = {"claim_id": claim_id, "group_id": row.group_id, "seq": window.seq}
             if not connection.execute(select(claim_windows).filter_by(**key)).first():
                 connection.execute(insert(claim_windows).values(key))
-        return Held(window, claim)
+        return Held(window, claim, held.holds + 1)
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, now: datetime) -> int:
         """Record that a try begins, and return its number."""
@@ -190,6 +192,17 @@ class SqlLedger:
         with reading(self._engine) as connection:
             rows = connection.execute(select(groups.c.definition).order_by(groups.c.name)).scalars()
             return [KafkaGroup.from_json(json.loads(text)) for text in rows]
+
+    def group(self, name: str) -> KafkaGroup:
+        """Return one group as it was defined when it last planned."""
+        with reading(self._engine) as connection:
+            definition = connection.execute(select(groups.c.definition).where(groups.c.name == name)).scalar()
+            if definition is None:
+                known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars()
+                raise UnknownWindowError(
+                    f"The ledger has no group {name}; it has {name_some(list(known), ', ') or 'none yet'}"
+                )
+            return KafkaGroup.from_json(json.loads(definition))
 
     def window(self, window_id: str) -> WindowRow:
         """Return one window."""
@@ -317,7 +330,7 @@ def _held(row: Row[Any]) -> Held:
         isolation_level=IsolationLevel(row.isolation_level),
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
     )
-    return Held(window, _claim(row))
+    return Held(window, _claim(row), row.holds)
 
 
 def _window_values(window: Window) -> dict[str, Any]:
@@ -388,11 +401,11 @@ def _found(connection: Connection, wanted: str) -> tuple[Row[Any], Held]:
 
 
 def _change(connection: Connection, row: Row[Any], **values: Any) -> None:
-    """Compare-and-set: change a window whose state and holder are still those that were read."""
+    """Compare-and-set: change a window whose state and hold are still those that were read."""
     done = connection.execute(
         update(windows)
         .where(windows.c.group_id == row.group_id, windows.c.seq == row.seq)
-        .where(windows.c.state == row.state, windows.c.holder == row.holder)
+        .where(windows.c.state == row.state, windows.c.holds == row.holds)
         .values(values)
     )
     if done.rowcount != 1:

@@ -107,6 +107,8 @@ windows = Table(
     Column("lane", String(10), nullable=False),
     Column("state", String(12), nullable=False),
     Column("holder", _BIG, ForeignKey(claims.c.id), nullable=False),
+    # Counts every time the window is given to a claim, the same one too: what was asked of the holder before is stale.
+    Column("holds", Integer, nullable=False),
     Column("until", UtcDateTime, nullable=False),
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),

@@ -11,7 +11,7 @@ from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSu
 from airflow_kafka_offsets.operators import planning
 
 # A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
-planning.LEDGER_PATIENCE = 4.0
+planning.PATIENCE = 4.0
 
 LAB = Path(os.environ["LAB"])
 JOBS = Path(__file__).parent / "jobs"

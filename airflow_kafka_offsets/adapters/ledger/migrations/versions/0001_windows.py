@@ -66,6 +66,7 @@ def upgrade() -> None:
         sa.Column("lane", sa.String(10), nullable=False),
         sa.Column("state", sa.String(12), nullable=False),
         sa.Column("holder", _big(), nullable=False),
+        sa.Column("holds", sa.Integer(), nullable=False),
         sa.Column("until", _moment(), nullable=False),
         sa.Column("isolation_level", sa.String(20), nullable=False),
         sa.Column("span", sa.BigInteger(), nullable=False),

@@ -1,0 +1,79 @@
+"""From librdkafka's settings to the options of Spark's reader, with the login apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.reader_options import properties_file, reader_options
+
+PLAIN = {"bootstrap.servers": "k:9092"}
+SCRAM = {
+    **PLAIN,
+    "security.protocol": "sasl_ssl",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "alice",
+    "sasl.password": 'pa"ss\\',
+    "ssl.ca.location": "/ca.crt",
+}
+
+
+def test_an_open_broker_needs_its_servers_only() -> None:
+    options = reader_options(PLAIN, {})
+    assert options.with_jaas_file("/x") == {"kafka.bootstrap.servers": "k:9092"}
+    assert options.jaas is None
+
+
+def test_a_login_is_apart_and_the_options_refer_to_its_file() -> None:
+    options = reader_options(SCRAM, {})
+    assert options.jaas == (
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pa\\"ss\\\\";'
+    )
+    written = options.with_jaas_file("/tmp/login.properties")
+    assert written["kafka.sasl.jaas.config"] == "${kafka_offsets_login:/tmp/login.properties:jaas}"
+    assert written["kafka.security.protocol"] == "SASL_SSL"
+    assert written["kafka.ssl.truststore.location"] == "/ca.crt"
+    assert "alice" not in str(written)
+
+
+def test_a_login_does_not_show_in_a_repr() -> None:
+    assert "alice" not in repr(reader_options(SCRAM, {}))
+
+
+def test_the_users_own_providers_stay() -> None:
+    mine = {"kafka.config.providers": "vault", "kafka.config.providers.vault.class": "my.Vault"}
+    written = reader_options(SCRAM, mine).with_jaas_file("/login")
+    assert written["kafka.config.providers"] == "vault,kafka_offsets_login"
+    assert written["kafka.config.providers.vault.class"] == "my.Vault"
+
+
+def test_the_users_own_login_wins() -> None:
+    mine = {"kafka.sasl.jaas.config": "${file:/etc/client.properties:jaas}"}
+    options = reader_options(SCRAM, mine)
+    assert options.jaas is None
+    assert options.with_jaas_file("/x")["kafka.sasl.jaas.config"] == mine["kafka.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"sasl.mechanism": "GSSAPI"}, "GSSAPI"), ({"ssl.certificate.location": "/c.pem"}, "client certificate")],
+)
+def test_what_can_not_be_translated_is_an_error_that_says_where_to_write_it(
+    settings: dict[str, str], says: str
+) -> None:
+    with pytest.raises(BadInputError, match=says) as error:
+        reader_options({**SCRAM, **settings}, {})
+    assert "spark_options" in str(error.value)
+
+
+def test_the_login_file_keeps_what_properties_take_for_syntax() -> None:
+    assert properties_file({"jaas": "a=b:c#d!e\\f"}) == "jaas=a\\=b\\:c\\#d\\!e\\\\f\n"
+
+
+@pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "KAFKA.ssl.keystore.password", "kafka.ssl.keystore.key"])
+def test_a_group_holds_no_secret_in_clear(name: str) -> None:
+    with pytest.raises(BadInputError, match="in clear") as error:
+        KafkaGroup("g", topics=["t"], spark_options={name: "hunter2-secret"})
+    assert "hunter2" not in str(error.value)
+    KafkaGroup("g", topics=["t"], spark_options={name: "${file:/etc/kafka:x}"})
