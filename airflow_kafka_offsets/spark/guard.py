@@ -1,4 +1,4 @@
-"""A job that read a window and did not check it must not end green.
+"""A job that took a window and did not read it, or read it and did not check it, must not end green.
 
 The launcher commits when the job's exit code is 0. So at the end of the process the check is made up for, and when the read
 turns out to be incomplete, or was never run, the process ends with exit code 1.
@@ -33,19 +33,37 @@ class Checkable(Protocol):
 
 
 _guarded: list[Checkable] = []
+_expected: set[str] = set()
+
+
+def expect(window_id: str) -> None:
+    """Let the process end red if nobody reads this window: its records would be committed unread."""
+    _register()
+    _expected.add(window_id)
+
+
+def release(window_id: str) -> None:
+    """Expect no read of this window any more."""
+    _expected.discard(window_id)
 
 
 def arm(window: Checkable) -> None:
     """Look at this window when the process ends."""
-    if not _guarded:
-        atexit.register(_at_exit)
+    _register()
+    release(window.id)
     _guarded.append(window)
+
+
+def _register() -> None:
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
 
 
 def disarm() -> None:
     """Forget all windows, as a process may that does not end with its job: a notebook, a test."""
     atexit.unregister(_at_exit)
     _guarded.clear()
+    _expected.clear()
 
 
 def _at_exit() -> None:
@@ -53,6 +71,11 @@ def _at_exit() -> None:
     # see n: a read that is not complete turns it into ours, which is not 0 either way.
     if getattr(sys, "last_value", None) is not None:
         return
+    if _expected:
+        _end_red(
+            f"it took window {', '.join(sorted(_expected))} and never called read(); a job that reads by other means takes "
+            "the window's starting_offsets and ending_offsets"
+        )
     for window in _guarded:
         if window.is_unchecked:
             _check_or_exit(window)
@@ -62,11 +85,14 @@ def _check_or_exit(window: Checkable) -> None:
     try:
         window.check(timeout=_AT_MOST)
     except BaseException as exc:
-        print(
-            f"airflow_kafka_offsets: the job ends with exit code {EXIT_CODE}, so that its window is not committed. It did not "
-            f"call check() with success, and now: {type(exc).__name__}: {exc}",
-            file=sys.stderr,
-        )
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(EXIT_CODE)  # sys.exit() has no effect here
+        _end_red(f"it did not call check() with success, and now: {type(exc).__name__}: {exc}")
+
+
+def _end_red(why: str) -> None:
+    print(
+        f"airflow_kafka_offsets: the job ends with exit code {EXIT_CODE}, so that its window is not committed: {why}",
+        file=sys.stderr,
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_CODE)  # sys.exit() has no effect here

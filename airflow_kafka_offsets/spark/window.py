@@ -38,7 +38,7 @@ _LOST_RANGE = re.compile(r"Could not read records in offset \[\d+, \d+\) for top
 def current_window(spark: SparkSession) -> KafkaWindow:
     """Return the window that this job was started with.
 
-    A job that reads it and ends without a successful check ends with exit code 1 (see `guard`).
+    A job that takes it, and ends without having read it or without a successful check, ends with exit code 1 (see `guard`).
 
     Raises:
         NoWindowError: the job was not started with one.
@@ -51,7 +51,10 @@ def current_window(spark: SparkSession) -> KafkaWindow:
             "Let KafkaSparkSubmitOperator start it; for a trial by hand: spark-submit --conf "
             f"{CONF_WINDOW}='<JSON as in airflow_kafka_offsets.spark.handoff>'"
         )
-    return KafkaWindow(spark, Handoff.from_json(text), guarded=True)
+    window = KafkaWindow(spark, Handoff.from_json(text), guarded=True)
+    if window.span:
+        guard.expect(window.id)
+    return window
 
 
 class KafkaWindow:
@@ -104,7 +107,11 @@ class KafkaWindow:
 
     @property
     def starting_offsets(self) -> str:
-        """Spark's JSON of the first offsets, without the partitions that have nothing to read."""
+        """Spark's JSON of the first offsets, without the partitions that have nothing to read.
+
+        Who takes it reads and checks by means of their own: `read` is not expected any more.
+        """
+        guard.release(self.id)
         return offsets_json(self.ranges, 0)
 
     @property

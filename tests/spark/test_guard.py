@@ -81,3 +81,17 @@ def test_disarmed_there_is_no_guard(tmp_path: Path) -> None:
 def test_armed_again_after_disarm_and_only_once(tmp_path: Path) -> None:
     job = end(tmp_path, "guard.disarm(); guard.arm(window); guard.arm(window); window.is_complete = True")
     assert (job.returncode, job.stdout) == (0, "checked\n")
+
+
+def test_a_window_that_was_taken_and_never_read_ends_red(tmp_path: Path) -> None:
+    job = end(tmp_path, "guard.disarm()\nguard.expect('lake.orders-000012')")
+    assert job.returncode == 1
+    assert "took window lake.orders-000012 and never called read()" in job.stderr
+
+
+@pytest.mark.parametrize(
+    "then", ["guard.release('lake.orders-000012')", "window.is_unchecked = False\nguard.arm(window)"]
+)
+def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_path: Path, then: str) -> None:
+    job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{then}")
+    assert (job.returncode, job.stderr) == (0, "")
