@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Window
-from airflow_kafka_offsets.ports import Attempt, WindowRow
+from airflow_kafka_offsets.ports import Act, Attempt, WindowRow
 
 Document = dict[str, Any]
 
@@ -65,6 +65,17 @@ def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
         "ranges": ranges_document(window.ranges),
         "lost": ranges_document(window.lost),
         "history": [attempt_document(attempt) for attempt in attempts],
+    }
+
+
+def act_document(act: Act) -> Document:
+    """Return what a person did to a group."""
+    return {
+        "kind": act.kind,
+        "who": act.who,
+        "why": act.why,
+        "at": moment(act.at),
+        "details": dict(act.details),
     }
 
 

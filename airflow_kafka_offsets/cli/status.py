@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.cli.documents import Document, window_document
+from airflow_kafka_offsets.cli.documents import Document, act_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
@@ -86,6 +86,7 @@ def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
         "trouble": trouble,
         "open_windows": [window_document(row) for row in reversed(is_open)],
         "last_committed": window_document(committed[0]) if committed else None,
+        "acts": [act_document(act) for act in ledger.acts(group.name)],
         "partitions": partitions,
     }
 
@@ -159,6 +160,9 @@ def _one_text(group: Document) -> str:
     lines.append(f"lag:            {'unknown' if group['lag'] is None else group['lag']}")
     headers = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
     parts = ["\n".join(lines), table(headers, ([p[h] for h in headers] for p in group["partitions"]))]
+    if group["acts"]:
+        acts = ([time(act["at"]), act["kind"], act["who"], act["why"]] for act in group["acts"])
+        parts.insert(1, table(("at", "what people did", "who", "why"), acts))
     if group["trouble"]:
         parts.append(_trouble(group))
     return "\n\n".join(parts)

@@ -56,6 +56,16 @@ def test_status_for_programs(cli: Cli) -> None:
     }
 
 
+def test_what_people_did_is_there_for_ever(cli: Cli) -> None:
+    cli("abandon", "lake.orders-000003", "--why", "poison record", "--who", "zoe", "--yes")
+    assert ["abandon", "zoe", "poison record"] in [
+        cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines()
+    ]
+    [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    [act] = group["acts"]
+    assert (act["kind"], act["details"]) == ("abandon", {"window": "lake.orders-000003"})
+
+
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:
     lake.log.is_down = True
     done = cli("status", "lake.orders", "--offline", "-o", "json")
