@@ -159,7 +159,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl
     """Start what is not running yet. The ledger and one broker are this suite's own: tests stop them."""
     from tests.lab.jars import spark_connector_jars
 
-    spark_connector_jars()
+    jars = ",".join(str(path) for path in spark_connector_jars())
     folder = tmp_path_factory.mktemp("acceptance")
     for name in ("hold", "lake", "events"):
         (folder / name).mkdir()
@@ -171,7 +171,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl
             folder / "airflow",
             HERE / "dags",
             connections=_connections(kafka, flaky, kafka_sasl, postgres),
-            environment={"LAB": str(folder), "PYTHONPATH": str(HERE.parent.parent)},
+            environment={"LAB": str(folder), "CONNECTOR_JARS": jars, "PYTHONPATH": str(HERE.parent.parent)},
             settings={
                 "core": {"parallelism": "4"},
                 "kafka_offsets": {"ledger_conn_id": "ledger"},

@@ -27,6 +27,7 @@ from airflow_kafka_offsets.ports import WindowRow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import kafka_classpath, spark_connector_jars
 from tests.lab.kafka import KafkaBroker
+from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -34,6 +35,8 @@ DAG, TASK, TOPIC, GROUP = "demo_orders", "load", "orders", "demo.orders"
 PARTITIONS = 4
 WINDOWS = 3
 ORDERS_PER_SECOND = 2000
+PATIENCE = 900
+"""Seconds for one scene; a DAG that doesn't get on ends the demo instead of hanging it."""
 _START = time.monotonic()
 
 
@@ -66,6 +69,7 @@ class Orders:
 
     kafka: KafkaBroker
     produced: int = 0
+    acknowledged: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -78,16 +82,20 @@ class Orders:
         while not self._stop.wait(0.1):
             for _ in range(ORDERS_PER_SECOND // 10):
                 order = b'{"order": %d, "amount": %d}' % (self.produced, self.produced % 997)
-                producer.produce(TOPIC, order, partition=self.produced % PARTITIONS)
+                producer.produce(TOPIC, order, partition=self.produced % PARTITIONS, on_delivery=self._delivered)
                 self.produced += 1
             producer.poll(0)
-        if producer.flush(30):
-            raise RuntimeError("orders were not acknowledged")
+        producer.flush(60)
+
+    def _delivered(self, error: object, _: object) -> None:
+        self.acknowledged += error is None
 
     def stop(self) -> None:
-        """Stop, when all orders are acknowledged."""
+        """Stop, and make sure that Kafka has all orders."""
         self._stop.set()
         self._thread.join()
+        if self.acknowledged != self.produced:
+            raise RuntimeError(f"Kafka acknowledged {self.acknowledged} of {self.produced} orders")
 
 
 @dataclass
@@ -110,25 +118,35 @@ class Demo:
     def wait_for(self, committed: int) -> None:
         """Wait until that many windows are committed, telling of each change."""
         seen: dict[str, str] = {}
-        while True:
+
+        def is_done() -> bool:
             for row in self.windows():
                 line = f"{row.held.window.state}, {row.attempts} attempt(s)"
                 if seen.get(row.held.window.id) != line:
                     seen[row.held.window.id] = line
                     say(f"  window {row.held.window.id}: {line}, span {row.held.window.span:,}")
-            if self.committed() >= committed:
-                return
-            time.sleep(0.5)
+            return self.committed() >= committed
+
+        wait_until(is_done, timeout=PATIENCE, what=f"{committed} windows are committed", interval=0.5)
 
     def kill_a_job_midway(self) -> str:
         """SIGKILL the Spark driver of a window while it writes, and return the window's id."""
-        while True:
+        killed: list[str] = []
+
+        def is_killed() -> bool:
             row = next((r for r in reversed(self.windows()) if r.held.window.state is State.PLANNED), None)
             if row and list(self.lake.glob(f".staging-{row.held.window.id}-*")):
                 driver = self.airflow.driver_process(DAG, row.held.holder.run_id, TASK)
                 if driver is not None and kill(driver):
-                    return row.held.window.id
-            time.sleep(0.01)
+                    killed.append(row.held.window.id)
+            return bool(killed)
+
+        wait_until(is_killed, timeout=PATIENCE, what="a Spark job was killed while it wrote", interval=0.01)
+        return killed[0]
+
+    def has_read(self, orders: int) -> bool:
+        """Whether committed windows cover that many offsets."""
+        return sum(r.held.window.span for r in self.windows() if r.committed_at) >= orders
 
     def orders_in_lake(self) -> Counter[int]:
         """Count each order in the lake, as any reader of Parquet sees it."""
@@ -166,10 +184,7 @@ def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     orders.stop()
     say(f"the producer stops after {orders.produced:,} orders")
     with step("letting the schedule read the rest"):
-        while (
-            sum(row.held.window.span for row in demo.windows()) < orders.produced or not demo.windows()[-1].committed_at
-        ):
-            time.sleep(0.5)
+        wait_until(lambda: demo.has_read(orders.produced), timeout=PATIENCE, what="all orders are read", interval=0.5)
     clear_the_first_run(demo)
     return demo, orders.produced
 
@@ -207,12 +222,14 @@ def clear_the_first_run(demo: Demo) -> None:
 
 
 def wait_for_running(demo: Demo) -> None:
-    """Wait until no run is at work: a Parquet directory that is replaced right now would not count."""
-    while any(r["state"] == "running" and r["start_date"] for r in demo.airflow.api.runs(DAG)):
-        tasks = [t["state"] for r in demo.airflow.api.runs(DAG) for t in demo.airflow.api.tasks(DAG, r["dag_run_id"])]
-        if not {"running", "queued"} & set(tasks):
-            return
-        time.sleep(0.5)
+    """Wait until no task is at work: a Parquet directory that is replaced right now would not count."""
+
+    def is_quiet() -> bool:
+        runs = demo.airflow.api.runs(DAG)[-5:]
+        states = {task["state"] for run in runs for task in demo.airflow.api.tasks(DAG, run["dag_run_id"])}
+        return not {"running", "queued"} & states
+
+    wait_until(is_quiet, timeout=PATIENCE, what="no task is at work", interval=0.5)
 
 
 def describe(window: Window) -> str:
