@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,7 +39,7 @@ from tests.lab.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.lab.kafka import SecureKafkaBroker
 
@@ -263,9 +264,10 @@ def test_a_recreated_topic_has_another_id_and_the_bounds_of_its_new_log(kafka: K
 # Timestamps
 
 
-@pytest.fixture
-def stamped(kafka: KafkaBroker, topic: str) -> TopicPartition:
-    """Return a partition whose records have the timestamps 0, 5, 1 and 9 s after BASE."""
+@pytest.fixture(scope="module")
+def stamped(kafka: KafkaBroker) -> TopicPartition:
+    """Return a partition whose records have the timestamps 0, 5, 1 and 9 s after BASE; its neighbour is empty."""
+    topic = f"stamped-{uuid.uuid4().hex[:12]}"
     create_topic(kafka, topic, 2, {"retention.ms": "-1"})
     for seconds in (0, 5, 1, 9):
         produce(kafka, topic, 1, timestamp_ms=kafka_log.epoch_milliseconds(BASE + timedelta(seconds=seconds)))
@@ -557,8 +559,8 @@ def test_no_secret_is_in_an_error_its_traceback_a_log_line_or_a_repr(
 # When Kafka says nothing
 
 
-def unreachable(name: str, secure: SecureKafkaBroker, plain: KafkaBroker) -> dict[str, str]:
-    """Return a connection that leads nowhere, by its name."""
+def unreachable(secure: SecureKafkaBroker, plain: KafkaBroker) -> dict[str, dict[str, str]]:
+    """Return connections that lead nowhere."""
     login = secure.client_config("alice")
     return {
         "refused": {"bootstrap.servers": f"127.0.0.1:{free_port()}"},
@@ -566,7 +568,23 @@ def unreachable(name: str, secure: SecureKafkaBroker, plain: KafkaBroker) -> dic
         "plaintext to SASL_SSL": {"bootstrap.servers": secure.bootstrap_servers},
         "SSL to SASL_SSL": {**login, "security.protocol": "SSL"},
         "SASL_SSL to plaintext": {**login, "bootstrap.servers": plain.bootstrap_servers},
-    }[name]
+    }
+
+
+def failure(look: Callable[[], object], timeout: float) -> KafkaUnavailableError:
+    """Return what a lookup raises, in time."""
+    with at_most(timeout + REPORTED_LATE), pytest.raises(KafkaUnavailableError) as caught:
+        look()
+    return caught.value
+
+
+@pytest.fixture(scope="module")
+def unreached(kafka_sasl: SecureKafkaBroker, kafka: KafkaBroker) -> dict[str, KafkaUnavailableError]:
+    """Return the error of each connection that leads nowhere: they are waited for side by side."""
+    connections = unreachable(kafka_sasl, kafka)
+    looks = [partial(KafkaLog(config, 2).snapshot, ["orders"], COMMITTED) for config in connections.values()]
+    with ThreadPoolExecutor(len(looks)) as pool:
+        return dict(zip(connections, pool.map(partial(failure, timeout=2), looks), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -580,28 +598,27 @@ def unreachable(name: str, secure: SecureKafkaBroker, plain: KafkaBroker) -> dic
     ],
 )
 def test_a_broker_that_is_not_reached_is_unavailable_and_the_error_says_why(
-    kafka_sasl: SecureKafkaBroker, kafka: KafkaBroker, name: str, why: str
+    unreached: dict[str, KafkaUnavailableError], name: str, why: str
 ) -> None:
-    config = unreachable(name, kafka_sasl, kafka)
-    with at_most(1 + REPORTED_LATE), pytest.raises(KafkaUnavailableError) as caught:
-        KafkaLog(config, 1).snapshot(["orders"], COMMITTED)
-    assert type(caught.value) is KafkaUnavailableError
-    assert why in str(caught.value)
-    assert config["bootstrap.servers"] in str(caught.value)
-    assert "orders" in str(caught.value)
+    error = unreached[name]
+    assert type(error) is KafkaUnavailableError
+    assert why in str(error)
+    assert "orders" in str(error)
 
 
-def test_every_lookup_is_bounded(kafka: KafkaBroker) -> None:
-    log = KafkaLog({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, 1)
+def test_every_lookup_is_bounded() -> None:
+    server = f"127.0.0.1:{free_port()}"
+    log = KafkaLog({"bootstrap.servers": server}, 1)
     [tp] = partitions_of("orders")
-    lookups = [
+    looks = [
         partial(log.bounds, [tp], COMMITTED),
         partial(log.offsets_at, [tp], BASE, COMMITTED),
         partial(log.committed, "group", [tp]),
     ]
-    for look in lookups:
-        with at_most(1 + REPORTED_LATE), pytest.raises(KafkaUnavailableError, match="Connection refused"):
-            look()
+    with ThreadPoolExecutor(len(looks)) as pool:
+        errors = list(pool.map(partial(failure, timeout=1), looks))
+    assert all(f"Kafka at {server}" in str(error) for error in errors)
+    assert all("Connection refused" in str(error) for error in errors)
 
 
 @pytest.mark.parametrize("address", ["no-such-host.invalid:9092", "127.0.0.1:1"])
@@ -649,7 +666,7 @@ def test_a_leader_that_hangs_fails_the_lookup_and_gives_no_offset(
         with at_most(3 + REPORTED_LATE), pytest.raises(KafkaUnavailableError, match=topic):
             log.snapshot([topic], COMMITTED)
         p0, _ = partitions_of(topic, 0, 1)
-        assert log_of(first).bounds([p0], COMMITTED) == {p0: Bounds(0, 0)}
+        assert log_of(first, timeout=10).bounds([p0], COMMITTED) == {p0: Bounds(0, 0)}
     finally:
         second.resume()
     assert log_of(first).snapshot([topic], COMMITTED) == before
