@@ -159,7 +159,7 @@ class _Lookup:
         return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        return _topic_ids(self._describe(topics))
+        return _topic_ids(self._describe_twice(topics))
 
     def bounds(
         self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
@@ -433,10 +433,6 @@ def _keep_inherited_clients() -> None:
     os.register_at_fork(after_in_child=keep)
 
 
-def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(topic.topic_id) for name, topic in described.items()}
-
-
 def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an AdminClient can use, and silence librdkafka's stderr: errors tell what it would.
 
@@ -530,6 +526,10 @@ def _defect(answer: Any, lowest: int = 0) -> str | None:
 
 def _reason(error: KafkaError) -> str:
     return f"{error.name()} {error.str()}".rstrip(": ")
+
+
+def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(topic.topic_id) for name, topic in described.items()}
 
 
 def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:

@@ -175,18 +175,27 @@ def test_a_topic_that_does_not_exist_is_left_out_and_not_created(kafka: KafkaBro
     assert log_of(kafka).snapshot([absent], COMMITTED) == LogSnapshot({}, {})
 
 
+def test_topic_ids_are_told_without_a_look_at_the_logs(kafka: KafkaBroker, topic: str, clients: list[Recorder]) -> None:
+    topic_id = create_topic(kafka, topic)
+    assert log_of(kafka).topic_ids([topic, f"{topic}-absent"]) == {topic: topic_id}
+    assert set(clients[0].calls) == {"describe_topics"}
+
+
 def test_a_topic_that_one_broker_does_not_know_yet_is_looked_for_again(
     kafka: KafkaBroker, topic: str, clients: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_log, "AdminClient", ForgetfulOnce)
     create_topic(kafka, topic)
     assert set(log_of(kafka).snapshot([topic], COMMITTED).topic_ids) == {topic}
-    assert len(clients[0].calls) == 4
+    assert clients[0].calls == [*["describe_topics"] * 2, *["list_offsets"] * 2]
+    monkeypatch.setattr(kafka_log, "_shared", {})
+    assert set(log_of(kafka).topic_ids([topic])) == {topic}
 
 
 def test_nothing_asked_is_answered_without_kafka() -> None:
     nowhere = KafkaLog({"bootstrap.servers": "127.0.0.1:1"}, 1)
     assert nowhere.snapshot([], COMMITTED) == LogSnapshot({}, {})
+    assert nowhere.topic_ids([]) == {}
     assert nowhere.bounds([], COMMITTED) == {}
     assert nowhere.offsets_at([], BASE, COMMITTED) == {}
     assert nowhere.committed("group", []) == {}
@@ -519,6 +528,7 @@ def test_a_topic_without_acl_is_refused_with_what_it_needs(kafka_sasl: SecureKaf
     log = KafkaLog(kafka_sasl.client_config("alice"), 30)
     lookups = [
         partial(log.snapshot, [topic], COMMITTED),
+        partial(log.topic_ids, [topic]),
         partial(log.bounds, partitions_of(topic), COMMITTED),
         partial(log.offsets_at, partitions_of(topic), BASE, COMMITTED),
     ]
@@ -685,6 +695,7 @@ def test_a_partition_without_leader_is_named_until_its_broker_is_back(
             # Longer than one request: the client may first ask the broker that is gone.
             with at_most(8 + REPORTED_LATE), pytest.raises(KafkaUnavailableError, match=rf"no leader \({topic}-1\)"):
                 log_of(first, timeout=8).snapshot([topic], COMMITTED)
+            assert log_of(first).topic_ids([topic]) == before.topic_ids
         finally:
             back = pool.submit(second.start)
         # Asked while the broker starts: the lookup waits for it.
