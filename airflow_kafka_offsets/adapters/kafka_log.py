@@ -266,11 +266,7 @@ class _Line:
         self.config = config
         self._timeout = timeout
         self._started = time.monotonic()
-        self._heard: deque[KafkaError] = deque(maxlen=100)
-
-    def hear(self, error: KafkaError) -> None:
-        """Take note of what librdkafka reports about a connection."""
-        self._heard.append(error)
+        self.heard: deque[KafkaError] = deque(maxlen=100)
 
     def request_seconds(self) -> float:
         """Return how long the next request may take."""
@@ -291,6 +287,7 @@ class _Line:
         except KafkaRefusedError:
             shared.forget(client)
             raise
+        client.has_answered |= any(_is_from_broker(answer) for answer in answers.values())
         # A client whose controller hangs asks only that one, for minutes; a new client finds another broker.
         if any(
             isinstance(answer, KafkaError) and answer.code() == KafkaError._TIMED_OUT for answer in answers.values()
@@ -313,7 +310,7 @@ class _Line:
             except TimeoutError:
                 # Only here does librdkafka tell what it hides behind "timed out".
                 admin.poll(0)
-                if cause := refusal(self._heard):
+                if cause := refusal(self.heard):
                     raise self._refused(cause) from None
                 if time.monotonic() > overdue:
                     return KafkaError(KafkaError._TIMED_OUT)
@@ -334,13 +331,13 @@ class _Line:
 
     def unavailable(self, defects: Mapping[Any, str]) -> KafkaUnavailableError:
         """Return the error for what has no answer; a refusal, if that is what librdkafka reported last."""
-        cause = last_cause(self._heard)
+        cause = last_cause(self.heard)
         if cause and cause.code() in _REFUSALS:
             return self._refused(cause)
         seconds = time.monotonic() - self._started
         return KafkaUnavailableError(
             f"Kafka at {self._servers} did not answer within {seconds:.1f} s: {by_reason(defects)}. "
-            + self._masked(hint(self._heard))
+            + self._masked(hint(self.heard))
         )
 
     def _refused(self, cause: KafkaError) -> KafkaRefusedError:
@@ -360,26 +357,38 @@ class _Line:
 
 
 class _Client:
-    """An AdminClient and the lookups that want to hear what it reports."""
+    """An AdminClient and the lookups that want to hear what it reports.
+
+    Attributes:
+        has_answered: whether a broker ever answered it.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        reported: deque[KafkaError] = deque(maxlen=100)
         listeners: list[_Line] = []
         users_own = config.get("error_cb")
 
         # Not a method: a cycle would leave the client of a process to the garbage collector of its fork.
         def report(error: KafkaError) -> None:
+            reported.append(error)
             for line in tuple(listeners):
-                line.hear(error)
+                line.heard.append(error)
             if users_own:
                 users_own(error)
 
+        self._reported = reported
         self._listeners = listeners
+        self.has_answered = False
         self.admin = AdminClient({**config, "error_cb": report})
 
     @contextmanager
     def heard_by(self, line: _Line) -> Iterator[None]:
-        """Tell a lookup what is reported from now on."""
-        self.admin.poll(0)  # what happened while nobody asked would look like news
+        """Tell a lookup what is reported from now on; before the first answer, all since the beginning."""
+        if not self.has_answered:
+            # Much is told only once: that all brokers are down, for instance.
+            line.heard.extend(tuple(self._reported))
+        elif not self._listeners:
+            self.admin.poll(0)  # what happened while nobody asked would look like news
         self._listeners.append(line)
         try:
             yield
@@ -515,6 +524,11 @@ def by_reason(defects: Mapping[Any, str]) -> str:
     for what, why in sorted(defects.items()):
         concerned.setdefault(why, []).append(str(what))
     return name_some([f"{why} ({name_some(names, ', ')})" for why, names in concerned.items()])
+
+
+def _is_from_broker(answer: Any) -> bool:
+    # librdkafka's own errors are negative.
+    return not isinstance(answer, KafkaError) or answer.code() > 0
 
 
 def _defect(answer: Any, lowest: int = 0) -> str | None:

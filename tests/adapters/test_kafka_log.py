@@ -47,6 +47,8 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 BASE = datetime(2024, 3, 1, tzinfo=UTC)
 
+LOGIN, DOWN, TRANSPORT = KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT
+
 REPORTED_LATE = 2.0
 """What a lookup may take beyond its time-out."""
 
@@ -485,14 +487,30 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
     assert KafkaError._TRANSPORT in {error.code() for error in heard}
 
 
-def test_a_lookup_does_not_hear_what_was_reported_before_it() -> None:
-    earlier: list[KafkaError] = []
-    client = kafka_log._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "error_cb": earlier.append})
-    time.sleep(0.5)  # nobody asks, librdkafka reports all the same
-    line = kafka_log._Line({}, 1)
-    with client.heard_by(line):
-        assert earlier
-        assert not line._heard
+def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one() -> None:
+    client = kafka_log._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    first, second, third = (kafka_log._Line({}, 1) for _ in range(3))
+    time.sleep(0.5)  # nobody asks, librdkafka reports all the same: that all brokers are down, only once
+    with client.heard_by(first):
+        client.admin.poll(0)
+    with client.heard_by(second):
+        assert DOWN in {error.code() for error in second.heard}
+        assert list(second.heard) == list(first.heard)
+    client.has_answered = True
+    time.sleep(0.5)
+    with client.heard_by(third):
+        assert not third.heard
+        assert client.admin.poll(0) == 0
+
+
+def test_a_client_has_answered_when_a_broker_said_anything(kafka: KafkaBroker) -> None:
+    server = f"127.0.0.1:{free_port()}"
+    for servers, has_answered in ((server, False), (kafka.bootstrap_servers, True)):
+        line = kafka_log._Line({"bootstrap.servers": servers, "log_level": 0}, 1)
+        client = kafka_log._shared_client(line.config).get(line.config)
+        wanted = TopicCollection(["absent"])
+        line.ask(lambda admin, seconds, wanted=wanted: admin.describe_topics(wanted, request_timeout=seconds))
+        assert client.has_answered == has_answered
 
 
 # When Kafka says no
@@ -709,9 +727,6 @@ def test_a_partition_without_leader_is_named_until_its_broker_is_back(
 def reported(*codes: int) -> list[KafkaError]:
     """Return what librdkafka could have reported."""
     return [KafkaError(code, f"report {number}") for number, code in enumerate(codes)]
-
-
-LOGIN, DOWN, TRANSPORT = KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT
 
 
 @pytest.mark.parametrize(
