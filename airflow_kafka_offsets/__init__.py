@@ -11,10 +11,17 @@ _EXPORTS = {
     "KafkaGroup": "airflow_kafka_offsets.core.group",
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
+    "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
 }
 
-__all__ = ["CommitWindowOperator", "KafkaGroup", "KafkaSparkSubmitOperator", "PlanWindowOperator"]
+__all__ = [
+    "CommitWindowOperator",
+    "KafkaGroup",
+    "KafkaSparkSubmitOperator",
+    "PlanWindowOperator",
+    "PlanWindowsOperator",
+]
 
 
 def __getattr__(name: str) -> Any:

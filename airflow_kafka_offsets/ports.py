@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -52,13 +52,14 @@ class LogOffsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A live window before the ledger gave it its number."""
+    """A window before the ledger gave it its number."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
     until: datetime
     isolation_level: IsolationLevel
-    lost: OffsetRanges
+    lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    lane: Lane = Lane.LIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +133,44 @@ class Ledger(Protocol):
         """Return what matters to somebody who asks for a window."""
         ...
 
-    def add_window(self, group: KafkaGroup, version: int, draft: Draft, claim: Claim, now: datetime) -> Held:
-        """Write down a new live window, held by the claim.
+    def add_windows(
+        self,
+        group: KafkaGroup,
+        version: int,
+        drafts: Sequence[Draft],
+        claim: Claim,
+        now: datetime,
+        take: Sequence[Held] = (),
+    ) -> list[Held]:
+        """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones.
 
         Raises:
-            ConcurrentChangeError: the group is no longer at this version.
+            ConcurrentChangeError: the group is no longer at this version, or as `hold`.
         """
         ...
 
-    def hold(self, held: Held, claim: Claim) -> Held:
-        """Give the window to a claim, if it is still held by whom we think.
+    def hold(self, helds: Sequence[Held], claim: Claim) -> list[Held]:
+        """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think.
 
         Raises:
-            ConcurrentChangeError: somebody else took it first, or it was abandoned.
+            ConcurrentChangeError: somebody else took one first, or it was changed.
         """
         ...
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, now: datetime) -> int:
-        """Record that a try begins, and return its number."""
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
+        """Record that a try begins, and return its number.
+
+        Args:
+            window: what is worked on.
+            claim: who does.
+            try_number: Airflow's number of the try.
+            max_tries: Airflow's bound of tries: the same for all retries, and another after each clear of the task.
+            now: the time.
+        """
+        ...
+
+    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+        """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
         ...
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
@@ -165,8 +186,12 @@ class Ledger(Protocol):
         """
         ...
 
+    def finish(self, window_id: str, now: datetime) -> None:
+        """Finish a commit that stopped half-way: a window that is committing becomes committed; others stay as they are."""
+        ...
+
     def abandon(self, window_id: str, act: Act) -> Window:
-        """Take the ownership of its offsets from the newest open live window.
+        """Take the ownership of its offsets from an open window: of live ones, from the newest.
 
         Raises:
             WindowError: it is not planned, or later windows start where it ends.
@@ -208,10 +233,22 @@ class Ledger(Protocol):
         *,
         states: Sequence[State] = (),
         lane: Lane | None = None,
+        seqs: Sequence[int] = (),
+        cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
-        """Return windows of a group, newest first; `before` (a seq) pages on."""
+        """Return windows of a group, newest first.
+
+        Args:
+            group: its name.
+            states: only these; none: all.
+            lane: only this one; None: both.
+            seqs: only these; none: all.
+            cut_in: only windows with ``start < until <= end``.
+            before: only windows with smaller numbers: to page on.
+            limit: how many at most.
+        """
         ...
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:

@@ -8,32 +8,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from airflow_kafka_offsets.core import ownership
 from airflow_kafka_offsets.core import reset as resets
+from airflow_kafka_offsets.core import window as core_window
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    IllegalStepError,
     MissingPartitionError,
     UnknownWindowError,
     WindowBusyError,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.ownership import Adopt, Again, Cut, Position
+from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.planning import (
+    FUTURE,
     Plan,
-    check_readable,
+    check_all_readable,
     check_same_topics,
     ends_behind,
-    plan_window,
+    plan_windows,
     suspects,
+    with_held_back,
 )
+from airflow_kafka_offsets.core.request import Live, Replay, Request, Span, parse_seq
 from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.starting import (
@@ -43,11 +48,13 @@ from airflow_kafka_offsets.core.starting import (
     parse_starting_offsets,
 )
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
-from airflow_kafka_offsets.ports import Act, Draft, Ledger, LogOffsets
+from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets
+from airflow_kafka_offsets.replaying import Answers, pages
 
 log = logging.getLogger(__name__)
 
 MAX_WHO = 200
+LIVE = Live()
 
 RACES = 20
 """How often somebody who lost a race looks again."""
@@ -69,12 +76,16 @@ class Planned:
     Attributes:
         window: the window.
         is_rerun: it was committed before: the job runs again, and its commit changes nothing but the history.
-        how: ``"again"``, ``"adopted"`` or ``"new"``.
+        how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
+        done: the attempt by which this very task did it already, since it was last cleared; None: it has to be done.
+        warnings: what a person should know about a new window.
     """
 
     window: Window
     is_rerun: bool
     how: str
+    done: Attempt | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,27 @@ class Lag:
         return None if self.watermark is None else self.end - self.watermark
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Who asks for windows, and what must be known of it."""
+
+    group: KafkaGroup
+    claim: Claim
+    is_over: IsOver
+    now: datetime
+    at_most: int | None = None
+
+    def may_have(self, held: Held) -> bool:
+        return held.holder == self.claim or self.is_over(held.holder)
+
+    def check_number(self, number: int) -> None:
+        if self.at_most is not None and number > self.at_most:
+            raise BadInputError(
+                f"{self.claim} would get {number} windows and can take {self.at_most}: ask for fewer, or plan them with "
+                "PlanWindowsOperator and give each to a mapped task"
+            )
+
+
 class WindowService:
     """The use cases on one ledger and one Kafka."""
 
@@ -104,81 +136,168 @@ class WindowService:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
+        self._answers = Answers(ledger, kafka, clock)
 
     def plan(
         self,
         group: KafkaGroup,
         claim: Claim,
         is_over: IsOver,
-        until: datetime | None = None,
+        request: Request = LIVE,
         *,
-        may_cut: bool = True,
-    ) -> Planned:
-        """Give a run its window: the one that it had, one that a dead run left behind, or a new one.
+        max_tries: int = 0,
+        at_most: int | None = None,
+    ) -> list[Planned]:
+        """Give a run its windows: those that it had, or else what it asks for.
 
         Args:
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            until: the cut time of a new window; None: now.
-            may_cut: False for a run that may only run again the window it has: an Airflow backfill.
+            request: what is new, or a replay; a run that has windows gets these, whatever it asks for.
+            max_tries: Airflow's bound of tries, which a clear of the task changes: what the task did since is not done again.
+            at_most: how many windows the asking task can have; None: any number.
+
+        Returns:
+            At least one window, oldest first; none only for the interval of a backfill run in which none was cut.
 
         Raises:
-            BadInputError: the run has no window, and may neither cut nor adopt one.
-            WindowBusyError: another run works on the window; nothing was written.
+            BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers.
+            WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        return _racing(lambda: self._plan(group, claim, is_over, until, may_cut))
-
-    def _plan(self, group: KafkaGroup, claim: Claim, is_over: IsOver, until: datetime | None, may_cut: bool) -> Planned:
-        state = self._ledger.load(group.name, claim)
-        choice = ownership.choose(state)
-        if not may_cut and not isinstance(choice, Again):
-            raise BadInputError(
-                f"{claim} belongs to an Airflow backfill, which replays the past; replay is not there yet, and a live "
-                "window must not hide behind a past date. Clear the runs whose windows you want again, or trigger a run"
+        asking = _Asking(group, claim, is_over, self._clock(), at_most)
+        planned = _racing(lambda: self._plan(asking, request))
+        for p in planned:
+            for warning in p.warnings:
+                log.warning("Group %s: %s", group.name, warning)
+            log.info(
+                "Group %s window %s (%s): %d partitions, span %d",
+                group.name,
+                p.window.id,
+                p.how,
+                len(p.window.ranges.without_empty()),
+                p.window.span,
             )
-        match choice:
-            case Again(held):
-                planned = self._take(held, claim, is_over, "again")
-            case Adopt(held):
-                planned = self._take(held, claim, is_over, "adopted")
-            case Cut(position):
-                plan = self.preview(group, position)
-                for warning in plan.warnings:
-                    log.warning("Group %s: %s", group.name, warning)
-                now = self._clock()
-                held = self._ledger.add_window(group, state.version, _draft(group, plan, until or now), claim, now)
-                planned = Planned(held.window, False, "new")
-        log.info(
-            "Group %s window %s (%s): %d partitions, span %d",
-            group.name,
-            planned.window.id,
-            planned.how,
-            len(planned.window.ranges.without_empty()),
-            planned.window.span,
-        )
+        return self._with_done(planned, claim, max_tries)
+
+    def _with_done(self, planned: Sequence[Planned], claim: Claim, max_tries: int) -> list[Planned]:
+        if all(p.how == "new" for p in planned):
+            return list(planned)
+        done = self._ledger.succeeded(planned[0].window.group, claim, max_tries)
+        return [replace(p, done=done.get(p.window.seq)) for p in planned]
+
+    def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
+        state = self._settled(asking.group.name, asking.claim)
+        if own := ownership.own_windows(state):
+            return self._give(
+                asking, state, [*own, *self._more_of_interval(asking.group.name, request, own)], how="again"
+            )
+        if isinstance(request, Live):
+            return self._plan_live(asking, request, state)
+        helds, drafts = self._answers.answer(asking.group, request, state)
+        return self._give(asking, state, helds, drafts, how="replay")
+
+    def _settled(self, group: str, claim: Claim) -> GroupState:
+        """Load a group, and finish commits that stopped half-way."""
+        state = self._ledger.load(group, claim)
+        half_way = {h.window.id for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        for window_id in half_way:
+            self._finish(window_id)
+        return self._ledger.load(group, claim) if half_way else state
+
+    def _finish(self, window_id: str) -> None:
+        log.info("Window %s: its commit had stopped half-way, and is finished now", window_id)
+        self._ledger.finish(window_id, self._clock())
+
+    def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
+        group = asking.group
+        over = {held.holder for held in state.open if asking.may_have(held)}
+        choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
+        plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
+        if choice.adopt:  # who has work needs no empty window behind it
+            plans = [plan for plan in plans if plan.ranges.span]
+        drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
+        given = self._give(asking, state, choice.adopt, drafts, how="adopted")
+        return [replace(p, warnings=plans[0].warnings) if p.how == "new" else p for p in given]
+
+    def _give(
+        self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
+    ) -> list[Planned]:
+        """Let a claim have windows that are there and new ones, all or none."""
+        asking.check_number(len(helds) + len(drafts))
+        for held in helds:
+            # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
+            if not ownership.is_handed_over(held, asking.claim) and not asking.is_over(held.holder):
+                raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
+        self._check_readable([held.window for held in helds])
+        take = ownership.to_hold(helds, asking.claim)
+        added: Sequence[Held] = ()
+        if drafts:
+            added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
+        elif take:
+            self._ledger.hold(take, asking.claim)
+        known = [Planned(held.window, held.window.state is State.COMMITTED, how) for held in helds]
+        return known + [Planned(held.window, False, "new") for held in added]
+
+    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, max_tries: int = 0) -> Planned:
+        """Give a task one window by name: usually one of those that the plan task of its run planned.
+
+        Raises:
+            BadInputError: it is a window of another group, or there is none of this name.
+            IllegalStepError: it owns nothing any more.
+            WindowBusyError, LogError: as in `plan`.
+        """
+        seq = parse_seq(group.name, window_id)
+        asking = _Asking(group, claim, is_over, self._clock())
+        planned = _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
+        [planned] = self._with_done([planned], claim, max_tries)
         return planned
 
-    def _take(self, held: Held, claim: Claim, is_over: IsOver, how: str) -> Planned:
-        # Busy first: it spares Kafka the questions of all who wait. What is asked of Airflow here is stale when the window
-        # was given to anybody since, and then `hold` refuses.
-        if not ownership.may_take(held, claim, held.holder == claim or is_over(held.holder)):
-            raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
-        self._check_readable(held.window)
-        taken = self._ledger.hold(held, claim)
-        return Planned(taken.window, taken.window.state is State.COMMITTED, how)
+    def _take(self, asking: _Asking, window_id: str) -> Planned:
+        held = self._ledger.window(window_id).held
+        if held.window.state is State.COMMITTING:
+            self._finish(window_id)
+            held = self._ledger.window(window_id).held
+        if not held.window.state.owns:
+            raise IllegalStepError(
+                f"Window {window_id} was {held.window.state}: its offsets have other owners. Plan again"
+            )
+        [planned] = self._give(asking, GroupState(), [held], how="given")
+        return planned
 
-    def _check_readable(self, window: Window) -> None:
-        topics = sorted({tp.topic for tp in window.ranges.without_empty()})
+    def _check_readable(self, windows: Sequence[Window]) -> None:
+        for level in sorted({window.isolation_level for window in windows}):
+            self._check_readable_at(level, [window for window in windows if window.isolation_level is level])
+
+    def _check_readable_at(self, level: IsolationLevel, windows: Sequence[Window]) -> None:
+        topics = sorted({tp.topic for window in windows for tp in window.ranges.without_empty()})
         if not topics:
             return
-        seen = self._kafka.snapshot(topics, window.isolation_level)
-        if behind := ends_behind(window, seen):  # a leader that lags for a moment: look again before believing it
-            again = self._kafka.bounds(behind, window.isolation_level)
-            seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **again})
-        check_readable(window, seen)
+        seen = self._kafka.snapshot(topics, level)
+        if behind := sorted({tp for window in windows for tp in ends_behind(window, seen)}):
+            # A leader that lags for a moment: look again before believing it.
+            seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._kafka.bounds(behind, level)})
+        check_all_readable(windows, seen)
+
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], list[Draft]]:
+        """Work out what a replay would run without writing anything: windows that are there, and new ones.
+
+        Raises:
+            BadInputError, LogError: as in `plan`.
+        """
+        helds, drafts = self._answers.answer(group, request, self._ledger.load(group.name))
+        windows = [held.window for held in helds]
+        self._check_readable(windows)
+        return windows, drafts
+
+    def _more_of_interval(self, group: str, request: Request, own: Sequence[Held]) -> list[Held]:
+        """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the run had."""
+        if not isinstance(request, Span) or not request.is_interval:
+            return []
+        had = {held.window.seq for held in own}
+        return [held for held in self._answers.cut_in(group, request) if held.window.seq not in had]
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -191,18 +310,32 @@ class WindowService:
         if topics:
             check_same_topics(window, self._kafka.topic_ids(topics))
 
-    def preview(self, group: KafkaGroup, position: Position | None) -> Plan:
-        """Plan the next live window from a position without writing anything.
+    def preview(
+        self, group: KafkaGroup, position: Position | None, request: Live = LIVE, number: int = 1
+    ) -> list[Plan]:
+        """Plan the next live windows from a position without writing anything.
 
         Raises:
             LogError, KafkaUnavailableError: as in `plan`.
         """
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
-            return plan_window(group, None, snapshot, first=self._first_offsets(group, snapshot))
-        doubtful = suspects(group, position, snapshot)
-        second_look = self._kafka.bounds(doubtful, group.isolation_level) if doubtful else {}
-        return plan_window(group, position, snapshot, recovered=second_look)
+            first = self._first_offsets(group, snapshot)
+            plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
+        else:
+            doubtful = suspects(group, position, snapshot)
+            second_look = self._kafka.bounds(doubtful, group.isolation_level) if doubtful else {}
+            plans = plan_windows(number, group, position, snapshot, recovered=second_look, ends=ends)
+        if not ends:
+            return plans
+        beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
+        return [with_held_back(plan, snapshot, ends, beyond_now) for plan in plans]
+
+    def _offsets_at(
+        self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else {}
 
     def _first_offsets(self, group: KafkaGroup, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
         start, partitions = group.start, list(snapshot.bounds)
@@ -212,9 +345,9 @@ class WindowService:
         committed = self._kafka.committed(group.name, partitions) if is_committed else None
         return first_offsets(start, snapshot, at_time=at_time, committed=committed)
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int = 0) -> int:
         """Record that a try to process the window begins, and return its number."""
-        return _racing(lambda: self._ledger.start_attempt(window, claim, try_number, self._clock()))
+        return _racing(lambda: self._ledger.start_attempt(window, claim, try_number, max_tries, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""
@@ -349,10 +482,7 @@ class WindowService:
         return first_offsets(start, snapshot, at_time=at_time)
 
     def _committed_windows(self, group: str) -> Iterator[Window]:
-        before: int | None = None
-        while rows := self._ledger.windows(group, states=[State.COMMITTED], lane=Lane.LIVE, before=before, limit=200):
-            yield from (row.held.window for row in rows)
-            before = rows[-1].held.window.seq
+        return (held.window for held in pages(self._ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
 
     def lag(self, group: KafkaGroup) -> Mapping[TopicPartition, Lag]:
         """Compare the watermark with what Kafka holds. Nothing is written."""

@@ -11,7 +11,6 @@ from airflow_kafka_offsets.cli.places import open_ledger, open_service
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table
 from airflow_kafka_offsets.core.errors import LogError
-from airflow_kafka_offsets.core.ownership import Adopt, choose
 from airflow_kafka_offsets.core.planning import Plan
 
 
@@ -20,11 +19,10 @@ def plan(args: Namespace) -> Answer:
     ledger = open_ledger(args)
     group = ledger.group(args.group)
     state = ledger.load(group.name)
-    chosen = choose(state)
-    first = window_document(ledger.window(chosen.held.window.id)) if isinstance(chosen, Adopt) else None
+    first = window_document(ledger.window(state.open[0].window.id)) if state.open else None
     document: Document = {"group": group.name, "open_window": first, "max_offsets": group.max_offsets}
     try:
-        planned = open_service(args, ledger, group).preview(group, state.position)
+        [planned] = open_service(args, ledger, group).preview(group, state.position)
     except LogError as exc:
         return _refused(document, exc)
     document |= _plan_document(planned)

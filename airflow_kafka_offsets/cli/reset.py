@@ -10,8 +10,8 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
-from airflow_kafka_offsets.cli.windows import seq_of
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.request import parse_seq
 from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.window import window_id
 from airflow_kafka_offsets.ports import Ledger
@@ -41,7 +41,7 @@ def reset(args: Namespace) -> Answer:
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     if bool(args.to) == bool(args.to_window):
         raise BadInputError("Say where to: either --to (earliest, latest, a time, JSON) or --to-window")
-    to_window = window_id(args.group, seq_of(args.group, args.to_window)) if args.to_window else None
+    to_window = window_id(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 
 

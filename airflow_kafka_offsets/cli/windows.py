@@ -10,18 +10,16 @@ from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.request import parse_windows
 from airflow_kafka_offsets.core.window import State, parse_window_id, window_id
 from airflow_kafka_offsets.ports import Ledger
-
-MAX_IDS = 1000
-"""Windows that one call shows in detail."""
 
 
 def windows(args: Namespace) -> Answer:
     """List the windows of a group, newest first, or show some in detail."""
     group, ids = args.group, args.ids
     if ids:
-        seqs = parse_ids(group, ids)  # before anything is opened
+        seqs = parse_windows(group, ids)  # before anything is opened
     ledger = open_ledger(args)
     if not ids and _is_window(ledger, group):
         group, seq = parse_window_id(group)
@@ -69,10 +67,8 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 
 
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
-    wanted = set(seqs)
-    rows = ledger.windows(group, before=max(wanted) + 1, limit=max(wanted) - min(wanted) + 1)
-    found = {row.held.window.seq: row for row in rows if row.held.window.seq in wanted}
-    if missing := sorted(wanted - found.keys()):
+    found = {row.held.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    if missing := sorted(set(seqs) - found.keys()):
         names = name_some([window_id(group, seq) for seq in missing], ", ")
         raise UnknownWindowError(f"The ledger has no window {names}; kafka-offsets windows {group} lists them")
     details = [window_detail(found[seq], ledger.attempts(window_id(group, seq))) for seq in sorted(found)]
@@ -112,47 +108,3 @@ def _history(attempts: Sequence[Document]) -> str:
         for a in attempts
     )
     return table(headers, rows)
-
-
-def parse_ids(group: str, text: str) -> list[int]:
-    """Return the sequence numbers of windows.
-
-    >>> parse_ids("lake.orders", "3,12-14,lake.orders-000020")
-    [3, 12, 13, 14, 20]
-
-    Raises:
-        BadInputError: it is something else, too much, or a window of another group.
-    """
-    seqs = [seq for part in text.split(",") for seq in _parse_part(group, part.strip())]
-    return sorted(set(seqs))
-
-
-def _parse_part(group: str, part: str) -> range:
-    first, dash, last = part.partition("-")
-    if _is_number(first) and (not dash or _is_number(last)):
-        low, high = int(first), int(last or first)
-        if not 1 <= low <= high:
-            raise BadInputError(f"--ids: {part!r} names no window: windows count from 1, the lower number comes first")
-        if high - low >= MAX_IDS:
-            raise BadInputError(f"--ids: {part!r} are more than {MAX_IDS} windows; ask for fewer at a time")
-        return range(low, high + 1)
-    seq = seq_of(group, part)
-    return range(seq, seq + 1)
-
-
-def seq_of(group: str, text: str) -> int:
-    """Return the sequence number of a window that is named by number or by its whole id.
-
-    Raises:
-        BadInputError: it is neither, or a window of another group.
-    """
-    if _is_number(text):
-        return int(text)
-    owner, seq = parse_window_id(text)
-    if owner != group:
-        raise BadInputError(f"Window {text} belongs to group {owner}, not to {group}")
-    return seq
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()

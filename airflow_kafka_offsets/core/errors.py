@@ -124,9 +124,10 @@ class WindowBusyError(WindowError):
         window_id: the window that is being worked on.
         holder: the claim that works on it; as text ``dag_id/run_id/task_id``.
         is_rerun: whether the window is committed, and only its rerun has to wait.
+        others: more windows, each of which would do as well.
     """
 
-    def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False) -> None:
+    def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
         way_out = (
             ""
             if is_rerun
@@ -139,6 +140,7 @@ class WindowBusyError(WindowError):
         self.window_id = window_id
         self.holder = holder
         self.is_rerun = is_rerun
+        self.others = tuple(others)
 
 
 class IllegalStepError(WindowError):

@@ -21,6 +21,8 @@ _E = TypeVar("_E", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
+MAX_OPEN = 1000
+MAX_GRACE = timedelta(days=30)
 
 # What a window fixes, and what Spark's connector refuses anyway; compared in lower case, as Spark ignores case.
 FIXED_OPTIONS = frozenset(
@@ -53,6 +55,13 @@ class OnDataLoss(StrEnum):
     SKIP = "skip"
 
 
+class Until(StrEnum):
+    """Where a live window of a scheduled run ends."""
+
+    NOW = "now"
+    INTERVAL_END = "data_interval_end"
+
+
 @dataclass(frozen=True)
 class KafkaGroup:
     """What operators, sensors, triggers, CLI and UI share about one group. Holds no secret and opens nothing.
@@ -67,6 +76,12 @@ class KafkaGroup:
             Kafka consumer group of this name), a time with a zone, a timedelta back from now, or Spark's JSON.
         isolation_level: which records are read; the same for planning and for Spark.
         max_offsets: the largest span of one window; None: up to the end offset of the moment.
+        max_open_windows: how many live windows may wait for their commit at once, 1 to 1000. With more than one, runs and
+            mapped tasks work on windows side by side; the watermark follows when those before are committed.
+        until: where a window of a scheduled run ends: ``"now"``, the end offset of the moment, or
+            ``"data_interval_end"``, the first record of that time or later by Kafka's timestamp index.
+        grace: how long after the interval's end a run with ``until="data_interval_end"`` waits for records that are under
+            way. What comes later still belongs to the next window.
         on_data_loss: ``"fail"``, or ``"skip"``: go on at the beginning offset and record what was lost.
         expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
             normal; False: a job that did not read every planned offset fails.
@@ -86,6 +101,9 @@ class KafkaGroup:
     starting_offsets: StartingOffsets = "earliest"
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
     max_offsets: int | None = None
+    max_open_windows: int = 1
+    until: Until = Until.NOW
+    grace: timedelta = timedelta(0)
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     expect_gaps: bool = False
     kafka_timeout: float = 30.0
@@ -99,6 +117,15 @@ class KafkaGroup:
         parse_starting_offsets(self.starting_offsets)
         if self.max_offsets is not None and not (is_whole(self.max_offsets) and self.max_offsets >= 1):
             raise BadInputError(f"max_offsets must be a whole number, at least 1, got {self.max_offsets!r}")
+        if not is_whole(self.max_open_windows) or not 1 <= self.max_open_windows <= MAX_OPEN:
+            raise BadInputError(
+                f"max_open_windows must be a whole number, 1 to {MAX_OPEN}, got {self.max_open_windows!r}"
+            )
+        _set(self, "until", _choice(Until, "until", self.until))
+        if not isinstance(self.grace, timedelta) or not timedelta(0) <= self.grace <= MAX_GRACE:
+            raise BadInputError(f"grace must be a timedelta from nothing to {MAX_GRACE.days} days, got {self.grace!r}")
+        if self.grace and self.until is Until.NOW:
+            raise BadInputError("grace means nothing without until='data_interval_end'")
         is_number = is_whole(self.kafka_timeout) or isinstance(self.kafka_timeout, float)
         if not is_number or not 1 <= self.kafka_timeout <= 3600:
             raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout!r}")
@@ -120,7 +147,8 @@ class KafkaGroup:
         elif isinstance(start, Mapping):
             start = {topic: dict(offsets) for topic, offsets in start.items()}
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"topics": list(self.topics), "starting_offsets": start}
+        more = {"topics": list(self.topics), "starting_offsets": start, "grace": self.grace.total_seconds()}
+        return values | more
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
@@ -130,6 +158,8 @@ class KafkaGroup:
         # A topic of that name holds offsets, not a number.
         if isinstance(start, Mapping) and isinstance(start.get("seconds_back"), (int, float)):
             values["starting_offsets"] = timedelta(seconds=start["seconds_back"])
+        if "grace" in values:
+            values["grace"] = timedelta(seconds=values["grace"])
         return cls(**values)
 
 

@@ -1,13 +1,13 @@
-"""Which window a run gets: its own, one that a dead run left behind, or a new one (DESIGN 5, rules 1 to 3)."""
+"""Which windows a run gets: its own, those that dead runs left behind, or new ones (DESIGN 5, rules 1 to 3 and 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import IllegalStepError
+from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.window import Claim, Held, State
+from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,59 +20,69 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What the ledger knows when a run asks for its window.
+    """What the ledger knows when a run asks for its windows.
 
     Attributes:
         version: changes with every new window, abandon and reset; 0: the group is not there yet.
         position: where the next live window starts; None: there never was one.
         open: live windows that wait for their commit, oldest first.
-        claimed: the window that the asking claim has, if any.
+        claimed: the windows that the asking claim ever had, oldest first.
     """
 
     version: int = 0
     position: Position | None = None
     open: tuple[Held, ...] = ()
-    claimed: Held | None = None
+    claimed: tuple[Held, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """The run asks again, and gets the window it had."""
+class Choice:
+    """What a run that plans live gets.
 
-    held: Held
+    Attributes:
+        adopt: open windows of dead runs, oldest first, as they are.
+        cut: how many new windows it may cut behind all others, 0 or more.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """The run gets the open window as it is, if its holder is over."""
-
-    held: Held
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The run gets a new window that starts at this position (None: the group's very first)."""
-
-    position: Position | None
+    adopt: tuple[Held, ...]
+    cut: int
 
 
-def choose(state: GroupState) -> Again | Adopt | Cut:
-    """Choose the window for a run that asks to plan live.
+def own_windows(state: GroupState) -> tuple[Held, ...]:
+    """Return the windows that the asking run has; none: it asks for the first time.
+
+    An abandoned window owns nothing any more: its run asks like a new one.
 
     Raises:
-        IllegalStepError: the run's window was superseded by a reset: run again, it would write what others own now.
+        IllegalStepError: one was superseded by a reset: run again, it would write what others own now.
     """
-    if state.claimed is not None and state.claimed.window.state is State.SUPERSEDED:
+    superseded = [held.window.id for held in state.claimed if held.window.state is State.SUPERSEDED]
+    if superseded:
         raise IllegalStepError(
-            f"Window {state.claimed.window.id} of this run was superseded by a reset: its offsets have other owners "
+            f"Window {name_some(superseded, ', ')} of this run was superseded by a reset: its offsets have other owners "
             "now. Trigger a new run instead of clearing this one."
         )
-    # An abandoned window owns nothing any more: its run asks like a new one.
-    if state.claimed is not None and state.claimed.window.state.owns:
-        return Again(state.claimed)
-    if state.open:
-        return Adopt(state.open[0])
-    return Cut(state.position)
+    return tuple(held for held in state.claimed if held.window.state.owns)
+
+
+def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int) -> Choice:
+    """Choose the windows of a new run that plans live.
+
+    Args:
+        state: the group.
+        over: those holders of its open windows that are over.
+        at_most: how many windows the run can work on.
+        max_open: how many live windows may be open at once.
+
+    Raises:
+        WindowBusyError: others work on all that is open, and no more may be.
+    """
+    adopt = tuple(held for held in state.open if held.holder in over)[:at_most]
+    cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
+    if not adopt and not cut:
+        oldest, *more = state.open
+        raise WindowBusyError(oldest.window.id, oldest.holder, others=[held.window.id for held in more])
+    return Choice(adopt, cut)
 
 
 def watermark(state: GroupState) -> Position | None:
@@ -101,6 +111,19 @@ def is_free(held: Held, *, is_rerun: bool, holder_is_over: bool) -> bool:
     return holder_is_over
 
 
-def may_take(held: Held, claim: Claim, holder_is_over: bool) -> bool:
-    """Whether a claim may work on a window now: nobody else does."""
-    return held.holder == claim or holder_is_over
+def is_handed_over(held: Held, claim: Claim) -> bool:
+    """Whether a claim may work on a window without asking who is over: it is its own, or one of its run's plan task.
+
+    The plan task itself may always have it again: it works on nothing, and says what the tasks of its run work on.
+    """
+    is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
+    return held.holder == claim or (is_planner and held.holder.is_same_run(claim))
+
+
+def to_hold(helds: Sequence[Held], claim: Claim) -> list[Held]:
+    """Return which of the windows that a claim gets it holds from now on, in the order of their numbers.
+
+    A plan task leaves to the other tasks of its run what they have.
+    """
+    mine = [h for h in helds if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)]
+    return sorted(mine, key=lambda held: held.window.seq)

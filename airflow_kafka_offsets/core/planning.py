@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
@@ -121,6 +122,7 @@ def plan_window(
     log: LogSnapshot,
     first: Mapping[TopicPartition, int] | None = None,
     recovered: Mapping[TopicPartition, Bounds] | None = None,
+    ends: Mapping[TopicPartition, int | None] | None = None,
 ) -> Plan:
     """Plan the next live window.
 
@@ -130,6 +132,7 @@ def plan_window(
         log: what Kafka holds.
         first: the resolved starting offsets; needed when there is no position.
         recovered: what a second look said of the `suspects`.
+        ends: where the window ends at the latest, by the timestamp index; None for a partition: no later record.
 
     Raises:
         DataLossError: retention was faster than the group, and its policy is ``fail``.
@@ -142,7 +145,9 @@ def plan_window(
     verdicts |= dict.fromkeys(fell_back, Verdict.CONTINUE)
     _refuse(group, position, log, verdicts)
     starts = {tp: _start(v, tp, position, log, first or {}) for tp, v in verdicts.items()}
-    full = OffsetRanges((tp, _range(start, verdicts[tp], log.bounds.get(tp))) for tp, start in starts.items())
+    full = OffsetRanges(
+        (tp, _range(start, verdicts[tp], log.bounds.get(tp), (ends or {}).get(tp))) for tp, start in starts.items()
+    )
     lost = OffsetRanges(
         (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
         for tp, v in verdicts.items()
@@ -163,11 +168,69 @@ def _fell_back(
     ]
 
 
-def _range(start: int, verdict: Verdict, bounds: Bounds | None) -> OffsetRange:
+def plan_windows(
+    number: int,
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int] | None = None,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+    ends: Mapping[TopicPartition, int | None] | None = None,
+) -> list[Plan]:
+    """Plan up to this number of live windows, one behind the other, up to the end of what there is.
+
+    The other arguments are those of `plan_window`. One window is planned even if it is empty.
+
+    Raises:
+        LogError: see `plan_window`.
+    """
+    plans = [plan_window(group, position, log, first, recovered, ends)]
+    while len(plans) < number and plans[-1].ranges.span:
+        behind = Position(plans[-1].ranges.ends, plans[-1].topic_ids)
+        plan = plan_window(group, behind, log, None, recovered, ends)
+        if not plan.ranges.span:
+            break
+        plans.append(plan)
+    return plans
+
+
+FUTURE = timedelta(minutes=1)
+"""How far the clock of a producer may run ahead before its records count as dated in the future."""
+
+
+def with_held_back(
+    plan: Plan,
+    log: LogSnapshot,
+    ends: Mapping[TopicPartition, int | None],
+    beyond_now: Mapping[TopicPartition, int | None],
+) -> Plan:
+    """Warn of partitions that a record dated in the future holds back: no window by time passes it before that date.
+
+    Args:
+        plan: a window that ends by time.
+        log: what Kafka holds.
+        ends: where it ends, by the timestamp index.
+        beyond_now: the same index for `FUTURE` from now.
+    """
+    held = [
+        f"{tp} at offset {end} ({log.bounds[tp].end - end} offsets wait there)"
+        for tp, end in sorted(ends.items())
+        if end is not None and end == beyond_now.get(tp) and tp in plan.ranges and end < log.bounds[tp].end
+    ]
+    if not held:
+        return plan
+    warning = (
+        "a record dated in the future holds its partition back until that date, as windows end by time: "
+        f"{name_some(held, ', ')}. A run that is triggered by hand ends at the end offset, and so reads past it"
+    )
+    return replace(plan, warnings=(*plan.warnings, warning))
+
+
+def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None) -> OffsetRange:
     if verdict is Verdict.NOT_READ or bounds is None:
         return OffsetRange(start, start)
     # Beginning, end and timestamp index were not looked up in one moment, and so an end may lie before the start.
-    return OffsetRange(start, max(start, bounds.end))
+    return OffsetRange(start, max(start, bounds.end if end is None else min(end, bounds.end)))
 
 
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
@@ -227,6 +290,33 @@ def check_readable(window: Window, log: LogSnapshot) -> None:
         is_truncated = bool(ends_behind(window, log))
         error = LogTruncatedError if is_truncated else DataLossError
         _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
+
+
+def check_all_readable(windows: Sequence[Window], log: LogSnapshot) -> None:
+    """Refuse to run windows again unless Kafka still holds all of them.
+
+    Raises:
+        LogError: see `check_readable`; of several windows it names those that can still be run.
+    """
+    errors: dict[str, LogError] = {}
+    for window in windows:
+        try:
+            check_readable(window, log)
+        except LogError as exc:
+            errors[window.id] = exc
+    if not errors:
+        return
+    error = next(iter(errors.values()))
+    if len(windows) == 1:
+        raise error
+    left = [window.id for window in windows if window.id not in errors]
+    partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
+    gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
+    raise type(error)(
+        f"{len(errors)} of {len(windows)} windows can't be read any more. {gone}. "
+        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again"),
+        partitions,
+    )
 
 
 def _unreadable(window: Window, then: str) -> str:

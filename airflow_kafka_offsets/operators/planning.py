@@ -1,9 +1,12 @@
-"""What every operator that plans does: ask for the window, and wait, skip or fail while another run works on it."""
+"""What every operator that plans does: ask for windows, and wait, skip or fail while another run works on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
@@ -14,16 +17,20 @@ from airflow_kafka_offsets.core.errors import (
     LedgerUnavailableError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.request import Live, Span, parse_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.operators.job_files import Report
-from airflow_kafka_offsets.operators.runs import cut_time, is_over, run_type
+from airflow_kafka_offsets.operators.runs import given_params, is_over, request_of
+from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.service import Planned, WindowService
+
+log = logging.getLogger(__name__)
 
 OnOpenWindow = Literal["wait", "skip", "fail"]
 
@@ -71,53 +78,131 @@ def check_on_open_window(value: str) -> None:
         raise BadInputError(f"on_open_window must be one of {', '.join(get_args(OnOpenWindow))}; got {value!r}")
 
 
+class Planner(Protocol):
+    """What an operator that plans has: see `KafkaSparkSubmitOperator` for the meaning."""
+
+    group: KafkaGroup
+    on_open_window: OnOpenWindow
+    poll_interval: float
+    execution_timeout: timedelta | None
+
+    def defer(self, *, trigger: Any, method_name: str, timeout: timedelta | None = None) -> None:
+        """Wait without holding a worker; raises."""
+
+
 def plan(
-    operator: BaseOperator,
-    context: Context,
-    service: WindowService,
-    group: KafkaGroup,
-    claim: Claim,
-    on_open_window: str,
-    poll_interval: float,
-) -> Planned:
-    """Get the window for this run; while another run works on it, do what `on_open_window` says.
+    operator: Planner, context: Context, service: WindowService, claim: Claim, at_most: int | None = 1, new: int = 1
+) -> list[Planned]:
+    """Get the windows of this run; while another run works on them, do what `on_open_window` says.
+
+    Args:
+        operator: who asks; its method `resume` asks again after waiting.
+        context: of the task.
+        service: the use cases.
+        claim: the task.
+        at_most: how many windows the task can work on; None: any number.
+        new: how many live windows it may cut at once.
 
     Raises:
         TaskDeferred: to wait without holding a worker.
-        AirflowSkipException: to skip.
+        AirflowSkipException: to skip; also when a backfill's interval has no window.
         WindowBusyError: to fail.
     """
     from airflow.sdk.exceptions import AirflowSkipException
 
-    is_backfill = run_type(context) == "backfill"
+    request = request_of(context, operator.group, new)
+    if isinstance(request, Span) and parse_replay(operator.group.name, given_params(context)):
+        log.warning("A backfill run replays its data interval; what its conf names is left aside")
+    if isinstance(request, Live) and request.ends_at is not None:
+        _wait_until(operator, request.ends_at + operator.group.grace)
+    max_tries = context["ti"].max_tries
+    planned = _unless_busy(
+        operator,
+        claim,
+        lambda: service.plan(operator.group, claim, is_over, request, max_tries=max_tries, at_most=at_most),
+    )
+    if not planned:
+        assert isinstance(request, Span)
+        raise AirflowSkipException(
+            f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and nobody's "
+            "records are of that time: nothing to replay"
+        )
+    return planned
+
+
+def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
+    """Get one window that a plan task of this run handed over; while another run works on it, as `plan`."""
+    name, max_tries = named_window(window)[0], context["ti"].max_tries
+    return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, max_tries))
+
+
+def named_window(window: Any) -> tuple[str, str | None]:
+    """Return the id of a window and the connection of its ledger, from what a plan task returned or from an id.
+
+    Raises:
+        BadInputError: it is neither.
+    """
+    is_dict = isinstance(window, Mapping)
+    window_id = window.get("window_id") if is_dict else window
+    if not isinstance(window_id, str):
+        raise BadInputError(f"window must be what a plan task returned (plan.output), or a window id; got {window!r}")
+    return window_id, window.get("ledger_conn_id") if is_dict else None
+
+
+def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
+    from airflow.sdk.exceptions import AirflowSkipException
+
     try:
-        return service.plan(group, claim, is_over, until=cut_time(context), may_cut=not is_backfill)
+        return ask()
     except WindowBusyError as busy:
-        if on_open_window == "skip":
+        if operator.on_open_window == "skip":
             raise AirflowSkipException(str(busy)) from busy
-        if on_open_window == "fail":
+        if operator.on_open_window == "fail":
             raise
         if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim):
             raise  # to wait for the end of one's own run would be for ever
-        operator.log.info("%s Waiting.", busy)
-        _defer(operator, group, busy, poll_interval)
+        log.info("%s Waiting.", busy)
+        _defer(operator, busy)
         raise  # not reached: defer raises
 
 
-def _defer(operator: BaseOperator, group: KafkaGroup, busy: WindowBusyError, poll_interval: float) -> None:
+def _defer(operator: Planner, busy: WindowBusyError) -> None:
     from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
 
     trigger = WindowFreeTrigger(
-        window_id=busy.window_id,
-        ledger_conn_id=group.ledger_conn_id,
+        window_ids=[busy.window_id, *busy.others],
+        ledger_conn_id=operator.group.ledger_conn_id,
         is_rerun=busy.is_rerun,
-        poll_interval=poll_interval,
+        poll_interval=operator.poll_interval,
     )
     operator.defer(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
 
 
-def window_result(group: KafkaGroup, window: Window, *, is_rerun: bool, report: Report = NO_REPORT) -> dict[str, Any]:
+def _wait_until(operator: Planner, moment: datetime) -> None:
+    from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+    left = (moment - datetime.now(UTC)).total_seconds()
+    if left > MIN_POLL:
+        log.info("Waiting until %s, for records that are under way", moment.isoformat())
+        operator.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", timeout=operator.execution_timeout)
+    elif left > 0:  # not worth a deferral, and a trigger that fires at once can fail its task
+        time.sleep(left)
+
+
+def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPORT) -> dict[str, Any]:
     """Return what downstream tasks get: small, JSON, free of secrets."""
+    is_small = len(planned.window.ranges.without_empty()) <= MAX_RANGES_IN_XCOM
+    return {
+        **committed_result(planned.window, is_rerun=planned.is_rerun),
+        "records": report.records,
+        "counts": report.counts if is_small else None,
+        "warnings": list(planned.warnings),
+        "ledger_conn_id": group.ledger_conn_id,
+    }
+
+
+def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
+    """Return what is known of a window when only its name was handed on."""
     ranges = window.ranges.without_empty()
     by_topic: dict[str, dict[str, list[int]]] = {}
     for tp, offsets in ranges.items():
@@ -131,10 +216,8 @@ def window_result(group: KafkaGroup, window: Window, *, is_rerun: bool, report: 
         "is_rerun": is_rerun,
         "partitions": len(ranges),
         "span": window.span,
-        "records": report.records,
-        "counts": report.counts if len(ranges) <= MAX_RANGES_IN_XCOM else None,
+        "records": None,
         "ranges": by_topic if len(ranges) <= MAX_RANGES_IN_XCOM else None,
-        "ledger_conn_id": group.ledger_conn_id,
     }
 
 

@@ -1,15 +1,19 @@
-"""What Airflow says about runs: who asks, when the window is cut, and whether another run is over."""
+"""What Airflow says about runs: who asks, for what, and whether another run is over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import Until
+from airflow_kafka_offsets.core.request import Live, Request, Span, parse_replay
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.group import KafkaGroup
 
 _RUN_IS_ALIVE = ["queued", "running"]
 # A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
@@ -23,9 +27,43 @@ def claim_of(context: Context, scope: Scope) -> Claim:
     return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
 
 
-def cut_time(context: Context) -> datetime | None:
-    """Return the cut time of a window that this run plans: the end of a scheduled run's interval, else None (now)."""
-    return context.get("data_interval_end") if run_type(context) == "scheduled" else None
+def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request:
+    """Return what this run asks for (DESIGN 5, rule 8).
+
+    A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other, a manual one
+    usually, replays what its params or conf name, and plans live when they name nothing.
+
+    Args:
+        context: of the task.
+        group: the group.
+        at_most: how many new windows the task can have.
+
+    Raises:
+        BadInputError: the params choose no replay that makes sense.
+    """
+    kind = run_type(context)
+    if kind == "backfill":
+        return _interval(context)
+    if kind in ("scheduled", "asset_triggered"):
+        end = context.get("data_interval_end") if kind == "scheduled" else None
+        return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
+    return parse_replay(group.name, given_params(context)) or Live(at_most=at_most)
+
+
+def given_params(context: Context) -> Mapping[str, Any]:
+    """Return what a run was given: its conf, on top of the DAG's params."""
+    # Airflow can be told not to merge the conf into the params ([core] dag_run_conf_overrides_params).
+    conf: Mapping[str, Any] = context["dag_run"].conf or {}
+    return {**context["params"], **conf}
+
+
+def _interval(context: Context) -> Span:
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if start is None or end is None:
+        raise BadInputError(
+            "This backfill run has no data interval, so no window belongs to it: use a timetable with intervals"
+        )
+    return Span(start, end, is_interval=True)
 
 
 def run_type(context: Context) -> str:

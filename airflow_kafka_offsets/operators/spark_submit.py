@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,10 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
-from airflow_kafka_offsets.core.window import Outcome, Scope
+from airflow_kafka_offsets.core.window import Scope
+from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.job_files import (
     Report,
     check_spark_conf,
@@ -26,13 +29,13 @@ from airflow_kafka_offsets.operators.job_files import (
 from airflow_kafka_offsets.operators.planning import (
     OnOpenWindow,
     check_on_open_window,
-    patiently,
     placeholders,
     plan,
-    window_result,
+    take,
 )
 from airflow_kafka_offsets.operators.runs import claim_of, task_state
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
+from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.shipping import write_zip
@@ -43,33 +46,44 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Claim, Window
-    from airflow_kafka_offsets.service import Planned, WindowService
+    from airflow_kafka_offsets.service import Planned
+
+# What `_prepare` changes for each window.
+_OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "name")
 
 
 class KafkaSparkSubmitOperator(SparkSubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
-    A retry and a clear get the window that the first try had. The job reads it with
+    A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
+    `replay_params`), and the run of an Airflow backfill, run past windows again, one after the other; a retry goes on
+    where the try before it stopped. The job reads it with
     ``airflow_kafka_offsets.spark.current_window(spark)``, which is shipped along; a job that knows nothing of this package
     can be given ``{starting_offsets}``, ``{ending_offsets}``, ``{assign}``, ``{isolation_level}``, ``{window_id}`` and
     ``{seq}`` in `application_args`. All other parameters are those of `SparkSubmitOperator`.
 
     :param group: the group.
+    :param window: instead of planning: the window to work on, from a `PlanWindowsOperator` of the same run
+        (``.expand(window=plan.output)``), or a window id. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
+    :param emit_empty: let outlets have an asset event for an empty window, too.
     :param connector: coordinates of Spark's Kafka connector for ``--packages``; ``"auto"``: those of the installed
         pyspark, unless `packages` or `jars` name one already; None: the cluster has it.
     :param ship: send the job side of this package along (``--py-files``); False: the cluster has it.
     """
 
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "window")
     ui_color = "#d5e8f0"
 
     def __init__(
         self,
         *,
         group: KafkaGroup,
+        window: Any = None,
         on_open_window: OnOpenWindow = "wait",
         poll_interval: float = 10,
+        emit_empty: bool = False,
         connector: str | None = "auto",
         ship: bool = True,
         **kwargs: Any,
@@ -77,12 +91,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         super().__init__(**kwargs)
         check_on_open_window(on_open_window)
         self.group = group
+        self.window = window
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
+        self.emit_empty = emit_empty
         self.connector = connector
         self.ship = ship
         self._names_job = "name" not in kwargs
-        self._was_killed = False
+        self._stop = Stop()
         self._claim: Claim | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -97,16 +113,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         options = self._check_input()
         service = wiring.open_service(self.group)
         claim = self._claim = claim_of(context, Scope.TASK)
-        planned = plan(self, context, service, self.group, claim, self.on_open_window, self.poll_interval)
-        window = planned.window
-        if window.span == 0:
-            self.log.info("Window %s is empty: nothing to launch", window.id)
-            service.commit(window.id, claim)
-            return window_result(self.group, window, is_rerun=planned.is_rerun, report=Report(records=0))
-        attempt = service.start_attempt(window, claim, context["ti"].try_number)
-        report = self._attempt(context, service, planned, attempt, options)
-        patiently(lambda: service.commit(window.id, claim, attempt))
-        return window_result(self.group, window, is_rerun=planned.is_rerun, report=report)
+        if self.window is None:
+            planned = plan(self, context, service, claim, at_most=None)
+        else:
+            planned = [take(self, context, service, claim, self.window)]
+        work = Work(context, service, self.group, claim, lambda p: self._launch(context, p, options), self._stop)
+        results = work.all(planned)
+        emit_events(self, context, results, emit_empty=self.emit_empty)
+        return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
@@ -126,40 +140,25 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             )
         return options
 
-    def _attempt(
-        self, context: Context, service: WindowService, planned: Planned, attempt: int, options: ReaderOptions
-    ) -> Report:
-        """Run the job and record how it ended: the evidence that the commit rests on."""
-        try:
-            report = self._launch(context, planned, options)
-            patiently(lambda: service.check(planned.window))
-            self._refuse_if_killed()
-        except BaseException:
-            self._record_failure(service, attempt)
-            raise
-        patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
-        return report
-
-    def _refuse_if_killed(self) -> None:
-        # on_kill runs in a signal handler and does not stop `execute`.
-        if self._was_killed:
-            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
-
-    def _record_failure(self, service: WindowService, attempt: int) -> None:
-        try:
-            service.end_attempt(attempt, Outcome.KILLED if self._was_killed else Outcome.FAILED)
-        except KafkaOffsetsError as exc:
-            self.log.warning("Could not record how the attempt ended: %s", exc)
-
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> Report:
         key = self.job_key(planned.window, context["ti"].max_tries)
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
-        with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
+        with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
             super().execute(context)
             return read_report(report, planned.window)
+
+    @contextmanager
+    def _fields_as_given(self) -> Iterator[None]:
+        """Let the next window find the fields as the user wrote them."""
+        given = {name: getattr(self, name) for name in _OF_ONE_WINDOW}
+        try:
+            yield
+        finally:
+            self.__dict__.update(given)
+            self._hook = None
 
     @staticmethod
     def job_key(window: Window, max_tries: int) -> str:
@@ -204,7 +203,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         popen = {} if hook._connection["deploy_mode"] == "cluster" else {"preexec_fn": dying_with_parent()}
 
         def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
-            self._refuse_if_killed()
+            self._stop.check()
             return submit(application, **popen, **kwargs)
 
         hook.submit = submit_if_wanted  # type: ignore[method-assign]
@@ -224,7 +223,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if self._is_left_to_the_retry():
             self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
             return
-        self._was_killed = True
+        self._stop.set()
         if self._hook is not None:
             super().on_kill()
 

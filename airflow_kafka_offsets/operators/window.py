@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.window import Scope, parse_window_id
+from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.planning import (
     OnOpenWindow,
     check_on_open_window,
+    committed_result,
+    named_window,
     placeholders,
     plan,
     window_result,
@@ -26,16 +28,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
 
 
-class PlanWindowOperator(BaseOperator):
-    """Plan the run's window and hand it on: ``starting_offsets``, ``ending_offsets`` and ``assign`` as Spark's JSON.
-
-    A window with nothing to read is committed at once; then this task, and with it the launcher, is skipped.
-
-    :param group: the group.
-    :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
-    :param poll_interval: seconds between two looks while waiting.
-    """
-
+class _PlanOperator(BaseOperator):
     ui_color = "#d5e8f0"
 
     def __init__(
@@ -47,33 +40,70 @@ class PlanWindowOperator(BaseOperator):
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Plan, and return the window."""
+    def execute(self, context: Context) -> Any:
+        """Plan, and return what the tasks behind this one get."""
         return self._plan(context)
 
-    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
+    def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting."""
         return self._plan(context)
 
-    def _plan(self, context: Context) -> dict[str, Any]:
+    def _plan(self, context: Context) -> Any:
+        raise NotImplementedError
+
+    def _planned(self, context: Context, at_most: int, new: int) -> list[dict[str, Any]]:
+        """Plan, commit what is empty, and return the other windows."""
         service = wiring.open_service(self.group)
         claim = claim_of(context, Scope.RUN)
-        planned = plan(self, context, service, self.group, claim, self.on_open_window, self.poll_interval)
-        window = planned.window
-        result = window_result(self.group, window, is_rerun=planned.is_rerun)
-        if window.span == 0:
-            service.commit(window.id, claim)
-            raise AirflowSkipException(f"Window {window.id} is empty and committed: nothing to launch")
-        return {**result, **placeholders(window)}
+        planned = plan(self, context, service, claim, at_most, new)
+        for p in planned:
+            if p.window.span == 0:
+                service.commit(p.window.id, claim)
+                self.log.info("Window %s is empty and committed: nothing to launch", p.window.id)
+        return [{**window_result(self.group, p), **placeholders(p.window)} for p in planned if p.window.span]
+
+
+class PlanWindowOperator(_PlanOperator):
+    """Plan the run's window and hand it on: ``starting_offsets``, ``ending_offsets`` and ``assign`` as Spark's JSON.
+
+    A window with nothing to read is committed at once; then this task, and with it the launcher, is skipped. A replay of
+    several windows is refused: see `PlanWindowsOperator`.
+
+    :param group: the group.
+    :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
+    :param poll_interval: seconds between two looks while waiting.
+    """
+
+    def _plan(self, context: Context) -> dict[str, Any]:
+        if windows := self._planned(context, at_most=1, new=1):
+            return windows[0]
+        raise AirflowSkipException("The window is empty and committed: nothing to launch")
+
+
+class PlanWindowsOperator(_PlanOperator):
+    """Plan all windows of the run, for mapped tasks: ``KafkaSparkSubmitOperator.partial(...).expand(window=plan.output)``.
+
+    An ordinary run takes over what dead runs left and cuts new windows, up to the group's `max_open_windows` in all. A
+    replay gives every window that it names. What is empty is committed at once; with nothing left, the mapped tasks are
+    skipped. How many run side by side is Airflow's ``max_active_tis_per_dagrun`` of the mapped task.
+
+    :param group: the group.
+    :param on_open_window: while another run works on the open windows: ``wait`` (deferred), ``skip`` or ``fail``.
+    :param poll_interval: seconds between two looks while waiting.
+    """
+
+    def _plan(self, context: Context) -> list[dict[str, Any]]:
+        at_most = conf.getint("core", "max_map_length")
+        return self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
 
 
 class CommitWindowOperator(BaseOperator):
-    """Commit the window that a `PlanWindowOperator` of the same run planned.
+    """Commit the window that a `PlanWindowOperator` or `PlanWindowsOperator` of the same run planned.
 
     That this task runs is all the evidence of the job's success there is: let it run only after the launcher's success,
     and know that a person who marks the launcher green lets it run too.
 
-    :param window: what the plan task returned (``plan.output``), or a window id. (templated)
+    :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. (templated)
     :param ledger_conn_id: the ledger, when `window` is only an id; None: the configured one.
     """
 
@@ -87,15 +117,10 @@ class CommitWindowOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
-        is_dict = isinstance(self.window, Mapping)
-        window_id = self.window.get("window_id") if is_dict else self.window
-        ledger_conn_id = self.window.get("ledger_conn_id") if is_dict else self.ledger_conn_id
-        if not isinstance(window_id, str):
-            raise BadInputError(
-                f"CommitWindowOperator needs a planned window (plan.output) or a window id, got {self.window!r}"
-            )
-        service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id)
+        window_id, ledger_conn_id = named_window(self.window)
+        service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
         window = service.window(window_id)
         service.check(window)
         is_first = service.commit(window_id, claim_of(context, Scope.RUN))
+        emit_events(self, context, [committed_result(window, is_rerun=not is_first)], emit_empty=True)
         return {"window_id": window_id, "is_rerun": not is_first}

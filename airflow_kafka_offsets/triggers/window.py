@@ -1,9 +1,9 @@
-"""Wait until a window is free: its holder is over, or it is committed or abandoned."""
+"""Wait until one of some windows is free: its holder is over, or it is committed or abandoned."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -14,17 +14,19 @@ Airflow 3.3 may still be writing down that the task was deferred."""
 
 
 class WindowFreeTrigger(BaseTrigger):
-    """Fires when another run may work on the window, or on the next one.
+    """Fires when another run may work on one of the windows, or on the next one.
 
-    :param window_id: the window.
+    :param window_ids: the windows.
     :param ledger_conn_id: connection of the ledger; None: the configured one.
     :param is_rerun: whether the window was committed when the task was refused.
     :param poll_interval: seconds between two looks, at least 5.
     """
 
-    def __init__(self, *, window_id: str, ledger_conn_id: str | None, is_rerun: bool, poll_interval: float) -> None:
+    def __init__(
+        self, *, window_ids: Sequence[str], ledger_conn_id: str | None, is_rerun: bool, poll_interval: float
+    ) -> None:
         super().__init__()
-        self.window_id = window_id
+        self.window_ids = list(window_ids)
         self.ledger_conn_id = ledger_conn_id
         self.is_rerun = is_rerun
         self.poll_interval = max(poll_interval, MIN_POLL)
@@ -34,7 +36,7 @@ class WindowFreeTrigger(BaseTrigger):
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
-                "window_id": self.window_id,
+                "window_ids": self.window_ids,
                 "ledger_conn_id": self.ledger_conn_id,
                 "is_rerun": self.is_rerun,
                 "poll_interval": self.poll_interval,
@@ -52,10 +54,10 @@ class WindowFreeTrigger(BaseTrigger):
             try:
                 is_free = await sync_to_async(self.is_free)()
             except LedgerUnavailableError as exc:
-                self.log.warning("Waiting for window %s: %s", self.window_id, exc)
+                self.log.warning("Waiting for window %s: %s", self.window_ids[0], exc)
                 continue
             if is_free:
-                yield TriggerEvent({"window_id": self.window_id})
+                yield TriggerEvent({"window_ids": self.window_ids})
                 return
 
     def is_free(self) -> bool:
@@ -64,5 +66,6 @@ class WindowFreeTrigger(BaseTrigger):
         from airflow_kafka_offsets.core import ownership
         from airflow_kafka_offsets.operators.runs import is_over
 
-        held = wiring.open_ledger(self.ledger_conn_id).window(self.window_id).held
-        return ownership.is_free(held, is_rerun=self.is_rerun, holder_is_over=is_over(held.holder))
+        ledger = wiring.open_ledger(self.ledger_conn_id)
+        helds = (ledger.window(window_id).held for window_id in self.window_ids)
+        return any(ownership.is_free(h, is_rerun=self.is_rerun, holder_is_over=is_over(h.holder)) for h in helds)

@@ -85,7 +85,7 @@ class Lake:
     def plan(self, group: KafkaGroup, run: int) -> tuple[Window, Claim]:
         """Plan a window for a run."""
         claim = Claim("orders", f"scheduled__{run}", "load")
-        return self.service.plan(group, claim, is_over=lambda claim: True).window, claim
+        return self.service.plan(group, claim, is_over=lambda claim: True)[0].window, claim
 
     def commit(self, group: KafkaGroup, run: int) -> Window:
         """Plan a window, read all of it, commit it."""

@@ -16,7 +16,7 @@ def test_windows_are_listed_newest_first(cli: Cli) -> None:
     assert third[:3] == ["lake.orders-000003", "planned", "live"]
     assert third[3:] == ["2026-01-31 00:10:00Z", "1000", "-", "2", "orders/scheduled__3/load"]
     assert second[1:7] == ["committed", "live", "2026-01-31 00:06:00Z", "400", "400", "1"]
-    assert first[1:7] == ["committed", "live", "2026-01-31 00:02:00Z", "900", "900", "1"]
+    assert first[1:7] == ["committed", "live", "2026-01-31 00:01:00Z", "900", "900", "1"]
 
 
 def test_windows_by_state(cli: Cli) -> None:
@@ -75,9 +75,9 @@ def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
         ("2-9", "The ledger has no window lake.orders-000004, lake.orders-000005,"),
         ("x", "'x' is not a window id such as lake.orders-000012"),
         ("2-", "'2-' is not a window id"),
-        ("3-2", "--ids: '3-2' names no window"),
-        ("0", "--ids: '0' names no window"),
-        ("1-5000", "--ids: '1-5000' are more than 1000 windows"),
+        ("3-2", "'3-2' names no window"),
+        ("0", "'0' names no window"),
+        ("1-5000", "'1-5000' are more than 1000 windows"),
         ("lake.clicks-000001", "Window lake.clicks-000001 belongs to group lake.clicks, not to lake.orders"),
     ],
 )

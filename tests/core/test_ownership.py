@@ -4,44 +4,82 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import IllegalStepError
-from airflow_kafka_offsets.core.ownership import Adopt, Again, Cut, GroupState, choose, is_free, may_take, watermark
-from airflow_kafka_offsets.core.window import Held, State
+from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError
+from airflow_kafka_offsets.core.ownership import (
+    Choice,
+    GroupState,
+    choose,
+    is_free,
+    is_handed_over,
+    own_windows,
+    to_hold,
+    watermark,
+)
+from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
 from tests.core.examples import claim, position, tp, window
 
 HERE = position({tp(): 10})
 OPEN = Held(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
 
 
+def held(seq: int, state: State = State.PLANNED, by: Claim | None = None) -> Held:
+    """Make a window of five offsets that a dead run left behind."""
+    return Held(window({tp(): (5 * seq, 5 * seq + 5)}, seq, state), by or claim("dead"))
+
+
 @pytest.mark.parametrize("state", [State.PLANNED, State.COMMITTING, State.COMMITTED])
-def test_a_run_gets_the_window_it_had_before_anything_else(state: State) -> None:
-    mine = Held(window({tp(): (0, 5)}, 3, state), claim())
-    assert choose(GroupState(4, HERE, (OPEN,), mine)) == Again(mine)
+def test_a_run_has_the_windows_that_it_had(state: State) -> None:
+    mine = (held(3, state), held(4, state))
+    assert own_windows(GroupState(4, HERE, (OPEN,), mine)) == mine
 
 
 def test_an_abandoned_window_is_forgotten() -> None:
-    mine = Held(window({tp(): (0, 5)}, 3, State.ABANDONED), claim())
-    assert choose(GroupState(4, HERE, (OPEN,), mine)) == Adopt(OPEN)
-    assert choose(GroupState(4, HERE, (), mine)) == Cut(HERE)
+    assert own_windows(GroupState(4, HERE, (OPEN,), (held(3, State.ABANDONED), OPEN))) == (OPEN,)
+    assert own_windows(GroupState(4, HERE, (OPEN,), (held(3, State.ABANDONED),))) == ()
 
 
 def test_a_superseded_window_stops_its_run() -> None:
-    mine = Held(window({tp(): (0, 5)}, 3, State.SUPERSEDED), claim())
     with pytest.raises(IllegalStepError, match="lake-000003 of this run was superseded"):
-        choose(GroupState(4, HERE, (OPEN,), mine))
+        own_windows(GroupState(4, HERE, (OPEN,), (held(2), held(3, State.SUPERSEDED))))
 
 
-def test_a_new_run_gets_the_oldest_open_window_or_a_new_one() -> None:
-    newer = Held(window({tp(): (10, 20)}, 8, State.PLANNED), claim("dead"))
-    assert choose(GroupState(4, HERE, (OPEN, newer))) == Adopt(OPEN)
-    assert choose(GroupState(4, HERE)) == Cut(HERE)
-    assert choose(GroupState()) == Cut(None)
+def test_a_new_run_gets_the_oldest_window_of_a_dead_run_or_a_new_one() -> None:
+    state = GroupState(4, HERE, (OPEN, held(8)))
+    assert choose(state, {claim("dead")}, at_most=1, max_open=1) == Choice((OPEN,), 0)
+    assert choose(GroupState(4, HERE), (), at_most=1, max_open=1) == Choice((), 1)
+    assert choose(GroupState(), (), at_most=1, max_open=1) == Choice((), 1)
 
 
-def test_a_window_may_be_taken_by_its_holder_or_after_it() -> None:
-    assert may_take(OPEN, claim("dead"), holder_is_over=False)
-    assert may_take(OPEN, claim("new"), holder_is_over=True)
-    assert not may_take(OPEN, claim("new"), holder_is_over=False)
+def test_what_a_living_run_works_on_is_left_to_it_and_new_windows_come_behind() -> None:
+    open_ = (held(6, by=claim("alive")), held(7), held(8, by=claim("alive")))
+    state = GroupState(4, HERE, open_)
+    assert choose(state, {claim("dead")}, at_most=1, max_open=5) == Choice((open_[1],), 0)
+    assert choose(state, {claim("dead")}, at_most=9, max_open=5) == Choice((open_[1],), 2)
+    assert choose(state, (), at_most=9, max_open=5) == Choice((), 2)
+
+
+def test_no_more_windows_are_open_than_the_group_allows() -> None:
+    state = GroupState(4, HERE, (OPEN, held(8)))
+    for max_open in (1, 2):
+        with pytest.raises(WindowBusyError) as raised:
+            choose(state, (), at_most=1, max_open=max_open)
+        assert (raised.value.window_id, raised.value.others) == (OPEN.window.id, ("lake-000008",))
+
+
+def test_a_window_is_handed_over_by_the_plan_task_of_the_same_run_and_back() -> None:
+    planner, worker = claim(task="plan", scope=Scope.RUN), claim(task="load", map_index=3)
+    assert is_handed_over(held(1, by=planner), worker)
+    assert is_handed_over(held(1, by=worker), planner)
+    assert is_handed_over(held(1, by=worker), worker)
+    assert not is_handed_over(held(1, by=planner), claim("other", "load"))
+    assert not is_handed_over(held(1, by=claim(task="load")), worker)
+
+
+def test_a_plan_task_leaves_to_the_tasks_of_its_run_what_they_have() -> None:
+    planner, worker = claim(task="plan", scope=Scope.RUN), claim(task="load", map_index=3)
+    helds = [held(2, by=planner), held(1, by=worker), held(3, by=claim("dead"))]
+    assert [h.window.seq for h in to_hold(helds, planner)] == [2, 3]
+    assert [h.window.seq for h in to_hold(helds, worker)] == [1, 2, 3]
 
 
 def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:

@@ -47,7 +47,8 @@ class Runs:
     def plan(self, **changes: object) -> Window:
         self.claim = Claim("dag", f"run-{next(self._numbers)}", "load")
         group = KafkaGroup(**{"name": "g", **self.group, **changes})
-        return self.service.plan(group, self.claim, lambda _: True).window
+        [planned] = self.service.plan(group, self.claim, lambda _: True)
+        return planned.window
 
     def read(self, **changes: object) -> Window:
         window = self.plan(**changes)

@@ -46,12 +46,13 @@ def act(kind: str = "abandon", why: str = "because", **details: Any) -> Act:
 def add(ledger: Ledger, name: str, start: int, end: int, by: Claim | None = None, **more: Any) -> Held:
     """Add the next window."""
     version = ledger.load(name).version
-    return ledger.add_window(group(name), version, draft(start, end, **more), by or claim(), NOW)
+    [held] = ledger.add_windows(group(name), version, [draft(start, end, **more)], by or claim(), NOW)
+    return held
 
 
 def commit(ledger: Ledger, held: Held) -> bool:
     """Record a success, and commit."""
-    attempt = ledger.start_attempt(held.window, held.holder, 1, NOW)
+    attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return ledger.commit(held.window.id, held.holder, attempt, NOW)
 

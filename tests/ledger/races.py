@@ -30,14 +30,16 @@ def plan(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     state = ledger.load(name)
     start = state.position.offsets[next(iter(state.position.offsets))] if state.position else 0
     return lambda: (
-        ledger.add_window(group(name), state.version, draft(start, start + 10 + me), claim(f"run-{me}"), NOW).window.id
+        ledger.add_windows(group(name), state.version, [draft(start, start + 10 + me)], claim(f"run-{me}"), NOW)[
+            0
+        ].window.id
     )
 
 
 def adopt(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     """Take the open window."""
     (held,) = ledger.load(name).open
-    return lambda: ledger.hold(held, claim(f"run-{me}")).window.id
+    return lambda: ledger.hold([held], claim(f"run-{me}"))[0].window.id
 
 
 def commit(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
@@ -80,7 +82,7 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         for turn in range(3):
             who = claim(f"run-{me}-{turn}")
             try:
-                window = service.plan(group(name, max_offsets=3), who, lambda _: True).window
+                window = service.plan(group(name, max_offsets=3), who, lambda _: True)[0].window
                 attempt = service.start_attempt(window, who, 1)
                 service.end_attempt(attempt, Outcome.SUCCEEDED)
                 committed += service.commit(window.id, who, attempt)

@@ -65,9 +65,9 @@ class Outages:
         hog = create_engine(server.url)
         with hog.connect() as connection:
             connection.execute(text("UPDATE kafka_offsets_windows SET span = span + 1"))
-            self._fails(lambda: ledger.hold(held, claim("run-2")))
+            self._fails(lambda: ledger.hold([held], claim("run-2")))
         hog.dispose()
-        ledger.hold(held, claim("run-2"))
+        ledger.hold([held], claim("run-2"))
 
     def _fails(self, ask) -> None:  # type: ignore[no-untyped-def]
         errors: list[BaseException] = []

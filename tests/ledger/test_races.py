@@ -80,7 +80,7 @@ class Races(StrictRaces):
             assert len(_winners(answers)) == 1
             claims = [ledger.load(group, claim(f"run-{i}")).claimed for i in range(PROCESSES)]
             (adopted,) = [c for c in claims if c]
-            assert ledger.load(group).open == (adopted,)
+            assert ledger.load(group).open == adopted
 
     def test_a_window_is_committed_by_one(self, competition: Competition, url: str, name: str) -> None:
         ledger = SqlLedger(url)

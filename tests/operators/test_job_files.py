@@ -24,6 +24,7 @@ from airflow_kafka_offsets.operators.job_files import (
     write_login,
 )
 from airflow_kafka_offsets.operators.planning import MAX_RANGES_IN_XCOM, placeholders, window_result
+from airflow_kafka_offsets.service import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -91,8 +92,8 @@ def test_lists_are_joined_without_what_is_not_there() -> None:
 
 def test_a_result_stays_small_and_is_json() -> None:
     group = KafkaGroup("g", topics=["orders"])
-    small = window_result(group, window_of(3), is_rerun=False, report=Report(3, {"orders": {"1": 1}}))
+    small = window_result(group, Planned(window_of(3), False, "new"), Report(3, {"orders": {"1": 1}}))
     assert small["ranges"] == {"orders": {"1": [10**9, 10**9 + 1], "2": [10**9, 10**9 + 2]}}
-    large = window_result(group, window_of(3 * MAX_RANGES_IN_XCOM), is_rerun=False)
+    large = window_result(group, Planned(window_of(3 * MAX_RANGES_IN_XCOM), False, "new"))
     assert large["ranges"] is None
     assert len(json.dumps(large)) < 1000

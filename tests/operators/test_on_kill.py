@@ -55,7 +55,7 @@ def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
     operator = operator_with(hook)
     operator.on_kill()
     assert hook.kills == kills
-    assert operator._was_killed == bool(kills), "execute goes on after on_kill, and must not commit a killed job"
+    assert operator._stop.is_set == bool(kills), "execute goes on after on_kill, and must not commit a killed job"
 
 
 def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_job_on_yarn_runs_once_carries_its_window_and_can_be_killed_after_a_re
 def test_a_task_that_is_stopped_before_its_job_has_nothing_to_kill() -> None:
     operator = operator_with(None)
     operator.on_kill()
-    assert operator._was_killed
+    assert operator._stop.is_set
 
 
 def test_a_clear_of_this_task_is_told_from_a_retry_by_max_tries() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import (
-    BadInputError,
     ConcurrentChangeError,
     DataLossError,
     IllegalStepError,
@@ -21,6 +20,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.request import Live
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service import RACES
 from tests.core.examples import NOON, claim, ranges, tp
@@ -426,22 +426,11 @@ def test_an_open_transaction_ends_the_window(world: World) -> None:
     world.kafka.produce(tp(0), 6)
     assert world.plan(ONE).window.ranges[tp(0)].end == 4
     world.configure(isolation_level="read_uncommitted")
-    assert world.service.preview(world.group, None).ranges[tp(0)].end == 10
-
-
-def test_a_backfill_run_only_runs_again_what_it_has(world: World) -> None:
-    world.kafka.produce(tp(0), 10)
-    with pytest.raises(BadInputError, match="belongs to an Airflow backfill"):
-        world.plan(ONE, may_cut=False)
-    window = world.plan(ONE).window
-    assert world.plan(ONE, may_cut=False).window == window
-    world.service.abandon(window.id, "me", "because")
-    with pytest.raises(BadInputError, match="belongs to an Airflow backfill"):
-        world.plan(ONE, may_cut=False)
+    assert world.service.preview(world.group, None)[0].ranges[tp(0)].end == 10
 
 
 def test_the_cut_time_is_the_one_given_or_the_moment(world: World) -> None:
-    assert world.plan(ONE, until=NOON - timedelta(hours=5)).window.until == NOON - timedelta(hours=5)
+    assert world.plan(ONE, Live(until=NOON - timedelta(hours=5))).window.until == NOON - timedelta(hours=5)
     world.service.commit("lake-000001", ONE)
     assert world.plan(TWO).window.until == world.now
 
@@ -456,7 +445,7 @@ def test_no_kafka_call_is_made_per_partition(world: World) -> None:
 def test_who_lost_a_race_looks_again_a_few_times(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.kafka.produce(tp(0), 10)
     tries = 0
-    original = world.ledger.add_window
+    original = world.ledger.add_windows
 
     def slow(*arguments: Any) -> Any:
         nonlocal tries
@@ -465,7 +454,7 @@ def test_who_lost_a_race_looks_again_a_few_times(world: World, monkeypatch: pyte
             raise ConcurrentChangeError("too late")
         return original(*arguments)
 
-    monkeypatch.setattr(world.ledger, "add_window", slow)
+    monkeypatch.setattr(world.ledger, "add_windows", slow)
     assert world.plan(ONE).how == "new"
     tries = -10 * RACES
     world.service.commit("lake-000001", ONE, world.work(world.service.window("lake-000001"), ONE))

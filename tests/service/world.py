@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.request import Request
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, Window
-from airflow_kafka_offsets.service import Planned, WindowService
+from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.service.memory_log import MemoryLog
 
@@ -44,11 +45,16 @@ class World:
         """Let a person change the group's definition."""
         self.group = group(**options)
 
-    def plan(self, claim: Claim, **more: Any) -> Planned:
-        """Let a run ask for its window, a minute later."""
+    def plan(self, claim: Claim, request: Request = LIVE, **more: Any) -> Planned:
+        """Let a run ask for its one window, a minute later."""
+        [planned] = self.ask(claim, request, **more)
+        return planned
+
+    def ask(self, claim: Claim, request: Request = LIVE, **more: Any) -> list[Planned]:
+        """Let a run ask for its windows, a minute later."""
         self.now += timedelta(minutes=1)
         self.over.discard(claim)
-        return self.service.plan(self.group, claim, self.over.__contains__, **more)
+        return self.service.plan(self.group, claim, self.over.__contains__, request, **more)
 
     def die(self, claim: Claim) -> None:
         """Let a run be over."""

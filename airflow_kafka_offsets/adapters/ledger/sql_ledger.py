@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -72,54 +72,48 @@ class SqlLedger:
                 version=row.version,
                 position=_position(connection, row, live),
                 open=tuple(map(_held, connection.execute(live.where(is_open).order_by(windows.c.seq)))),
-                claimed=_claimed(connection, row.id, claim) if claim else None,
+                claimed=_claimed(connection, row.id, claim) if claim else (),
             )
 
-    def add_window(self, group: KafkaGroup, version: int, draft: Draft, claim: Claim, now: datetime) -> Held:
-        """Write down a new live window, held by the claim."""
+    def add_windows(
+        self,
+        group: KafkaGroup,
+        version: int,
+        drafts: Sequence[Draft],
+        claim: Claim,
+        now: datetime,
+        take: Sequence[Held] = (),
+    ) -> list[Held]:
+        """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones."""
         definition = json.dumps(group.to_json())
         with writing(self._engine) as connection:
             if version == 0:
-                origin = dump_position(Position(draft.ranges.starts, draft.topic_ids))
-                _add_group(connection, group.name, definition, origin, now)
+                origin = dump_position(Position(drafts[0].ranges.starts, drafts[0].topic_ids))
+                _add_group(connection, group.name, definition, origin, len(drafts), now)
             else:
-                _advance(connection, group.name, version, next_seq=groups.c.next_seq + 1, definition=definition)
+                next_seq = groups.c.next_seq + len(drafts)
+                _advance(connection, group.name, version, next_seq=next_seq, definition=definition)
             row = _group(connection, group.name, groups.c.id, groups.c.next_seq)
-            window = Window(
-                group=group.name,
-                seq=row.next_seq - 1,
-                lane=Lane.LIVE,
-                state=State.PLANNED,
-                ranges=draft.ranges,
-                topic_ids=draft.topic_ids,
-                until=draft.until,
-                isolation_level=draft.isolation_level,
-                lost=draft.lost,
-            )
             holder = _claim_id(connection, claim)
-            connection.execute(
-                insert(windows).values(
-                    **_window_values(window), group_id=row.id, holder=holder, holds=1, planned_at=now
-                )
-            )
-            connection.execute(insert(claim_windows).values(claim_id=holder, group_id=row.id, seq=window.seq))
-        return Held(window, claim, holds=1)
+            first = row.next_seq - len(drafts)
+            added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=first)]
+            more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
+            for window in added:  # one at a time: together they could exceed what a server takes in a statement
+                connection.execute(insert(windows).values(**_window_values(window), **more))
+            _hold(connection, take, holder)
+            _note_claims(connection, holder, row.id, [w.seq for w in (*added, *(held.window for held in take))])
+        return [Held(window, claim, holds=1) for window in added]
 
-    def hold(self, held: Held, claim: Claim) -> Held:
-        """Give the window to a claim, if it is still held by whom we think, in the state we think."""
-        window = held.window
+    def hold(self, helds: Sequence[Held], claim: Claim) -> list[Held]:
+        """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think."""
         with writing(self._engine) as connection:
-            row, now_held = _found(connection, window.id)
-            if (now_held.holder, now_held.holds, now_held.window.state) != (held.holder, held.holds, window.state):
-                raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
             claim_id = _claim_id(connection, claim)
-            _change(connection, row, holder=claim_id, holds=held.holds + 1)
-            key = {"claim_id": claim_id, "group_id": row.group_id, "seq": window.seq}
-            if not connection.execute(select(claim_windows).filter_by(**key)).first():
-                connection.execute(insert(claim_windows).values(key))
-        return Held(window, claim, held.holds + 1)
+            _hold(connection, helds, claim_id)
+            (group_id,) = _group(connection, helds[0].window.group, groups.c.id)
+            _note_claims(connection, claim_id, group_id, [held.window.seq for held in helds])
+        return [Held(held.window, claim, held.holds + 1) for held in helds]
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
         """Record that a try begins, and return its number."""
         with writing(self._engine) as connection:
             (group_id,) = _group(connection, window.group, groups.c.id)
@@ -129,11 +123,19 @@ class SqlLedger:
                     seq=window.seq,
                     claim_id=_claim_id(connection, claim),
                     try_number=try_number,
+                    max_tries=max_tries,
                     outcome=Outcome.RUNNING,
                     started_at=now,
                 )
             )
             return _new_id(result)
+
+    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+        """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
+        mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
+        query = _attempts(group).where(mine, attempts.c.max_tries == max_tries, attempts.c.outcome == Outcome.SUCCEEDED)
+        with reading(self._engine) as connection:
+            return {row.seq: _attempt(row) for row in connection.execute(query)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
         """Record how a try ended; what is recorded once stays."""
@@ -157,22 +159,22 @@ class SqlLedger:
             _change(connection, row, state=State.COMMITTED, committed_at=now)
             return True
 
+    def finish(self, window_id: str, now: datetime) -> None:
+        """Finish a commit that stopped half-way: a window that is committing becomes committed; others stay as they are."""
+        with writing(self._engine) as connection:
+            row, held = _found(connection, window_id)
+            if held.window.state is State.COMMITTING:
+                _change(connection, row, state=State.COMMITTED, committed_at=now)
+
     def abandon(self, window_id: str, act: Act) -> Window:
-        """Take the ownership of its offsets from the newest open live window."""
+        """Take the ownership of its offsets from an open window: of live ones, from the newest."""
         with writing(self._engine) as connection:
             # Read before anything else: whatever changes from here on makes the compare-and-set below fail.
             (version,) = _group(connection, parse_window_id(window_id)[0], groups.c.version)
             row, held = _found(connection, window_id)
             abandoned = held.window.to(State.ABANDONED)
-            later = connection.execute(
-                select(windows.c.seq)
-                .where(windows.c.group_id == row.group_id, windows.c.seq > row.seq, windows.c.lane == row.lane)
-                .where(windows.c.state.in_(OWNING))
-            ).scalars()
-            if newer := sorted(later):
-                raise IllegalStepError(
-                    f"Window {window_id} can't be abandoned: windows {newer[0]} to {newer[-1]} start where it ends"
-                )
+            if abandoned.lane is Lane.LIVE:
+                _refuse_later(connection, row)
             _advance(connection, held.window.group, version)
             _change(connection, row, state=State.ABANDONED)
             _record(connection, row.group_id, act)
@@ -221,6 +223,8 @@ class SqlLedger:
         *,
         states: Sequence[State] = (),
         lane: Lane | None = None,
+        seqs: Sequence[int] = (),
+        cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
@@ -230,6 +234,10 @@ class SqlLedger:
             query = query.where(windows.c.state.in_(states))
         if lane is not None:
             query = query.where(windows.c.lane == lane)
+        if seqs:
+            query = query.where(windows.c.seq.in_(seqs))
+        if cut_in is not None:
+            query = query.where(windows.c.until > cut_in[0], windows.c.until <= cut_in[1])
         if before is not None:
             query = query.where(windows.c.seq < before)
         with reading(self._engine) as connection:
@@ -238,27 +246,8 @@ class SqlLedger:
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""
         group, seq = parse_window_id(window_id)
-        query = (
-            select(attempts, claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
-            .join(claims, claims.c.id == attempts.c.claim_id)
-            .join(groups, groups.c.id == attempts.c.group_id)
-            .where(groups.c.name == group, attempts.c.seq == seq)
-            .order_by(attempts.c.id)
-        )
         with reading(self._engine) as connection:
-            return [
-                Attempt(
-                    id=row.id,
-                    window_id=window_id,
-                    claim=_claim(row),
-                    try_number=row.try_number,
-                    outcome=Outcome(row.outcome),
-                    records=row.records,
-                    started_at=row.started_at,
-                    ended_at=row.ended_at,
-                )
-                for row in connection.execute(query)
-            ]
+            return [_attempt(row) for row in connection.execute(_attempts(group).where(attempts.c.seq == seq))]
 
     def acts(self, group: str) -> Sequence[Act]:
         """Return what people did to a group, oldest first."""
@@ -279,16 +268,14 @@ def _position(connection: Connection, group: Row[Any], live: Select[Any]) -> Pos
     return Position(window.ranges.ends, window.topic_ids)
 
 
-def _claimed(connection: Connection, group_id: int, claim: Claim) -> Held | None:
+def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held, ...]:
     query = (
         _held_windows()
         .join(claim_windows, and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq))
         .where(claim_windows.c.group_id == group_id, claim_windows.c.claim_id == _claim_query(claim).scalar_subquery())
-        .order_by(windows.c.seq.desc())
-        .limit(1)
+        .order_by(windows.c.seq)
     )
-    row = connection.execute(query).first()
-    return _held(row) if row is not None else None
+    return tuple(map(_held, connection.execute(query)))
 
 
 def _held_windows() -> Select[Any]:
@@ -313,6 +300,30 @@ def _history() -> Select[Any]:
     return _held_windows().add_columns(count.label("attempts"), records.label("records"))
 
 
+def _attempts(group: str) -> Select[Any]:
+    who = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
+    return (
+        select(attempts, groups.c.name.label("group_name"), *who)
+        .join(claims, claims.c.id == attempts.c.claim_id)
+        .join(groups, groups.c.id == attempts.c.group_id)
+        .where(groups.c.name == group)
+        .order_by(attempts.c.id)
+    )
+
+
+def _attempt(row: Row[Any]) -> Attempt:
+    return Attempt(
+        id=row.id,
+        window_id=window_id(row.group_name, row.seq),
+        claim=_claim(row),
+        try_number=row.try_number,
+        outcome=Outcome(row.outcome),
+        records=row.records,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
 def _window_row(row: Row[Any]) -> WindowRow:
     return WindowRow(_held(row), row.planned_at, row.committed_at, row.attempts, row.records)
 
@@ -331,6 +342,20 @@ def _held(row: Row[Any]) -> Held:
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
     )
     return Held(window, _claim(row), row.holds)
+
+
+def _window(group: str, seq: int, draft: Draft) -> Window:
+    return Window(
+        group=group,
+        seq=seq,
+        lane=draft.lane,
+        state=State.PLANNED,
+        ranges=draft.ranges,
+        topic_ids=draft.topic_ids,
+        until=draft.until,
+        isolation_level=draft.isolation_level,
+        lost=draft.lost,
+    )
 
 
 def _window_values(window: Window) -> dict[str, Any]:
@@ -366,14 +391,46 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
     return _new_id(connection.execute(insert(claims).values(values)))
 
 
+def _hold(connection: Connection, helds: Sequence[Held], claim_id: int) -> None:
+    for held in helds:
+        window = held.window
+        row, now_held = _found(connection, window.id)
+        if (now_held.holder, now_held.holds, now_held.window.state) != (held.holder, held.holds, window.state):
+            raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
+        _change(connection, row, holder=claim_id, holds=held.holds + 1)
+
+
+def _note_claims(connection: Connection, claim_id: int, group_id: int, seqs: Sequence[int]) -> None:
+    mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
+    known = set(connection.execute(mine).scalars())
+    new = [{"claim_id": claim_id, "group_id": group_id, "seq": seq} for seq in seqs if seq not in known]
+    if new:
+        connection.execute(insert(claim_windows), new)
+
+
+def _refuse_later(connection: Connection, window: Row[Any]) -> None:
+    later = connection.execute(
+        select(windows.c.seq)
+        .where(windows.c.group_id == window.group_id, windows.c.seq > window.seq, windows.c.lane == window.lane)
+        .where(windows.c.state.in_(OWNING))
+    ).scalars()
+    if newer := sorted(later):
+        raise IllegalStepError(
+            f"Window {window_id(window.group_name, window.seq)} can't be abandoned: windows {newer[0]} to {newer[-1]} "
+            "start where it ends"
+        )
+
+
 def _new_id(result: CursorResult[Any]) -> int:
     assert result.inserted_primary_key is not None  # these tables count up by themselves
     return int(result.inserted_primary_key[0])
 
 
-def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime) -> None:
+def _add_group(
+    connection: Connection, name: str, definition: str, origin: str, first_windows: int, now: datetime
+) -> None:
     values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
-    connection.execute(insert(groups).values(version=1, next_seq=2, origin_seq=1, **values))
+    connection.execute(insert(groups).values(version=1, next_seq=1 + first_windows, origin_seq=1, **values))
 
 
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:

@@ -117,6 +117,7 @@ windows = Table(
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
     Index(None, "group_id", "state"),
+    Index(None, "group_id", "until"),
 )
 
 claim_windows = Table(
@@ -136,6 +137,8 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
+    # Airflow's: the same for all retries, another after a clear. So a retry goes on, and a cleared task begins again.
+    Column("max_tries", Integer, nullable=False),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),

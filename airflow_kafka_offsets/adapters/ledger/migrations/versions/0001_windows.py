@@ -79,6 +79,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["holder"], ["kafka_offsets_claims.id"], name="fk_kafka_offsets_windows_holder"),
     )
     op.create_index("ix_kafka_offsets_windows_group_id_state", "kafka_offsets_windows", ["group_id", "state"])
+    op.create_index("ix_kafka_offsets_windows_group_id_until", "kafka_offsets_windows", ["group_id", "until"])
     op.create_table(
         "kafka_offsets_claim_windows",
         sa.Column("claim_id", _big(), autoincrement=False, nullable=False),
@@ -101,6 +102,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("claim_id", _big(), nullable=False),
         sa.Column("try_number", sa.Integer(), nullable=False),
+        sa.Column("max_tries", sa.Integer(), nullable=False),
         sa.Column("outcome", sa.String(10), nullable=False),
         sa.Column("records", sa.BigInteger()),
         sa.Column("started_at", _moment(), nullable=False),

@@ -1,0 +1,182 @@
+"""What a run asks for: what is new, or a replay of windows, of a time span or of offset ranges (DESIGN 5, rules 6 to 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.spark_json import load_offsets
+from airflow_kafka_offsets.core.window import parse_window_id
+
+WINDOWS, FROM, TO = "windows", "from", "to"
+STARTING_OFFSETS, ENDING_OFFSETS = "starting_offsets", "ending_offsets"
+REPLAY_KEYS = (WINDOWS, FROM, TO, STARTING_OFFSETS, ENDING_OFFSETS)
+"""The params, or keys of a run's conf, that choose a replay; one that is null says nothing."""
+
+MAX_NAMED_WINDOWS = 1000
+"""Windows that one text may name."""
+
+SPARKS_OPTIONS = f"{STARTING_OFFSETS} and {ENDING_OFFSETS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Ask for what is new.
+
+    Attributes:
+        until: the cut time of new windows; None: the moment of planning.
+        ends_at: where new windows end, by Kafka's timestamp index; None: at the end offset of the moment.
+        at_most: how many windows the run can work on.
+    """
+
+    until: datetime | None = None
+    ends_at: datetime | None = None
+    at_most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Ask for windows by their sequence numbers, in this order."""
+
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Ask for a time span: the windows with ``start < until <= end``, and records of then that nobody owns.
+
+    Attributes:
+        start, end: with their zone.
+        is_interval: it is the data interval of an Airflow backfill's run: the windows are divided among such runs, one
+            without any is no error, and one that had windows already gets them too.
+    """
+
+    start: datetime
+    end: datetime
+    is_interval: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Ask for offset ranges."""
+
+    ranges: OffsetRanges
+
+
+Replay = Windows | Span | Offsets
+Request = Live | Replay
+
+
+def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
+    """Read a replay from a run's params or conf; None: they choose none.
+
+    >>> parse_replay("lake.orders", {"windows": "12-14", "from": None, "mine": 7})
+    Windows(seqs=(12, 13, 14))
+
+    Args:
+        group: the group's name.
+        params: what the run was given; values that are null or empty say nothing, other keys are not ours.
+
+    Raises:
+        BadInputError: more than one way at once, half a way, or a value that can't be read.
+    """
+    given = {key: value for key in REPLAY_KEYS if (value := params.get(key)) not in (None, "", {})}
+    ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
+    if not ways:
+        return None
+    if len(ways) > 1:
+        raise BadInputError(
+            f"A replay is chosen by one of windows, from and to, or {SPARKS_OPTIONS}; got {_named(given)}"
+        )
+    [way] = ways
+    if missing := [key for key in way if key not in given]:
+        raise BadInputError(f"A replay by {' and '.join(way)} needs both; {missing[0]} is missing")
+    match way[0]:
+        case "windows":
+            return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
+        case "from":
+            return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
+        case _:
+            return Offsets(
+                OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
+            )
+
+
+def span(start: datetime, end: datetime) -> Span:
+    """Make the span that a person wrote.
+
+    Raises:
+        BadInputError: it ends before or where it starts.
+    """
+    if end <= start:
+        raise BadInputError(
+            f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"
+        )
+    return Span(start, end)
+
+
+def parse_windows(group: str, text: str) -> list[int]:
+    """Return the sequence numbers of windows.
+
+    >>> parse_windows("lake.orders", "3,12-14,lake.orders-000020")
+    [3, 12, 13, 14, 20]
+
+    Raises:
+        BadInputError: it is something else, too much, or a window of another group.
+    """
+    seqs = {seq for part in text.split(",") for seq in _parse_part(group, part.strip())}
+    if len(seqs) > MAX_NAMED_WINDOWS:
+        raise BadInputError(f"{text!r} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+    return sorted(seqs)
+
+
+def _parse_part(group: str, part: str) -> range:
+    first, dash, last = part.partition("-")
+    if _is_number(first) and (not dash or _is_number(last)):
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high:
+            raise BadInputError(f"{part!r} names no window: windows count from 1, the lower number comes first")
+        if high - low >= MAX_NAMED_WINDOWS:
+            raise BadInputError(f"{part!r} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+        return range(low, high + 1)
+    seq = parse_seq(group, part)
+    return range(seq, seq + 1)
+
+
+def parse_seq(group: str, text: str) -> int:
+    """Return the sequence number of a window that is named by number or by its whole id.
+
+    Raises:
+        BadInputError: it is neither, or a window of another group.
+    """
+    if _is_number(text):
+        return int(text)
+    owner, seq = parse_window_id(text)
+    if owner != group:
+        raise BadInputError(f"Window {text} belongs to group {owner}, not to {group}")
+    return seq
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+def _time(key: str, value: Any) -> datetime:
+    try:
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    except ValueError as exc:
+        raise BadInputError(f"{key}: {value!r} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
+    if time.tzinfo is None:
+        raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 behind it")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as exc:
+        raise BadInputError(f"{key}: {value} lies outside of the years 1 to 9999") from exc
+
+
+def _named(given: Mapping[str, Any]) -> str:
+    return ", ".join(given)

@@ -1,0 +1,103 @@
+"""What a task does with its windows, one after the other: run the job, record how it ended, commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.operators.job_files import Report
+from airflow_kafka_offsets.operators.planning import patiently, window_result
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.window import Claim
+    from airflow_kafka_offsets.service import Planned, WindowService
+
+log = logging.getLogger(__name__)
+
+
+class Stop:
+    """Whether somebody stopped the task: `on_kill` runs in a signal handler, and does not stop `execute`."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        """Let the task start nothing and commit nothing any more."""
+        self.is_set = True
+
+    def check(self) -> None:
+        """Raise if the task was stopped."""
+        if self.is_set:
+            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One task at work.
+
+    Attributes:
+        context: of the task.
+        service: the use cases.
+        group: the group.
+        claim: the task.
+        run: run the job on a window, and return what it reported; raises when it fails.
+        stop: whether somebody stopped the task.
+    """
+
+    context: Context
+    service: WindowService
+    group: KafkaGroup
+    claim: Claim
+    run: Callable[[Planned], Report]
+    stop: Stop
+
+    def all(self, planned: Sequence[Planned]) -> list[dict[str, Any]]:
+        """Work on windows, oldest first, and return what downstream tasks get of each."""
+        return [window_result(self.group, p, self._one(p)) for p in planned]
+
+    def _one(self, planned: Planned) -> Report:
+        window = planned.window
+        if window.span == 0:
+            log.info("Window %s is empty: nothing to launch", window.id)
+            self.service.commit(window.id, self.claim)
+            return Report(records=0)
+        if planned.done:
+            log.info("Window %s: an earlier try of this task has run its job, so it is not run again", window.id)
+            self.service.commit(window.id, self.claim, planned.done.id)
+            return Report(records=planned.done.records)
+        self.stop.check()
+        ti = self.context["ti"]
+        attempt = self.service.start_attempt(window, self.claim, ti.try_number, ti.max_tries)
+        report = self._attempt(planned, attempt)
+        patiently(lambda: self.service.commit(window.id, self.claim, attempt))
+        return report
+
+    def _attempt(self, planned: Planned, attempt: int) -> Report:
+        """Run the job and record how it ended: the evidence that the commit rests on."""
+        try:
+            report = self.run(planned)
+            patiently(lambda: self.service.check(planned.window))
+            self.stop.check()
+        except BaseException:
+            self._record_failure(attempt)
+            raise
+        patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+        return report
+
+    def _record_failure(self, attempt: int) -> None:
+        try:
+            self.service.end_attempt(attempt, Outcome.KILLED if self.stop.is_set else Outcome.FAILED)
+        except KafkaOffsetsError as exc:
+            log.warning("Could not record how the attempt ended: %s", exc)
+
+
+def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the task returns: the window, or of a replay of several ``{"group": ..., "windows": [...]}``."""
+    return results[0] if len(results) == 1 else {"group": group.name, "windows": list(results)}
