@@ -12,9 +12,10 @@ _EXPORTS = {
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
+    "replay_params": "airflow_kafka_offsets.params",
 }
 
-__all__ = ["CommitWindowOperator", "KafkaGroup", "KafkaSparkSubmitOperator", "PlanWindowOperator"]
+__all__ = ["CommitWindowOperator", "KafkaGroup", "KafkaSparkSubmitOperator", "PlanWindowOperator", "replay_params"]
 
 
 def __getattr__(name: str) -> Any:
