@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -192,9 +192,15 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         raise ConfirmationError(
             f"This takes offsets away from {len(ids)} committed windows: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
-            f"runs may be at work now.{only_copy} To run these windows again under their own ids, clear their runs in "
-            f"Airflow instead. If you do mean it: add --supersede"
+            f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
+            f"""airflow dags trigger DAG --conf '{{"windows": "{_numbers(reset.superseded)}"}}'. """
+            "If you do mean it: add --supersede"
         )
+
+
+def _numbers(windows: Sequence[Window]) -> str:
+    first, last = windows[0].seq, windows[-1].seq
+    return f"{first}-{last}" if last - first + 1 == len(windows) > 1 else ",".join(str(w.seq) for w in windows)
 
 
 def summary(reset: Reset) -> dict[str, object]:
