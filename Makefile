@@ -38,5 +38,5 @@ test: setup      ## all tests; first installs and fetches the servers that they 
 bench: setup     ## plan and commit beside their floors, on a real broker, SQLite and PostgreSQL
 	@$(BIN)/python -m tests.bench.plan_and_commit
 
-demo: setup      ## three scheduled windows, a killed job, a rerun, the proof; KEEP=1 leaves it up
+demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo
