@@ -47,7 +47,7 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_starting_offsets,
 )
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets
 from airflow_kafka_offsets.replaying import Answers, pages
 
@@ -446,7 +446,9 @@ class WindowService:
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
         committed = self._committed_windows(group.name)
-        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed)
+        filled = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
+        backfill = (held.window for held in filled)
+        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
 
     def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
         if not topics:
