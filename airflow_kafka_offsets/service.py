@@ -47,7 +47,7 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_starting_offsets,
 )
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets
 from airflow_kafka_offsets.replaying import Answers, pages
 
@@ -220,7 +220,8 @@ class WindowService:
             plans = [plan for plan in plans if plan.ranges.span]
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
-        return [replace(p, warnings=plans[0].warnings) if p.how == "new" else p for p in given]
+        warned = iter([plan.warnings for plan in plans])
+        return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
 
     def _give(
         self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
@@ -330,7 +331,7 @@ class WindowService:
         if not ends:
             return plans
         beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-        return [with_held_back(plan, snapshot, ends, beyond_now) for plan in plans]
+        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -445,7 +446,9 @@ class WindowService:
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
         committed = self._committed_windows(group.name)
-        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed)
+        filled = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
+        backfill = (held.window for held in filled)
+        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
 
     def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
         if not topics:

@@ -50,7 +50,7 @@ class Span:
     """Ask for a time span: the windows with ``start < until <= end``, and records of then that nobody owns.
 
     Attributes:
-        start, end: with their zone.
+        start, end: in UTC, whatever zone they are given in.
         is_interval: it is the data interval of an Airflow backfill's run: the windows are divided among such runs, one
             without any is no error, and one that had windows already gets them too.
     """
@@ -58,6 +58,11 @@ class Span:
     start: datetime
     end: datetime
     is_interval: bool = False
+
+    def __post_init__(self) -> None:
+        # Python compares two times of one zone by their clocks, and in autumn these say one hour twice.
+        object.__setattr__(self, "start", self.start.astimezone(UTC))
+        object.__setattr__(self, "end", self.end.astimezone(UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +117,12 @@ def span(start: datetime, end: datetime) -> Span:
     Raises:
         BadInputError: it ends before or where it starts.
     """
-    if end <= start:
+    made = Span(start, end)
+    if made.end <= made.start:
         raise BadInputError(
             f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"
         )
-    return Span(start, end)
+    return made
 
 
 def parse_windows(group: str, text: str) -> list[int]:
@@ -136,7 +142,8 @@ def parse_windows(group: str, text: str) -> list[int]:
 
 def _parse_part(group: str, part: str) -> range:
     first, dash, last = part.partition("-")
-    if _is_number(first) and (not dash or _is_number(last)):
+    is_id = first == group and len(last) >= 6  # the name of a group may be a number
+    if not is_id and _is_number(first) and (not dash or _is_number(last)):
         low, high = int(first), int(last or first)
         if not 1 <= low <= high:
             raise BadInputError(f"{part!r} names no window: windows count from 1, the lower number comes first")
