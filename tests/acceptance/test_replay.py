@@ -53,7 +53,20 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
     assert [w.state for w in windows] == [State.COMMITTED] * 3
     expect_tiling(windows)
     expect_once(lab, "replayed", windows)
-    assert len(runs) == 2
+
+    # Each committed window is told to who waits for the asset; an empty one is not.
+    empty = lab.api.run_to("replayed")
+    assert lab.api.xcom("replayed", empty, "load")["span"] == 0
+    events = {e["source_run_id"]: e["extra"] for e in lab.api.asset_events("replayed")}
+    assert {run: [(w["seq"], w["is_rerun"]) for w in extra["windows"]] for run, extra in events.items()} == {
+        runs[0]: [(1, False)],
+        runs[1]: [(2, False)],
+        live: [(3, False)],
+        replay: [(1, True), (2, True)],
+        half: [(1, True), (2, True)],
+    }
+    told = events[live]["windows"][0]
+    assert told["ranges"] == {"replayed": {str(p): [100, 110] for p in range(4)}}
 
 
 def test_a_backlog_is_drained_by_mapped_tasks_and_one_that_fails_holds_only_the_watermark(lab: Lab) -> None:

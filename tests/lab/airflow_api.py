@@ -185,6 +185,24 @@ class AirflowApi:
                     raise
                 time.sleep(1)
 
+    def wait_for_no_backfill(self, dag_id: str, *, timeout: float = 180) -> None:
+        """Wait until a Dag has no backfill that is not complete: there can be only one at a time."""
+        for backfill in self.request("GET", "/backfills", dag_id=dag_id)["backfills"]:
+            self.wait_for_backfill(backfill["id"], timeout=timeout)
+
+    def create_asset_event(self, name: str, extra: Json | None = None) -> None:
+        """Tell Airflow by hand that an asset was updated."""
+        self.request("POST", "/assets/events", {"asset_id": self._asset_id(name), "extra": extra or {}})
+
+    def asset_events(self, name: str) -> list[Json]:
+        """Return the events of an asset, oldest first."""
+        query = {"asset_id": self._asset_id(name), "order_by": "timestamp", "limit": 100}
+        return list(self.request("GET", "/assets/events", **query)["asset_events"])
+
+    def _asset_id(self, name: str) -> int:
+        found = self.request("GET", "/assets", name_pattern=name, limit=100)["assets"]
+        return next(int(asset["id"]) for asset in found if asset["name"] == name)
+
     def wait_for_backfill(self, backfill_id: int, *, timeout: float = 180) -> None:
         """Wait until all runs of a backfill are over and Airflow has noticed, which takes it up to half a minute."""
         deadline = time.monotonic() + timeout

@@ -225,7 +225,9 @@ def replay_by_time(demo: Demo) -> None:
     """Ask for the time of the second and third window, as a person would in the Trigger form, and wait for it."""
     first, second, third = (row.held.window for row in demo.windows()[:3])
     span = {"from": first.until.isoformat(), "to": third.until.isoformat()}
-    with step(f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"):
+    with step(
+        f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
+    ):
         run_id = demo.airflow.api.run_to(DAG, span, timeout=600)
         result = demo.airflow.api.xcom(DAG, run_id, TASK)
         for window in result.get("windows", [result]):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable, task_group
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task_group
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -40,9 +40,9 @@ def consume(window: dict) -> int:
     return consume_to_parquet(window, LAB / "lake" / window["group"])
 
 
-def around(group: KafkaGroup) -> None:
+def around(group: KafkaGroup, on_open_window: str = "wait") -> None:
     """Plan one window, consume it, commit it."""
-    plan = PlanWindowOperator(task_id="plan", group=group, poll_interval=5)
+    plan = PlanWindowOperator(task_id="plan", group=group, poll_interval=5, on_open_window=on_open_window)
     run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
@@ -64,6 +64,7 @@ with DAG("replayed", schedule=None, params=replay_params(), max_active_runs=4):
         task_id="load",
         group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
         poll_interval=5,
+        outlets=[Asset("replayed")],
         retries=1,
         retry_delay=timedelta(seconds=1),
         **spark("replayed"),
@@ -113,3 +114,15 @@ with DAG(
 ):
     # The last interval ended less than a minute ago, whenever the DAG begins: its run has to wait.
     around(KafkaGroup("graceful", topics=["graceful"], until="data_interval_end", grace=timedelta(seconds=75)))
+
+for answer in ("wait", "skip", "fail"):
+    with DAG(
+        f"together_{answer}",
+        schedule=HOURS,
+        start_date=datetime(2026, 1, 5, tzinfo=UTC),
+        end_date=datetime(2026, 1, 5, 1, tzinfo=UTC),
+        catchup=True,
+        max_active_runs=8,
+    ):
+        start = datetime(2026, 1, 4, 12, tzinfo=UTC)
+        around(KafkaGroup(f"together_{answer}", topics=[f"together_{answer}"], starting_offsets=start), answer)
