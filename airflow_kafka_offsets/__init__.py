@@ -12,9 +12,24 @@ _EXPORTS = {
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
+    "KafkaEnoughSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaLagSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaTimeSensor": "airflow_kafka_offsets.sensors.kafka",
+    "WindowCommittedSensor": "airflow_kafka_offsets.sensors.window",
+    "KafkaOffsetsTrigger": "airflow_kafka_offsets.triggers.event",
 }
 
-__all__ = ["CommitWindowOperator", "KafkaGroup", "KafkaSparkSubmitOperator", "PlanWindowOperator"]
+__all__ = [
+    "CommitWindowOperator",
+    "KafkaEnoughSensor",
+    "KafkaGroup",
+    "KafkaLagSensor",
+    "KafkaOffsetsTrigger",
+    "KafkaSparkSubmitOperator",
+    "KafkaTimeSensor",
+    "PlanWindowOperator",
+    "WindowCommittedSensor",
+]
 
 
 def __getattr__(name: str) -> Any:
