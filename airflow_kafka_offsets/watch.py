@@ -77,6 +77,7 @@ class _Look:
         self._windows: dict[str, Window | Exception] = {}
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
+        self._doubtful: set[TopicPartition] = set()
         self._second: dict[IsolationLevel, Mapping[TopicPartition, Bounds] | Exception] = {}
 
     @cached_property
@@ -128,9 +129,10 @@ class _Look:
 
     def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         """Look again at logs that seem to end before their watermark, as planning does."""
-        doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
+        doubtful = {tp for c in conditions for tp in self._suspects(c)}
         if doubtful:
-            self._second[level] = _attempt(lambda: self._kafka.bounds(doubtful, level))
+            self._doubtful |= doubtful
+            self._second[level] = _attempt(lambda: self._kafka.bounds(sorted(doubtful), level))
 
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:
         if isinstance(condition, TimePassed):
@@ -167,7 +169,7 @@ class _Look:
     def _seen(self, condition: LogCondition) -> Seen:
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
         at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self._now)}
-        recovered = _value(self._second.get(level, {}))
+        recovered = {} if self._doubtful.isdisjoint(snapshot.bounds) else _value(self._second[level])
         return Seen(self._now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
