@@ -1,4 +1,4 @@
-"""`make bench-triggerer`: what 1,000 deferred sensors on 50 topics cost the triggerer's event loop.
+"""`make bench`: what 1,000 deferred sensors on 50 topics cost the triggerer's event loop.
 
 Beside them the same sensors the way triggers are usually written: each looks for itself, in asgiref's one thread. A loop with
 nothing in it is the floor of the lag.
