@@ -13,7 +13,6 @@ import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from threading import enumerate as running_threads
 from typing import Any
 from unittest.mock import patch
 
@@ -60,13 +61,15 @@ class Seen:
 
     Attributes:
         lag: how much later than it should a sleeping task woke up, in seconds, over and over.
+        queue: how long another trigger's call waited for asgiref's thread, in seconds, over and over.
         calls: how often Kafka and ledger were asked what.
         polls: how often somebody looked.
         clients: Kafka clients of this process.
-        threads: threads of Python that are ours or asgiref's.
+        threads: our own threads.
     """
 
     lag: list[float] = field(default_factory=list)
+    queue: list[float] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
     polls: int = 0
     clients: int = 0
@@ -75,7 +78,7 @@ class Seen:
     def row(self) -> list[Any]:
         """Return a line of the table."""
         centiles = statistics.quantiles(self.lag, n=100)
-        times = [1000 * value for value in (centiles[49], centiles[98], max(self.lag))]
+        times = [1000 * value for value in (centiles[49], centiles[98], max(self.lag), max(self.queue, default=0))]
         return [self.clients, self.threads, self.polls, self.calls["snapshot"], self.calls["load"], *times]
 
 
@@ -95,7 +98,18 @@ def main(seconds: float = 30) -> None:
         for name, way in ways.items():
             rows.append([name, *asyncio.run(measure(conditions, way, seconds)).row()])
             print(f"... {name}: done", flush=True)
-    headers = ["", "clients", "threads", "looks", "snapshots", "ledger loads", "lag p50 ms", "p99 ms", "max ms"]
+    headers = [
+        "",
+        "clients",
+        "threads",
+        "looks",
+        "snapshots",
+        "ledger loads",
+        "lag p50 ms",
+        "p99 ms",
+        "max ms",
+        "queue ms",
+    ]
     print(tabulate(rows, headers, floatfmt=".1f"))
     print(f"{SENSORS} sensors, {TOPICS} topics of {PARTITIONS} partitions, a look every 5 s, for {seconds:g} s each")
 
@@ -161,13 +175,16 @@ async def measure(
     """Let all wait in this loop for a time, and at least for a number of polls."""
     seen = Seen()
     with counting(seen):
-        tasks = [asyncio.ensure_future(waiting) for c in conditions if (waiting := way(c)) is not None]
+        tasks = [asyncio.create_task(probe(seen))]
+        for waiting in filter(None, map(way, conditions)):
+            tasks.append(asyncio.create_task(waiting))
+            await asyncio.sleep(0)  # as the triggerer does
         end = time.monotonic() + seconds
         while time.monotonic() < end or seen.polls < polls:
             before = time.perf_counter()
             await asyncio.sleep(TICK)
             seen.lag.append(time.perf_counter() - before - TICK)
-            seen.threads = max(seen.threads, sum(t.name.startswith(("kafka-offsets", "Thread")) for t in threads()))
+            seen.threads = max(seen.threads, len(threads()))
             for task in tasks:
                 if task.done():
                     task.result()
@@ -178,9 +195,18 @@ async def measure(
     return seen
 
 
-def threads() -> list[threading.Thread]:
-    """Return the threads beside the main one."""
-    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+async def probe(seen: Seen) -> None:
+    """Do what many triggers do: call something that blocks, in asgiref's one thread."""
+    while True:
+        before = time.perf_counter()
+        await sync_to_async(time.sleep)(0)
+        seen.queue.append(time.perf_counter() - before)
+        await asyncio.sleep(TICK)
+
+
+def threads() -> list[Thread]:
+    """Return our own threads."""
+    return [thread for thread in running_threads() if thread.name.startswith("kafka-offsets")]
 
 
 def clients() -> set[str]:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.triggers import polling
-from tests.bench.triggerer import SENSORS, TOPICS, clients, measure, shared, waiting_groups
+from tests.bench.triggerer import SENSORS, TOPICS, clients, measure, shared, threads, waiting_groups
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
-from tests.triggers.conftest import threads
 
 
 def test_a_thousand_sensors_share_one_client_one_thread_and_one_snapshot_per_poll(
