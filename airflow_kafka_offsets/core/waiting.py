@@ -247,7 +247,7 @@ def _time_passed(condition: TimePassed, seen: Seen) -> Answer:
     judge_all(condition.group, None, seen.log)  # a topic that is missing would count as passed
     facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
     if seen.now < condition.until:
-        return Answer(False, facts | {"held_back_by": "the clock"})
+        return Answer(False, facts | {"held_back_by": ["the clock"]})
     silent = [tp for tp, first in sorted(seen.at[condition.until].items()) if first is None]
     recent = seen.at[_back(seen.now, condition.idle_after)] if condition.idle_after else None
     idle = [tp for tp in silent if recent is not None and recent[tp] is None]

@@ -106,6 +106,43 @@ def test_who_is_cancelled_is_asked_for_no_more(places: Places) -> None:
     run(scene())
 
 
+def test_the_thread_ends_with_the_last_one_however_late_it_was_due(places: Places) -> None:
+    async def scene() -> None:
+        waiting = asyncio.create_task(answered(enough(), 3600))
+        await until(threads)
+        waiting.cancel()
+        await until(lambda: not threads())
+
+    run(scene())
+
+
+def test_a_patient_one_does_not_make_an_impatient_one_wait(places: Places) -> None:
+    places.world.kafka.produce(tp(0), 5)
+
+    async def scene() -> None:
+        patient = asyncio.create_task(answered(enough(1_000_000), 3600))
+        await until(lambda: polling._pollers and next(iter(polling._pollers.values()))._sleeps_until)
+        await answered(enough(), EVERY)
+        assert not patient.done()
+        patient.cancel()
+
+    run(scene())
+
+
+def test_an_answer_that_comes_after_a_cancel_is_dropped(places: Places) -> None:
+    async def scene() -> list[Any]:
+        loop, complaints = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        waiting = polling._Waiting(enough(), EVERY, loop, loop.create_future())
+        waiting.future.cancel()
+        waiting.settle(Answer(True, {}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return complaints
+
+    assert run(scene()) == []
+
+
 def test_a_loop_that_is_gone_stops_nobody_else(places: Places) -> None:
     loop = asyncio.new_event_loop()
     abandoned = loop.create_task(answered(enough(1), EVERY))
