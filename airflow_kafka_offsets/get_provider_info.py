@@ -27,8 +27,24 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "sensors": [
+            {
+                "integration-name": "Kafka Offsets",
+                "python-modules": [
+                    "airflow_kafka_offsets.sensors.kafka",
+                    "airflow_kafka_offsets.sensors.window",
+                ],
+            }
+        ],
         "triggers": [
-            {"integration-name": "Kafka Offsets", "python-modules": ["airflow_kafka_offsets.triggers.window"]},
+            {
+                "integration-name": "Kafka Offsets",
+                "python-modules": [
+                    "airflow_kafka_offsets.triggers.conditions",
+                    "airflow_kafka_offsets.triggers.event",
+                    "airflow_kafka_offsets.triggers.window",
+                ],
+            }
         ],
         "cli": ["airflow_kafka_offsets.cli.airflow_command.get_cli_commands"],
         "config": {
