@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     UnknownWindowError,
 )
+from airflow_kafka_offsets.core.request import Live
 from tests.core.examples import NOON, claim, group, tp
 from tests.triggers.conftest import Places
 from tests.triggers.test_conditions import moody, remade
@@ -146,7 +147,7 @@ def test_templates_give_times_and_ids() -> None:
 def test_a_downstream_dag_needs_no_more_than_the_groups_name(places: Places) -> None:
     places.world.kafka.produce(tp(0), 5)
     sensor = WindowCommittedSensor(task_id="wait", group="lake", until=NOON + HOUR)
-    planned = places.world.plan(claim(), until=NOON + HOUR).window
+    planned = places.world.plan(claim(), Live(until=NOON + HOUR)).window
     deferred(sensor)
     places.world.service.commit(planned.id, claim(), places.world.work(planned, claim()))
     assert sensor.execute({})["window_id"] == planned.id  # type: ignore[typeddict-item]

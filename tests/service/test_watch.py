@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.ownership import GroupState
+from airflow_kafka_offsets.core.request import Live
 from airflow_kafka_offsets.core.waiting import (
     Answer,
     CommittedUntil,
@@ -150,7 +151,7 @@ def test_a_downstream_dag_waits_for_the_commit_not_for_the_plan(world: World) ->
     until = CommittedUntil("lake", NOON + HOUR)
     assert not is_met(world, until)
     world.kafka.produce(tp(0), 10)
-    planned = world.plan(claim(), until=NOON + HOUR).window
+    planned = world.plan(claim(), Live(until=NOON + HOUR)).window
     window = WindowCommitted(planned.id)
     assert (is_met(world, until), is_met(world, window)) == (False, False)
     world.service.commit(planned.id, claim(), world.work(planned, claim()))
