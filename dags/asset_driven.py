@@ -27,7 +27,7 @@ with DAG("asset_driven_report", schedule=[lake]) as report:
 
     @task
     def tell(triggering_asset_events=None) -> list[str]:
-        """Say which runs loaded what is new."""
-        return [event.source_run_id for event in triggering_asset_events[lake]]
+        """Say which windows are new in the lake, or were run again."""
+        return [window["window_id"] for event in triggering_asset_events[lake] for window in event.extra["windows"]]
 
     tell()

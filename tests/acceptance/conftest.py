@@ -27,6 +27,8 @@ from tests.lab.topics import create_topic, end_offset, produce
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
+EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
+"""The groups of the examples in dags/, which the Airflow of these tests runs too."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl
             folder / "airflow",
             HERE / "dags",
             connections=_connections(kafka, flaky, kafka_sasl, postgres),
-            environment={"LAB": str(folder), "CONNECTOR_JARS": jars, "PYTHONPATH": str(HERE.parent.parent)},
+            environment={
+                "LAB": str(folder),
+                "CONNECTOR_JARS": jars,
+                "PYTHONPATH": str(HERE.parent.parent),
+                **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
+            },
             settings={
                 "core": {"parallelism": "4"},
+                # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
+                "dag_processor": {"min_file_process_interval": "600"},
                 "kafka_offsets": {"ledger_conn_id": "ledger"},
             },
         )

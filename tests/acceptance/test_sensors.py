@@ -65,7 +65,7 @@ def commit_all(lab: Lab, name: str) -> None:
     """Plan and commit all that a group has not read, as another DAG would."""
     service = WindowService(lab.ledger, KafkaLog(lab.kafka.client_config(), 30))
     claim = Claim("test", "run", "task", scope=Scope.RUN)
-    service.commit(service.plan(KafkaGroup(name, topics=[name]), claim, lambda _: True).window.id, claim)
+    service.commit(service.plan(KafkaGroup(name, topics=[name]), claim, lambda _: True)[0].window.id, claim)
 
 
 @pytest.mark.parametrize("dag_id", ["wait_span", "wait_age", "wait_time", "wait_lag", "wait_flaky"])
