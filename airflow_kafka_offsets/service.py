@@ -116,6 +116,7 @@ class _Asking:
     claim: Claim
     is_over: IsOver
     now: datetime
+    max_tries: int
     at_most: int | None = None
 
     def may_have(self, held: Held) -> bool:
@@ -167,7 +168,7 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), at_most)
+        asking = _Asking(group, claim, is_over, self._clock(), max_tries, at_most)
         planned = _racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
@@ -180,13 +181,7 @@ class WindowService:
                 len(p.window.ranges.without_empty()),
                 p.window.span,
             )
-        return self._with_done(planned, claim, max_tries)
-
-    def _with_done(self, planned: Sequence[Planned], claim: Claim, max_tries: int) -> list[Planned]:
-        if all(p.how == "new" for p in planned):
-            return list(planned)
-        done = self._ledger.succeeded(planned[0].window.group, claim, max_tries)
-        return [replace(p, done=done.get(p.window.seq)) for p in planned]
+        return planned
 
     def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
@@ -232,14 +227,17 @@ class WindowService:
             # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
             if not ownership.is_handed_over(held, asking.claim) and not asking.is_over(held.holder):
                 raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
-        self._check_readable([held.window for held in helds])
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.max_tries) if helds else {}
+        # What is not run again may have expired since.
+        self._check_readable([held.window for held in helds if held.window.seq not in done])
         take = ownership.to_hold(helds, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
         elif take:
             self._ledger.hold(take, asking.claim)
-        known = [Planned(held.window, held.window.state is State.COMMITTED, how) for held in helds]
+        windows = [held.window for held in helds]
+        known = [Planned(w, w.state is State.COMMITTED, how, done.get(w.seq)) for w in windows]
         return known + [Planned(held.window, False, "new") for held in added]
 
     def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, max_tries: int = 0) -> Planned:
@@ -251,10 +249,8 @@ class WindowService:
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
-        asking = _Asking(group, claim, is_over, self._clock())
-        planned = _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
-        [planned] = self._with_done([planned], claim, max_tries)
-        return planned
+        asking = _Asking(group, claim, is_over, self._clock(), max_tries)
+        return _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
