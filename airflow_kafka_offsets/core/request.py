@@ -89,7 +89,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     Raises:
         BadInputError: more than one way at once, half a way, or a value that can't be read.
     """
-    given = {key: value for key in REPLAY_KEYS if (value := params.get(key)) not in (None, "", {})}
+    given = {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key))}
     ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
     if not ways:
         return None
@@ -109,6 +109,10 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
             return Offsets(
                 OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
             )
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ({}, []) or (isinstance(value, str) and not value.strip())
 
 
 def span(start: datetime, end: datetime) -> Span:
