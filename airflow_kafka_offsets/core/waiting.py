@@ -229,7 +229,8 @@ def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
     # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
     group = replace(condition.group, max_offsets=None)
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
-    return plan_window(group, position_for(condition, seen.state), seen.log, first, seen.recovered).ranges
+    position = position_for(condition, seen.state)
+    return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges
 
 
 def _enough(condition: Enough, unread: OffsetRanges, seen: Seen) -> Answer:
