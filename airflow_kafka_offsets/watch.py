@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
@@ -48,11 +48,11 @@ class Watch:
         self,
         open_ledger: Callable[[], Ledger],
         open_log: Callable[[], LogOffsets] | None = None,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         self._open_ledger = open_ledger
         self._open_log = open_log
-        self._clock = clock
+        self._clock = clock or utc_now
 
     def ask(self, conditions: Sequence[Condition]) -> list[Answer | Exception]:
         """Answer each condition, or say why there is no answer: what is wrong with one harms no other."""
@@ -77,8 +77,7 @@ class _Look:
         self._windows: dict[str, Window | Exception] = {}
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
-        self._doubtful: set[TopicPartition] = set()
-        self._second: dict[IsolationLevel, Mapping[TopicPartition, Bounds] | Exception] = {}
+        self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
 
     @cached_property
     def _ledger(self) -> Ledger:
@@ -129,10 +128,9 @@ class _Look:
 
     def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         """Look again at logs that seem to end before their watermark, as planning does."""
-        doubtful = {tp for c in conditions for tp in self._suspects(c)}
-        if doubtful:
-            self._doubtful |= doubtful
-            self._second[level] = _attempt(lambda: self._kafka.bounds(sorted(doubtful), level))
+        doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
+        found = _attempt(lambda: self._kafka.bounds(doubtful, level)) if doubtful else {}
+        self._second[level] = {tp: found if isinstance(found, Exception) else found[tp] for tp in doubtful}
 
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:
         if isinstance(condition, TimePassed):
@@ -169,7 +167,7 @@ class _Look:
     def _seen(self, condition: LogCondition) -> Seen:
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
         at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self._now)}
-        recovered = {} if self._doubtful.isdisjoint(snapshot.bounds) else _value(self._second[level])
+        recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
         return Seen(self._now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:

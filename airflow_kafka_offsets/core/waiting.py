@@ -22,6 +22,10 @@ OffsetsAt = Mapping[TopicPartition, int | None]
 """What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
 
 
+CALL_AGAIN_AFTER = timedelta(minutes=15)
+"""When a run that was called for has not planned by then, and none works on a window, another one is called."""
+
+
 @dataclass(frozen=True, slots=True)
 class Enough:
     """Enough is unread, or something unread is old enough: Spark's minOffsetsPerTrigger and maxTriggerDelay.
@@ -47,10 +51,17 @@ class Enough:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a group looked like when enough had arrived: the position of the next window, and the end offsets."""
+    """What a group looked like when a run was called for.
+
+    Attributes:
+        position: where its next window would start; None: it had none yet.
+        ends: the end offsets.
+        at: the moment.
+    """
 
     position: Offsets | None
     ends: Offsets
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,8 @@ class Arrived:
     Attributes:
         enough: group and bounds. What an open window has is not counted again: only what the next one would read.
         last: the last call. As long as no run has planned since, only what came later counts; afterwards all that is
-            left, so that a backlog is drained window by window.
+            left, so that a backlog is drained window by window. A call that leads to no plan is repeated after
+            `CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take a dead run's window over.
     """
 
     enough: Enough
@@ -217,7 +229,8 @@ def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
     # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
     group = replace(condition.group, max_offsets=None)
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
-    return plan_window(group, position_for(condition, seen.state), seen.log, first, seen.recovered).ranges
+    position = position_for(condition, seen.state)
+    return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges
 
 
 def _enough(condition: Enough, unread: OffsetRanges, seen: Seen) -> Answer:
@@ -236,11 +249,15 @@ def _old(unread: OffsetRanges, at: OffsetsAt) -> list[TopicPartition]:
 def _arrived(condition: Arrived, seen: Seen) -> Answer:
     unread, last = _unread(condition, seen), condition.last
     position = seen.state.position.offsets if seen.state.position else None
-    if last is not None and last.position == position:
+    if last is not None and last.position == position and not _is_forgotten(last, seen):
         unread = OffsetRanges(
             (tp, OffsetRange(min(r.end, max(r.start, last.ends.get(tp, 0))), r.end)) for tp, r in unread.items()
         )
-    return replace(_enough(condition.enough, unread, seen), event=Event(position, unread.ends))
+    return replace(_enough(condition.enough, unread, seen), event=Event(position, unread.ends, seen.now))
+
+
+def _is_forgotten(last: Event, seen: Seen) -> bool:
+    return not seen.state.open and seen.now - last.at >= CALL_AGAIN_AFTER
 
 
 def _time_passed(condition: TimePassed, seen: Seen) -> Answer:

@@ -17,8 +17,8 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
     """Fires each time that enough has arrived in a group's topics, or that something unread is old enough.
 
     It looks at offsets only: it joins no consumer group and reads no record. Records that a run was called for do not count
-    again until a run has planned; a triggerer that restarts in between may call once more, and that run then finds
-    less, or nothing. What keeps a run from planning (records are gone, a login is refused) calls a run once as well: only a run
+    again until a run has planned, or 15 minutes have passed without one; a triggerer that restarts in between may call once
+    more, and that run then finds less, or nothing. What keeps a run from planning (records are gone, a login is refused) calls a run once as well: only a run
     that fails is noticed.
 
     :param group: the group.

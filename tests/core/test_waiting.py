@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.waiting import (
+    CALL_AGAIN_AFTER,
     Arrived,
     CommittedUntil,
     Condition,
@@ -196,6 +197,19 @@ def test_after_a_run_has_planned_the_rest_of_a_backlog_calls_again() -> None:
     event = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)})).event
     assert is_met(Arrived(enough, event), {tp(0): 30}, {tp(0): (0, 100)})
     assert not is_met(Arrived(enough, event), {tp(0): 95}, {tp(0): (0, 100)})
+
+
+def test_a_call_that_leads_to_no_plan_is_repeated_once_no_window_is_open() -> None:
+    enough, dead = Enough(group(), min_span=10), window({tp(0): (0, 50)}, state=State.PLANNED)
+    waits, free = state({tp(0): 50}, dead), state({tp(0): 50})
+    kafka = log({tp(0): (0, 60)})
+    event = decide(Arrived(enough), Seen(NOON, waits, kafka)).event
+    later = NOON + CALL_AGAIN_AFTER
+    assert not decide(Arrived(enough, event), Seen(later - timedelta(seconds=1), free, kafka)).is_met
+    assert not decide(Arrived(enough, event), Seen(later, waits, kafka)).is_met
+    again = decide(Arrived(enough, event), Seen(later, free, kafka))
+    assert again.is_met
+    assert not decide(Arrived(enough, again.event), Seen(later, free, kafka)).is_met
 
 
 def test_a_first_run_is_called_once_too() -> None:

@@ -248,3 +248,15 @@ def test_what_a_sensor_calls_unread_is_what_the_next_window_reads(world: World) 
     (answer,) = ask(world, Enough(world.group, min_span=1))
     assert not isinstance(answer, Exception | KafkaOffsetsError)
     assert answer.facts["span"] == world.plan(claim()).window.span == 12
+
+
+def test_a_doubtful_log_of_one_group_is_no_other_groups_trouble(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(claim())
+    world.kafka.truncate(tp(0), 4)
+    blind = group("blind", isolation_level="read_uncommitted")
+    truncated, *others = ask(
+        world, Enough(world.group, 1), Enough(blind, 1), Enough(group("new"), 1), TimePassed(world.group, NOON)
+    )
+    assert isinstance(truncated, LogTruncatedError)
+    assert [answer.is_met for answer in others if isinstance(answer, Answer)] == [True, True, False]

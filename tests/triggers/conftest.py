@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets import watch, wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.triggers import polling
@@ -27,6 +28,15 @@ class Places:
         self.opened: list[str] = []
         self.is_ledger_gone: Exception | None = None
         self.refused = 0
+        self.passed = timedelta(0)
+
+    def later(self, time: timedelta) -> None:
+        """Let time pass, for those who look."""
+        self.passed += time
+
+    def now(self) -> datetime:
+        """Return the time that a look goes by."""
+        return datetime.now(UTC) + self.passed
 
     def open_log(self, group: KafkaGroup) -> MemoryLog:
         """Open a Kafka in memory."""
@@ -50,6 +60,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
         places = Places(World(Path(folder)))
         monkeypatch.setattr(wiring, "open_log", places.open_log)
         monkeypatch.setattr(wiring, "open_ledger", places.open_ledger)
+        monkeypatch.setattr(watch, "utc_now", places.now)
         monkeypatch.setattr(polling, "MIN_POLL", 0.02)
         yield places
         wait_until(lambda: not threads(), timeout=20, what="the pollers stop when nobody waits")

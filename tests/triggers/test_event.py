@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from airflow_kafka_offsets import KafkaOffsetsTrigger
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.waiting import CALL_AGAIN_AFTER
 from tests.core.examples import claim, group, tp
 from tests.triggers.conftest import Places
 from tests.triggers.test_conditions import moody, remade
@@ -89,6 +90,29 @@ def test_a_backlog_calls_again_as_soon_as_a_run_has_planned_a_part_of_it(places:
         await looks(places)
         await calls.stop()
         assert [payload["span"] for payload in calls.payloads] == [50, 30, 10]
+
+    run(scene())
+
+
+def test_what_a_dead_runs_window_kept_from_being_read_calls_again(places: Places) -> None:
+    world = places.world
+
+    async def scene() -> None:
+        world.kafka.produce(tp(0), 50)
+        world.plan(claim("dead"))
+        world.die(claim("dead"))
+        calls = Calls(trigger().run())
+        world.kafka.produce(tp(0), 5)
+        await calls.wait_for(1)
+        assert world.run(claim("called")).span == 50
+        await looks(places)
+        assert len(calls.payloads) == 1
+        places.later(CALL_AGAIN_AFTER)
+        await calls.wait_for(2)
+        assert world.run(claim("called-again")).span == 5
+        await looks(places)
+        await calls.stop()
+        assert len(calls.payloads) == 2
 
     run(scene())
 
