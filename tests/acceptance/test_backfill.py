@@ -87,7 +87,9 @@ def test_a_backfill_divides_what_nobody_owned_among_its_runs_whatever_is_reproce
     lab.api.mark_run("backfilled_failed", second_run, "failed")
     again = {dag_id: lab.api.backfill(dag_id, DAY, DAY + 2 * HOUR, reprocess=how) for dag_id, how in dags.items()}
     for dag_id in ("backfilled_failed", "backfilled_completed"):
-        lab.api.wait_for_backfill(again[dag_id], timeout=300)  # one that leaves all as it is takes Airflow minutes to end
+        lab.api.wait_for_backfill(
+            again[dag_id], timeout=300
+        )  # one that leaves all as it is takes Airflow minutes to end
     for dag_id, rerun in {"backfilled_none": 0, "backfilled_failed": 1, "backfilled_completed": 3}.items():
         assert expect_divided(lab, dag_id) == first[dag_id], "a window was cut again"
         runs = windows_of_runs(lab, dag_id, "backfill")
