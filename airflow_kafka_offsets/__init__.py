@@ -13,6 +13,7 @@ _EXPORTS = {
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
+    "replay_params": "airflow_kafka_offsets.params",
 }
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "KafkaSparkSubmitOperator",
     "PlanWindowOperator",
     "PlanWindowsOperator",
+    "replay_params",
 ]
 
 

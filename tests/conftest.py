@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tests.lab.databases import MariaDB, Postgres
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
+    from tests.lab.spark_connect import SparkConnect
 
 _MARKER_OF_FIXTURE = {
     "kafka": "kafka",
@@ -22,6 +23,7 @@ _MARKER_OF_FIXTURE = {
     "postgres": "postgres",
     "mariadb": "mariadb",
     "spark_connector": "spark",
+    "spark_connect": "spark",
 }
 
 
@@ -91,6 +93,15 @@ def spark_connector() -> list[Path]:
     from tests.lab.jars import spark_connector_jars
 
     return spark_connector_jars()
+
+
+@pytest.fixture(scope="session")
+def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
+    """Run a Spark Connect server. Its clients are other processes: here, it would be this process's only Spark."""
+    from tests.lab.spark_connect import SparkConnect
+
+    with SparkConnect(tmp_path_factory.mktemp("spark-connect")) as server:
+        yield server
 
 
 @pytest.fixture

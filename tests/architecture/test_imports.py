@@ -15,7 +15,7 @@ import airflow_kafka_offsets
 PACKAGE = "airflow_kafka_offsets"
 ROOT = Path(airflow_kafka_offsets.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
-SURFACES = ("operators", "triggers", "hooks", "sensors", "decorators", "plugin", "cli", "get_provider_info")
+SURFACES = ("operators", "triggers", "hooks", "sensors", "decorators", "params", "plugin", "cli", "get_provider_info")
 
 
 def name_of(path: Path) -> str:
@@ -181,6 +181,7 @@ def test_parsing_a_dag_loads_no_client() -> None:
         "import sys\nimport airflow.sdk\n"
         "before = set(sys.modules)\n"
         f"import {PACKAGE}.operators.spark_submit, {PACKAGE}.operators.window, {PACKAGE}.triggers.window\n"
+        f"import {PACKAGE}.params\n"
         "heavy = ('confluent_kafka', 'pyspark', 'alembic', 'sqlalchemy', 'psycopg', 'pymysql')\n"
         "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] in heavy))"
     )

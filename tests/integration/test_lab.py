@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.lab.topics import (
 
 if TYPE_CHECKING:
     from tests.lab.kafka import SecureKafkaBroker
+    from tests.lab.spark_connect import SparkConnect
 
 
 REPOSITORY = Path(__file__).parents[2]
@@ -138,6 +140,30 @@ def test_a_database_keeps_its_rows_over_stop_and_kill(database: type[Postgres] |
         with engine.begin() as connection:
             assert connection.execute(text("SELECT n FROM numbers")).scalar() == 42
         engine.dispose()
+
+
+CONNECT_CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession, functions
+
+options = dict(zip(("kafka.bootstrap.servers", "assign", "startingOffsets", "endingOffsets"), sys.argv[2:]))
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+records = spark.read.format("kafka").options(**options).load()
+doubled = functions.udf(lambda value: 2 * int(value), "int")(records["value"].cast("string"))
+print(json.dumps([row[0] for row in records.select(doubled).sort("offset").collect()]))
+"""
+
+
+def test_spark_connect_reads_offset_ranges_of_kafka(
+    spark_connect: SparkConnect, kafka: KafkaBroker, topic: str
+) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 20)
+    ranges = [f'{{"{topic}":[0]}}', f'{{"{topic}":{{"0":5}}}}', f'{{"{topic}":{{"0":9}}}}']
+    command = [sys.executable, "-c", CONNECT_CLIENT, spark_connect.url, kafka.bootstrap_servers, *ranges]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [10, 12, 14, 16]
 
 
 ANSWER = """

@@ -99,7 +99,7 @@ def _retrieve(coordinates: Sequence[str], folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as work:
         Path(work, "ivy.xml").write_text(_IVY.format(dependencies="\n".join(map(_dependency, coordinates))))
         pattern = f"{work}/jars/[artifact]-[revision](-[classifier]).[ext]"
-        ivy = [java(), "-cp", f"{_pyspark()}/jars/*", "org.apache.ivy.Main", "-ivy", f"{work}/ivy.xml"]
+        ivy = [java(), "-cp", f"{pyspark_home()}/jars/*", "org.apache.ivy.Main", "-ivy", f"{work}/ivy.xml"]
         _run([*ivy, "-cache", f"{work}/ivy", "-retrieve", pattern], what=", ".join(coordinates))
         Path(work, "jars").rename(folder)
 
@@ -125,7 +125,7 @@ def _resolve_with_spark(coordinates: str) -> list[str]:
     with tempfile.TemporaryDirectory() as work:
         # An application that does nothing: the packages are resolved before it runs.
         Path(work, "nothing.py").touch()
-        command = [str(_pyspark() / "bin" / "spark-submit"), "--master", "local[1]", "--verbose"]
+        command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--verbose"]
         said = _run([*command, "--packages", coordinates, f"{work}/nothing.py"], what=coordinates, directory=work)
     return re.findall(r"^file://([^\s,]+\.jar)$", said, re.MULTILINE)
 
@@ -147,7 +147,8 @@ def _run(command: list[str], *, what: str, directory: str | None = None) -> str:
     return done.stdout
 
 
-def _pyspark() -> Path:
+def pyspark_home() -> Path:
+    """Return the folder of the installed PySpark: what its scripts call SPARK_HOME."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise JarError("PySpark is not installed here: `make setup`")

@@ -1,0 +1,110 @@
+"""A Spark Connect server with Spark's Kafka source, from PySpark's own jars: its wheel has no script that starts one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Self
+
+from tests.lab.jars import java, pyspark_home, spark_connector_jars
+from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_JVM = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# What Spark's own scripts open (org.apache.spark.launcher.JavaModuleOptions), without them Arrow dies at the first result.
+_OPENED = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
+    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
+    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
+)
+_OPENS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
+
+
+class SparkConnect:
+    """One server with Spark on two threads of its own process, which keeps nothing over a restart but its port.
+
+    Args:
+        folder: Where it runs, so where it leaves what Spark leaves in a working directory, and its log.
+        conf: Spark settings that win over those of this module.
+    """
+
+    def __init__(self, folder: Path, *, conf: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._conf = dict(conf or {})
+        self._server = Server(
+            "Spark Connect",
+            [],
+            log=folder / "spark-connect.log",
+            ready=lambda: accepts_connections(self.port),
+            environment=self._environment(),
+            directory=folder,
+        )
+
+    @property
+    def url(self) -> str:
+        """Address for `SparkSession.builder.remote`."""
+        return f"sc://{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        return self._server.pid
+
+    def start(self) -> Self:
+        """Start the server and wait until it takes connections."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._server.command = self._command()
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Shut down in good order."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._server.kill()
+
+    def _command(self) -> list[str]:
+        settings = [f"-D{name}={value}" for name, value in self._settings().items()]
+        # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
+        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, spark_connector_jars())])
+        return [
+            java(),
+            *_JVM,
+            *_OPENS,
+            *settings,
+            "-cp",
+            path,
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+        ]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "spark.master": "local[2]",
+            "spark.app.name": "lab",
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            "spark.local.dir": str(self.folder / "local"),
+            **self._conf,
+        }
+
+    def _environment(self) -> dict[str, str]:
+        # Of our Spark settings none may reach it: SPARK_REMOTE, for one, makes a server look for a server.
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
