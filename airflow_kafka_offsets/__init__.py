@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "KafkaGroup": "airflow_kafka_offsets.core.group",
+    "KafkaSparkOperator": "airflow_kafka_offsets.operators.kafka_spark",
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
@@ -19,6 +20,7 @@ _EXPORTS = {
 __all__ = [
     "CommitWindowOperator",
     "KafkaGroup",
+    "KafkaSparkOperator",
     "KafkaSparkSubmitOperator",
     "PlanWindowOperator",
     "PlanWindowsOperator",
