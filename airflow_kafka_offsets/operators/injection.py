@@ -55,8 +55,6 @@ def _check(function: Callable[..., Any], signature: Signature) -> None:
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY}:
         raise BadInputError(f"{shown}: arguments must have names, for spark and window are given by name")
     if "window" not in signature.parameters and Parameter.VAR_KEYWORD not in kinds:
-        raise BadInputError(
-            f"{shown} has no argument `window`, so it could not read it: {name}(spark, window)"
-        )
+        raise BadInputError(f"{shown} has no argument `window`, so it could not read it: {name}(spark, window)")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise BadInputError(f"{shown} must be an ordinary function, which is done when it returns: no async, no yield")

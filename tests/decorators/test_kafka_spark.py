@@ -30,9 +30,9 @@ def test_airflow_finds_the_decorator_and_the_function_needs_no_defaults() -> Non
         load("orders")
     operator = dag.get_task("load")
     assert isinstance(operator, KafkaSparkOperator)
-    assert operator.op_args == ("orders",)
+    assert list(operator.op_args) == ["orders"]
     assert {"conn_id", "config_kwargs", "window", "op_args", "op_kwargs"} <= set(operator.template_fields)
-    assert serialized(dag)["load"]["window"] is None
+    assert serialized(dag)["load"]["_task_module"] == "airflow_kafka_offsets.decorators.kafka_spark"
 
 
 def test_one_function_makes_several_tasks() -> None:
