@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "KafkaGroup": "airflow_kafka_offsets.core.group",
+    "KafkaSparkOperator": "airflow_kafka_offsets.operators.kafka_spark",
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
@@ -27,6 +28,7 @@ __all__ = [
     "KafkaGroup",
     "KafkaLagSensor",
     "KafkaOffsetsTrigger",
+    "KafkaSparkOperator",
     "KafkaSparkSubmitOperator",
     "KafkaTimeSensor",
     "PlanWindowOperator",

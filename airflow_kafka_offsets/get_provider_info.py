@@ -22,6 +22,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Kafka Offsets",
                 "python-modules": [
+                    "airflow_kafka_offsets.operators.kafka_spark",
                     "airflow_kafka_offsets.operators.spark_submit",
                     "airflow_kafka_offsets.operators.window",
                 ],
@@ -45,6 +46,9 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_kafka_offsets.triggers.window",
                 ],
             }
+        ],
+        "task-decorators": [
+            {"name": "kafka_spark", "class-name": "airflow_kafka_offsets.decorators.kafka_spark.kafka_spark_task"},
         ],
         "cli": ["airflow_kafka_offsets.cli.airflow_command.get_cli_commands"],
         "config": {

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
-from airflow_kafka_offsets.core.reader_options import properties_file
+from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.service import Planned
 
 MAX_ARGUMENT = 100_000
 """Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
@@ -24,6 +28,53 @@ def write_login(jaas: str, directory: Path) -> Path:
     with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
         file.write(properties_file({"jaas": jaas}))
     return path
+
+
+def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
+    """Refuse a login that would have to leave this machine.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    if options.jaas is not None:
+        raise BadInputError(
+            f"The password of {conn_id!r} does not travel to {where}. Put it where the cluster keeps secrets, and refer to "
+            "it: KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
+            "'org.apache.kafka.common.config.provider.FileConfigProvider', "
+            "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
+        )
+
+
+def handoff_of(planned: Planned, options: Mapping[str, str], expect_gaps: bool, report: Path | None) -> Handoff:
+    """Return what a job gets.
+
+    Args:
+        planned: the window.
+        options: for Spark's reader, without any secret.
+        expect_gaps: whether offsets without a record are normal.
+        report: where the job says what it read; None: it has no way to.
+    """
+    window = planned.window
+    return Handoff(
+        window_id=window.id,
+        group=window.group,
+        seq=window.seq,
+        lane=window.lane.value,
+        until=window.until.isoformat(),
+        is_rerun=planned.is_rerun,
+        isolation_level=window.isolation_level.value,
+        expect_gaps=expect_gaps,
+        topics=_topics(window),
+        options=options,
+        report=str(report) if report else None,
+    )
+
+
+def _topics(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
+    topics: dict[str, dict[str, tuple[int, int]]] = {}
+    for tp, offsets in window.ranges.without_empty().items():
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = (offsets.start, offsets.end)
+    return topics
 
 
 def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list[str]]:

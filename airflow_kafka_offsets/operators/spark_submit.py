@@ -21,8 +21,10 @@ from airflow_kafka_offsets.operators.job_files import (
     Report,
     check_spark_conf,
     fill,
+    handoff_of,
     joined,
     read_report,
+    refuse_login,
     window_conf,
     write_login,
 )
@@ -37,7 +39,6 @@ from airflow_kafka_offsets.operators.runs import claim_of, task_state
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
-from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.shipping import write_zip
 
 if TYPE_CHECKING:
@@ -131,13 +132,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._connector_package()
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         master = self._get_hook()._connection["master"]
-        if options.jaas is not None and not master.startswith("local"):
-            raise BadInputError(
-                f"The password of {self.group.kafka_conn_id!r} does not travel to executors (master {master}). Put it where "
-                "the cluster keeps secrets, and refer to it: KafkaGroup(spark_options={'kafka.config.providers': 'file', "
-                "'kafka.config.providers.file.class': 'org.apache.kafka.common.config.provider.FileConfigProvider', "
-                "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
-            )
+        if not master.startswith("local"):
+            refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
         return options
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> Report:
@@ -171,7 +167,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
         login = write_login(options.jaas, directory) if options.jaas is not None else None
-        handoff = _handoff(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
+        handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
         conf, files = window_conf(handoff, directory)
         self.conf = {**self._yarn_conf(planned.window), **(self.conf or {}), **conf}
         self.files = joined(self.files, *files)
@@ -237,27 +233,3 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         on_yarn = hook._is_yarn_cluster_mode and hook._yarn_track_via_rm_api
         is_tracked = hook._should_track_driver_status or hook._should_track_driver_via_k8s_api() or on_yarn
         return bool(self.durable and is_tracked)
-
-
-def _handoff(planned: Planned, options: dict[str, str], expect_gaps: bool, report: Path | None) -> Handoff:
-    window = planned.window
-    return Handoff(
-        window_id=window.id,
-        group=window.group,
-        seq=window.seq,
-        lane=window.lane.value,
-        until=window.until.isoformat(),
-        is_rerun=planned.is_rerun,
-        isolation_level=window.isolation_level.value,
-        expect_gaps=expect_gaps,
-        topics=_topics(window),
-        options=options,
-        report=str(report) if report else None,
-    )
-
-
-def _topics(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
-    topics: dict[str, dict[str, tuple[int, int]]] = {}
-    for tp, offsets in window.ranges.without_empty().items():
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = (offsets.start, offsets.end)
-    return topics

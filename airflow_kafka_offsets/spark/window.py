@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
 
+_AT_THE_END = 15.0
+"""Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
 
 # Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
 _LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
@@ -91,6 +93,7 @@ class KafkaWindow:
         }
         self._unchecked: CountedRead | None = None
         self._checked: Counts | None = None
+        self._is_read_elsewhere = False
 
     def __repr__(self) -> str:
         return f"<KafkaWindow {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -112,6 +115,7 @@ class KafkaWindow:
         Who takes it reads and checks by means of their own: `read` is not expected any more.
         """
         guard.release(self.id)
+        self._is_read_elsewhere = True
         return offsets_json(self.ranges, 0)
 
     @property
@@ -166,6 +170,18 @@ class KafkaWindow:
             IncompleteReadError: an offset is missing, or nothing was read.
         """
         self._finish(self._counts(timeout))
+
+    def finish(self, timeout: float = _AT_THE_END) -> None:
+        """Check what the job left unchecked, as whoever runs a job in its own process does after it.
+
+        Args:
+            timeout: seconds to wait for Spark's count.
+
+        Raises:
+            IncompleteReadError: the window was not read, by whatever means, or not all of it.
+        """
+        if self.is_unchecked or not self._is_read_elsewhere:
+            self.check(timeout)
 
     def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = ()) -> str:
         """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
@@ -230,7 +246,10 @@ class KafkaWindow:
         if self._checked is not None:
             return self._checked
         if self._planned:
-            raise IncompleteReadError("nothing was read: take the records from read() of this window")
+            raise IncompleteReadError(
+                "nothing was read: take the records from read() of this window; a job that reads by other means takes its "
+                "starting_offsets and ending_offsets"
+            )
         return Counts({}, {})
 
     def _finish(self, counts: Counts) -> None:

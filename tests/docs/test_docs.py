@@ -30,6 +30,7 @@ def dag_blocks() -> list[Any]:
 def names() -> dict[str, Any]:
     """Return what the blocks of a page take for granted from the ones before."""
     from airflow.providers.standard.operators.empty import EmptyOperator
+    from airflow.sdk import task
 
     from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 
@@ -40,6 +41,7 @@ def names() -> dict[str, Any]:
             super().__init__(**kwargs)
 
     return {
+        "task": task,
         "KafkaGroup": KafkaGroup,
         "KafkaSparkSubmitOperator": KafkaSparkSubmitOperator,
         "DatabricksRunNowOperator": DatabricksRunNowOperator,

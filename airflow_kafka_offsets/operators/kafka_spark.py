@@ -1,0 +1,226 @@
+"""One task: plan the window, run a PySpark function on it in this very process, check, commit."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.reader_options import reader_options
+from airflow_kafka_offsets.core.window import Scope
+from airflow_kafka_offsets.operators.assets import emit_events
+from airflow_kafka_offsets.operators.injection import call, hide_injected
+from airflow_kafka_offsets.operators.job_files import (
+    Report,
+    handoff_of,
+    joined,
+    read_report,
+    refuse_login,
+    write_login,
+)
+from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan, take
+from airflow_kafka_offsets.operators.runs import claim_of
+from airflow_kafka_offsets.operators.work import Stop, Work, task_result
+from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.spark.window import KafkaWindow
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.service import Planned
+
+XCOM_WINDOW = "window"
+"""XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
+
+_PACKAGES = "spark.jars.packages"
+_INTERRUPT_SECONDS = 3.0
+"""How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
+
+_WRONG_SPARK = re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER")
+_WRONG_SPARK_HELP = (
+    "This process can only be a client of Spark Connect, and the task has no server to talk to: either pyspark-client is "
+    "installed and not pyspark, or SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED is set in the worker's environment. Give the "
+    "task the conn_id of a connection of type spark_connect; or, for a Spark of its own, install pyspark and unset these"
+)
+
+log = logging.getLogger(__name__)
+
+
+class KafkaSparkOperator(PySparkOperator):
+    """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
+
+    The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, next to what it gets
+    as in any `PythonOperator`. When it returns, the window must have been read completely; what the function did not check
+    is checked then. The window of a retry, a clear, a replay and a backfill is that of `KafkaSparkSubmitOperator`.
+
+    XCom: ``return_value`` is what the function returned; of a replay of several windows, a list with the value of each, in
+    order (with ``multiple_outputs`` each key has such a list). It is None for a window that is empty, or whose function an
+    earlier try has run. ``window`` is what `KafkaSparkSubmitOperator` returns.
+
+    All other parameters are those of `PySparkOperator`.
+
+    :param python_callable: the function.
+    :param group: the group.
+    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
+    :param window: instead of planning: the window to work on, from a `PlanWindowsOperator` of the same run
+        (``.expand(window=plan.output)``), or a window id; also as argument `window` in `op_kwargs`. (templated)
+    :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
+    :param poll_interval: seconds between two looks while waiting.
+    :param emit_empty: let outlets have an asset event for an empty window, too.
+    :param connector: coordinates of Spark's Kafka connector; ``"auto"``: those of the installed pyspark, unless
+        ``spark.jars.packages`` or ``spark.jars`` name one already; None: Spark has it, as a Connect server must.
+    """
+
+    template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
+    ui_color = "#d5e8f0"
+    python_callable: Callable[..., Any]
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        group: KafkaGroup,
+        window: Any = None,
+        on_open_window: OnOpenWindow = "wait",
+        poll_interval: float = 10,
+        emit_empty: bool = False,
+        connector: str | None = "auto",
+        op_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        hide_injected(python_callable)
+        others = dict(op_kwargs or {})
+        named = others.pop("window", None)
+        super().__init__(python_callable=python_callable, op_kwargs=others, **kwargs)
+        check_on_open_window(on_open_window)
+        self.group = group
+        self.window = window if named is None else named
+        self.on_open_window = on_open_window
+        self.poll_interval = poll_interval
+        self.emit_empty = emit_empty
+        self.connector = connector
+        self._stop = Stop()
+        self._spark: SparkSession | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Plan, call the function, check, commit."""
+        # First what refuses bad input, before anything is written.
+        self.config_kwargs = {**self.config_kwargs, **self._connector_conf()}
+        self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        service = wiring.open_service(self.group)
+        claim = claim_of(context, Scope.TASK)
+        if self.window is None:
+            self._planned = plan(self, context, service, claim, at_most=None)
+        else:
+            self._planned = [take(self, context, service, claim, self.window)]
+        self._work = partial(Work, context, service, self.group, claim, stop=self._stop)
+        return super().execute(context)
+
+    def resume(self, context: Context, event: Any = None) -> Any:
+        """Ask again after waiting for another run."""
+        return self.execute(context)
+
+    def execute_callable(self) -> Any:
+        """Open one session for all windows, as `PySparkOperator` does; with nothing to run there is none."""
+        function = self.python_callable
+        if all(p.window.span == 0 or p.done for p in self._planned):
+            return self._all(_no_job, {})
+        self.python_callable = partial(self._in_session, function)
+        try:
+            return super().execute_callable()
+        except Exception as exc:
+            if _WRONG_SPARK.search(str(exc)):
+                raise BadInputError(_WRONG_SPARK_HELP) from exc
+            raise
+        finally:
+            self.python_callable, self._spark = function, None
+
+    def _in_session(self, function: Callable[..., Any], *args: Any, spark: SparkSession, **kwargs: Any) -> Any:
+        self._spark = spark
+        returned: dict[str, Any] = {}
+        with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
+            options = self._with_login(spark, Path(directory))
+
+            def run(planned: Planned) -> Report:
+                report = Path(directory, f"{planned.window.id}.json")
+                window = KafkaWindow(spark, handoff_of(planned, options, self.group.expect_gaps, report))
+                returned[window.id] = call(function, args, kwargs, {"spark": spark, "window": window})
+                window.finish()  # here, for task processes of Airflow end without the exit guard
+                return read_report(report, planned.window)
+
+            return self._all(run, returned)
+
+    def _all(self, run: Callable[[Planned], Report], returned: Mapping[str, Any]) -> Any:
+        work = self._work(run=run)
+        results = work.all(self._planned)
+        work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
+        emit_events(self, work.context, results, emit_empty=self.emit_empty)
+        return self._return_value([returned.get(result["window_id"]) for result in results])
+
+    def _return_value(self, values: Sequence[Any]) -> Any:
+        if len(values) == 1:
+            return values[0]
+        if not self.multiple_outputs:
+            return list(values)
+        dicts = [value or {} for value in values]
+        return {key: [value.get(key) for value in dicts] for value in dicts for key in value}
+
+    def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
+        if _is_connect(spark):
+            refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        elif not spark.sparkContext.master.startswith("local"):
+            refuse_login(self._reader, self.group.kafka_conn_id, f"executors (master {spark.sparkContext.master})")
+        login = write_login(self._reader.jaas, directory) if self._reader.jaas is not None else None
+        return self._reader.with_jaas_file(str(login))
+
+    def _connector_conf(self) -> dict[str, str]:
+        """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
+        connection = wiring.find_connection(self.conn_id) if self.conn_id else None
+        conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
+        is_remote = connection is not None and connection.conn_type == SparkConnectHook.conn_type
+        if is_remote or conf.get("spark.remote") or self.connector is None:
+            return {}
+        if "spark-sql-kafka" in f"{conf.get(_PACKAGES)} {conf.get('spark.jars')}":
+            return {}
+        package = connector_package() if self.connector == "auto" else self.connector
+        return {_PACKAGES: joined(conf.get(_PACKAGES), package) or ""}
+
+    def on_kill(self) -> None:
+        """Stop what Spark does for this task, and commit nothing any more."""
+        self._stop.set()
+        if self._spark is None:
+            return
+        # Not in this thread: the signal may have interrupted it in the middle of an answer of Spark's JVM.
+        thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
+        thread.start()
+        thread.join(_INTERRUPT_SECONDS)
+
+
+def _interrupt(spark: SparkSession) -> None:
+    try:
+        if _is_connect(spark):
+            spark.interruptAll()
+        else:
+            spark.sparkContext.cancelAllJobs()
+    except Exception:
+        log.warning("Spark could not be told to stop its work", exc_info=True)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return not hasattr(spark, "_jvm")
+
+
+def _no_job(planned: Planned) -> Report:
+    raise AssertionError(f"{planned.window.id} was thought to need no job")

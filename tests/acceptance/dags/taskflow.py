@@ -1,0 +1,97 @@
+"""Windows for PySpark functions: on a session of the task's own, and on a warm Spark Connect server.
+
+Each DAG has its own group, topic and lake, all named after the DAG. The connection ``spark_connect`` is made by the test.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+from airflow_kafka_offsets import KafkaGroup, PlanWindowsOperator, replay_params
+
+LAB = Path(os.environ["LAB"])
+LOCAL = {
+    "config_kwargs": {
+        "spark.master": "local[1]",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.jars": os.environ["CONNECTOR_JARS"],
+    }
+}
+CONNECT = {"conn_id": "spark_connect"}
+RETRYING = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+
+
+def group_of(name: str, **settings) -> KafkaGroup:
+    return KafkaGroup(name, topics=[name], kafka_timeout=10, **settings)
+
+
+def slowly_until_released(name: str):
+    """Return a function of Spark that stops in the middle of the write while the hold file is there."""
+    hold = str(LAB / "hold" / name)
+
+    def slowly(value: bytes) -> str:
+        import pathlib
+        import time
+
+        while pathlib.Path(hold).exists():
+            pathlib.Path(hold + ".reached").touch()
+            time.sleep(0.1)
+        return bytes(value).decode()
+
+    return slowly
+
+
+def load(spark, window, name: str) -> dict:
+    """Write the window where a rerun replaces it, also over Spark Connect, and say what was done."""
+    from pyspark.sql import functions as F
+
+    slowly = F.udf(slowly_until_released(name), "string")
+    records = window.read().select("partition", "offset", slowly("value").alias("value"))
+    records.write.mode("overwrite").parquet(f"{LAB}/lake/{name}/window_id={window.id}")
+    return {"seq": window.seq, "is_rerun": window.is_rerun, "span": window.span}
+
+
+# The shape to copy: one line around an ordinary function.
+for name, operator in {
+    "taskflow_local": LOCAL,
+    "taskflow_connect": CONNECT,
+    "taskflow_marked_local": LOCAL,
+    "taskflow_marked": CONNECT,
+    "taskflow_secret": LOCAL,
+    "taskflow_secret_connect": CONNECT,
+}.items():
+    kafka = {"kafka_conn_id": "kafka_secret"} if "secret" in name else {}
+    with DAG(name, schedule=None, params=replay_params()) as dag:
+        task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, **operator)(load)(name=name)
+    globals()[name] = dag
+
+with DAG("taskflow_raises", schedule=None):
+
+    @task.kafka_spark(group=group_of("taskflow_raises"), **CONNECT, **RETRYING)
+    def load_or_raise(spark, window, ti):
+        """Fail when all is written, the first time."""
+        load(spark, window, "taskflow_raises")
+        if ti.try_number == 1:
+            raise ValueError("not today")
+        return window.id
+
+    load_or_raise()
+
+with DAG("taskflow_forgets", schedule=None):
+
+    @task.kafka_spark(group=group_of("taskflow_forgets"), **CONNECT)
+    def forget(spark, window):
+        """Return without having read."""
+        return spark.range(3).count()
+
+    forget()
+
+with DAG("taskflow_mapped", schedule=None):
+    group = group_of("taskflow_mapped", max_offsets=100, max_open_windows=3)
+    plan = PlanWindowsOperator(task_id="plan", group=group)
+    mapped = task.kafka_spark(group=group, task_id="load", max_active_tis_per_dagrun=2, **CONNECT)(load)
+    mapped.partial(name="taskflow_mapped").expand(window=plan.output)

@@ -1,0 +1,148 @@
+"""`@task.kafka_spark` under the real scheduler: on a Spark of the task's own, and on Spark Connect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from airflow_kafka_offsets.core.window import Outcome, State
+from tests.acceptance.conftest import Lab, expect_once, expect_tiling
+from tests.acceptance.test_input_and_secrets import dump
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.spark_connect import SparkConnect
+
+
+@pytest.fixture(scope="module")
+def connect(lab: Lab, spark_connect: SparkConnect) -> Iterator[SparkConnect]:
+    """Give Airflow the connection to the server."""
+    fields = {"connection_id": "spark_connect", "conn_type": "spark_connect", "host": f"sc://{LOOPBACK}"}
+    lab.api.request("POST", "/connections", {**fields, "port": spark_connect.port})
+    yield spark_connect
+    lab.api.request("DELETE", "/connections/spark_connect")
+
+
+def states(lab: Lab, dag_id: str) -> list[State]:
+    return [row.held.window.state for row in lab.windows(dag_id)]
+
+
+def outcomes(lab: Lab, dag_id: str) -> list[Outcome]:
+    return [attempt.outcome for row in lab.windows(dag_id) for attempt in lab.attempts(row)]
+
+
+def expect_committed_once(lab: Lab, dag_id: str) -> None:
+    windows = [row.held.window for row in lab.windows(dag_id)]
+    assert {window.state for window in windows} == {State.COMMITTED}
+    expect_tiling(windows)
+    expect_once(lab, dag_id, windows)
+
+
+def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab) -> None:
+    lab.topic("taskflow_local")
+    run = lab.api.run_to("taskflow_local")
+    expect_committed_once(lab, "taskflow_local")
+    assert lab.api.xcom("taskflow_local", run, "load") == {"seq": 1, "is_rerun": False, "span": 400}
+    assert lab.api.xcom("taskflow_local", run, "load", "span") == 400, "multiple_outputs"
+    facts = lab.api.xcom("taskflow_local", run, "load", "window")
+    assert (facts["window_id"], facts["records"], facts["span"]) == ("taskflow_local-000001", 400, 400)
+
+
+def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_window_again(
+    lab: Lab, connect: SparkConnect
+) -> None:
+    lab.topic("taskflow_connect")
+    first = lab.api.run_to("taskflow_connect")
+    lab.produce("taskflow_connect", 10)
+    second = lab.api.run_to("taskflow_connect")
+    expect_committed_once(lab, "taskflow_connect")
+    assert lab.api.xcom("taskflow_connect", first, "load", "span") == 400
+    assert lab.api.xcom("taskflow_connect", second, "load", "window")["records"] == 40
+    before = [row.held.window for row in lab.windows("taskflow_connect")]
+    lab.api.clear("taskflow_connect", first, ["load"])
+    lab.api.wait_for_run("taskflow_connect", first)
+    assert lab.api.xcom("taskflow_connect", first, "load") == {"seq": 1, "is_rerun": True, "span": 400}
+    assert [row.held.window for row in lab.windows("taskflow_connect")] == before
+    expect_committed_once(lab, "taskflow_connect")
+
+
+def test_an_empty_window_starts_no_spark_and_a_replay_gives_the_value_of_each_window(
+    lab: Lab, connect: SparkConnect
+) -> None:
+    empty = lab.api.run_to("taskflow_connect")
+    assert states(lab, "taskflow_connect") == [State.COMMITTED] * 3
+    assert lab.api.xcom("taskflow_connect", empty, "load") is None
+    assert lab.api.xcom("taskflow_connect", empty, "load", "window")["records"] == 0
+    replay = lab.api.run_to("taskflow_connect", {"windows": "1-2"})
+    assert lab.api.xcom("taskflow_connect", replay, "load", "seq") == [1, 2]
+    facts = lab.api.xcom("taskflow_connect", replay, "load", "window")
+    assert [window["records"] for window in facts["windows"]] == [400, 40]
+    expect_committed_once(lab, "taskflow_connect")
+
+
+def test_a_function_that_raises_commits_nothing_and_the_retry_gets_the_same_window(
+    lab: Lab, connect: SparkConnect
+) -> None:
+    lab.topic("taskflow_raises")
+    run = lab.api.run_to("taskflow_raises")
+    assert lab.api.xcom("taskflow_raises", run, "load_or_raise") == "taskflow_raises-000001"
+    assert outcomes(lab, "taskflow_raises") == [Outcome.FAILED, Outcome.SUCCEEDED]
+    expect_committed_once(lab, "taskflow_raises")
+
+
+def test_a_function_that_never_reads_its_window_fails(lab: Lab, connect: SparkConnect) -> None:
+    lab.topic("taskflow_forgets")
+    run = lab.api.run_to("taskflow_forgets", state="failed")
+    assert "Window taskflow_forgets-000001: nothing was read" in lab.api.log("taskflow_forgets", run, "forget")
+    assert states(lab, "taskflow_forgets") == [State.PLANNED]
+
+
+def test_windows_of_a_backlog_are_mapped_over_tasks(lab: Lab, connect: SparkConnect) -> None:
+    lab.topic("taskflow_mapped", 75)
+    run = lab.api.run_to("taskflow_mapped")
+    spans = [lab.api.xcom("taskflow_mapped", run, "load", map_index=n)["span"] for n in range(3)]
+    assert spans == [100, 100, 100]
+    expect_committed_once(lab, "taskflow_mapped")
+
+
+@pytest.mark.parametrize("dag_id", ["taskflow_marked", "taskflow_marked_local"])
+def test_marking_the_task_failed_stops_the_work_and_commits_nothing(
+    lab: Lab, connect: SparkConnect, dag_id: str
+) -> None:
+    lab.topic(dag_id)
+    run = lab.api.trigger(dag_id)
+    with lab.hold(dag_id) as hold:
+        hold.wait()
+        lab.api.mark_task(dag_id, run, "load", "failed")
+        wait_until(
+            lambda: lab.airflow.task_process(dag_id, run, "load") is None, timeout=30, what="the task's process ends"
+        )
+        # Untold, the server goes on for half a minute after the death of its client.
+        wait_until(lambda: not is_at_work(lab, dag_id), timeout=15, what="Spark stops its work")
+    assert states(lab, dag_id) == [State.PLANNED]
+    assert outcomes(lab, dag_id) in ([Outcome.KILLED], [Outcome.RUNNING])
+    assert not lab.lake(dag_id)
+    second = lab.api.run_to(dag_id)
+    assert lab.api.xcom(dag_id, second, "load", "seq") == 1
+    expect_committed_once(lab, dag_id)
+
+
+def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab, connect: SparkConnect) -> None:
+    password = lab.secure_kafka.password("alice")
+    for dag_id in ("taskflow_secret", "taskflow_secret_connect"):
+        for operation in (AclOperation.DESCRIBE, AclOperation.READ):
+            lab.secure_kafka.allow("alice", operation, topic=dag_id)
+        lab.topic(dag_id, kafka=lab.secure_kafka)
+    run = lab.api.run_to("taskflow_secret")
+    expect_committed_once(lab, "taskflow_secret")
+    refused = lab.api.run_to("taskflow_secret_connect", state="failed")
+    log = lab.api.log("taskflow_secret_connect", refused, "load")
+    assert "The password of 'kafka_secret' does not travel to a Spark Connect server" in log
+    assert outcomes(lab, "taskflow_secret_connect") == []
+    assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.postgres.url)
+
+
+def is_at_work(lab: Lab, dag_id: str) -> bool:
+    """Whether Spark still writes: what is held says so ten times a second, by touching its file."""
+    return time.time() - (lab.folder / "hold" / f"{dag_id}.reached").stat().st_mtime < 2

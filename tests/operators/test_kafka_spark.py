@@ -1,0 +1,132 @@
+"""What `KafkaSparkOperator` decides without a Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.spark.connector import connector_package
+
+MINE = {"spark.jars.packages": "my:jar:1"}
+
+
+def operator_with(**values: Any) -> KafkaSparkOperator:
+    return KafkaSparkOperator(
+        task_id="load", group=KafkaGroup("g", topics=["t"]), python_callable=lambda window: None, **values
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "packages"),
+    [
+        ({}, connector_package()),
+        ({"conn_id": "master"}, connector_package()),
+        ({"config_kwargs": MINE}, f"my:jar:1,{connector_package()}"),
+        ({"conn_id": "with_jar"}, None),
+        ({"config_kwargs": {"spark.jars": "/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar"}}, None),
+        ({"conn_id": "connect"}, None),
+        ({"config_kwargs": {"spark.remote": "sc://server"}}, None),
+        ({"connector": None}, None),
+        ({"connector": "my:connector:2"}, "my:connector:2"),
+    ],
+)
+def test_a_session_of_the_tasks_own_loads_the_connector_once(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], packages: str | None
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_MASTER", '{"conn_type": "spark", "host": "spark://m", "port": 7077}')
+    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", '{"conn_type": "spark_connect", "host": "sc://server"}')
+    with_jar = (
+        '{"conn_type": "spark", "host": "local", "extra": {"spark.jars.packages": "org.apache:spark-sql-kafka:1"}}'
+    )
+    monkeypatch.setenv("AIRFLOW_CONN_WITH_JAR", with_jar)
+    assert operator_with(**values)._connector_conf().get("spark.jars.packages") == packages
+
+
+def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
+    with pytest.raises(KafkaOffsetsError, match="no connection 'nowhere'"):
+        operator_with(conn_id="nowhere").execute({})
+
+
+@pytest.mark.parametrize(
+    ("values", "result"),
+    [
+        ([{"rows": 1}], {"rows": 1}),
+        ([None], None),
+        ([{"rows": 1}, {"rows": 2, "late": 3}], {"rows": [1, 2], "late": [None, 3]}),
+        ([{"rows": 1}, None], {"rows": [1, None]}),
+    ],
+)
+def test_several_outputs_of_several_windows_are_a_list_for_each_key(values: list[Any], result: Any) -> None:
+    assert operator_with(multiple_outputs=True)._return_value(values) == result
+
+
+def test_several_windows_give_a_list_and_one_window_the_value_itself() -> None:
+    assert operator_with()._return_value(["a"]) == "a"
+    assert operator_with()._return_value(["a", None]) == ["a", None]
+
+
+class Session:
+    """Stands for a Spark that is at work."""
+
+    def __init__(self, *, is_connect: bool) -> None:
+        self.told: list[tuple[str, bool]] = []
+        if not is_connect:
+            self._jvm = object()
+            self.sparkContext = SimpleNamespace(cancelAllJobs=lambda: self.hear("cancelAllJobs"))
+
+    def interruptAll(self) -> None:
+        self.hear("interruptAll")
+
+    def hear(self, what: str) -> None:
+        self.told.append((what, threading.current_thread() is threading.main_thread()))
+
+
+@pytest.mark.parametrize(("is_connect", "told"), [(True, "interruptAll"), (False, "cancelAllJobs")])
+def test_a_killed_task_stops_its_spark_from_another_thread_and_commits_nothing(is_connect: bool, told: str) -> None:
+    operator, session = operator_with(), Session(is_connect=is_connect)
+    operator._spark = session  # type: ignore[assignment]
+    operator.on_kill()
+    assert session.told == [(told, False)], "the main thread may be in the middle of an answer"
+    with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
+        operator._stop.check()
+
+
+def test_a_task_that_is_killed_before_it_has_a_spark_has_nothing_to_stop() -> None:
+    operator = operator_with()
+    operator.on_kill()
+    assert operator._stop.is_set
+
+
+WITHOUT_A_SERVER = """
+from types import SimpleNamespace
+from tests.operators.test_kafka_spark import operator_with
+from airflow.sdk import DAG
+with DAG("d"):
+    operator = operator_with()
+operator._planned = [SimpleNamespace(window=SimpleNamespace(span=1), done=None)]
+operator.execute_callable()
+"""
+
+
+@pytest.mark.parametrize("variable", [{"SPARK_REMOTE": "sc://elsewhere"}, {"SPARK_CONNECT_MODE_ENABLED": "1"}])
+def test_a_worker_that_is_set_up_for_spark_connect_says_what_is_missing(variable: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_SERVER],
+        env={**os.environ, **variable},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (
+        "BadInputError: This process can only be a client of Spark Connect, and the task has no server" in done.stderr
+    )
