@@ -22,7 +22,8 @@ from tests.lab.airflow import Airflow
 from tests.lab.airflow_api import AirflowApi
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
-from tests.lab.processes import wait_until
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.spark_connect import SparkConnect
 from tests.lab.topics import create_topic, end_offset, produce
 
 HERE = Path(__file__).parent
@@ -189,6 +190,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl
         stack.callback(airflow.kill)
         airflow.start()
         yield Lab(folder, kafka, flaky, kafka_sasl, postgres, airflow, SqlLedger(postgres.url))
+
+
+@pytest.fixture(scope="session")
+def connect(lab: Lab, spark_connect: SparkConnect) -> SparkConnect:
+    """Give Airflow the connection to a warm Spark Connect server."""
+    fields = {"connection_id": "spark_connect", "conn_type": "spark_connect", "host": f"sc://{LOOPBACK}"}
+    lab.api.request("POST", "/connections", {**fields, "port": spark_connect.port})
+    return spark_connect
 
 
 def _connections(

@@ -14,6 +14,7 @@ from airflow_kafka_offsets.service import WindowService
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
 from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, table
 from tests.lab.processes import wait_until
+from tests.lab.spark_connect import SparkConnect
 from tests.lab.topics import create_topic, produce
 
 CELLS = list(cells())
@@ -21,7 +22,7 @@ RECORDS = 5
 
 
 @pytest.fixture(scope="module")
-def runs(lab: Lab) -> dict[Cell, str]:
+def runs(lab: Lab, connect: SparkConnect) -> dict[Cell, str]:
     """Bring every run to its stage, do to it what its cell says, and wait for the end; return the run of each."""
     create_topic(lab.kafka, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     for partition in range(PARTITIONS):
