@@ -158,22 +158,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker) -> Iterator[Lab]:
+def lab(
+    tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker, postgres: Postgres
+) -> Iterator[Lab]:
     """Start what is not running yet. The ledger and one broker are this suite's own: tests stop them."""
     from tests.lab.jars import spark_connector_jars
+
+    metadata = postgres.create_database("airflow")
 
     jars = ",".join(str(path) for path in spark_connector_jars())
     folder = tmp_path_factory.mktemp("acceptance")
     for name in ("hold", "lake", "events"):
         (folder / name).mkdir()
     with ExitStack() as stack:
-        postgres = stack.enter_context(Postgres())
-        schema.upgrade(open_engine(postgres.url))
+        ledger = stack.enter_context(Postgres())
+        schema.upgrade(open_engine(ledger.url))
         flaky = stack.enter_context(KafkaBroker(tmp_path_factory.mktemp("flaky")))
         airflow = Airflow(
             folder / "airflow",
             HERE / "dags",
-            connections=_connections(kafka, flaky, kafka_sasl, postgres),
+            database_url=metadata,
+            connections=_connections(kafka, flaky, kafka_sasl, ledger),
             environment={
                 "LAB": str(folder),
                 "CONNECTOR_JARS": jars,
@@ -189,7 +194,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl
         )
         stack.callback(airflow.kill)
         airflow.start()
-        yield Lab(folder, kafka, flaky, kafka_sasl, postgres, airflow, SqlLedger(postgres.url))
+        yield Lab(folder, kafka, flaky, kafka_sasl, ledger, airflow, SqlLedger(ledger.url))
 
 
 @pytest.fixture(scope="session")
