@@ -105,9 +105,10 @@ class Lake(RuleBasedStateMachine):
     @rule(target=runs, data=st.data())
     def start_replay(self, data: st.DataObject) -> Claim:
         run = self._new_run()
+        half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
         before = self.world.watermark
         self._ask(run, data.draw(st.one_of(self._windows(), self._spans(), self._offsets())))
-        assert self.world.watermark == before, "a replay moved the watermark"
+        assert half_way or self.world.watermark == before, "a replay moved the watermark"
         return run
 
     def _windows(self) -> st.SearchStrategy[Request]:
