@@ -123,6 +123,7 @@ class Answers:
         snapshot = self._kafka.snapshot(sorted({tp.topic for tp in gaps}), group.isolation_level)
         replays.check_in_log(gaps, snapshot, state.position)
         replays.check_below_watermark(gaps, state, snapshot)
+        replays.check_not_truncated(gaps, snapshot)
         cuts = replays.cut_backfill(gaps, group.max_offsets)
         level, lane = group.isolation_level, Lane.BACKFILL
         return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane) for ranges in cuts]

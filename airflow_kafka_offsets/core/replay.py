@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     DataLossError,
     IllegalStepError,
+    LogTruncatedError,
     TopicRecreatedError,
     name_some,
 )
@@ -165,6 +166,25 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
         raise DataLossError(
             f"Nobody owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
             "Ask for what is left",
+            gone,
+        )
+
+
+def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
+    """Refuse offsets below the watermark that lie behind the end of their log.
+
+    Raises:
+        LogTruncatedError: with the numbers.
+    """
+    gone = {
+        tp: f"{tp}: offsets {max(pieces[-1].start, b.end)} to {pieces[-1].end - 1} (end offset {b.end})"
+        for tp, pieces in gaps.items()
+        if pieces[-1].end > (b := log.bounds[tp]).end
+    }
+    if gone:
+        raise LogTruncatedError(
+            f"Nobody owns these offsets, and the log ends before them although it once was longer: "
+            f"{name_some(list(gone.values()))}. Ask for what is left",
             gone,
         )
 

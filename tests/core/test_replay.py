@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     DataLossError,
     IllegalStepError,
+    LogTruncatedError,
     TopicRecreatedError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -26,6 +27,7 @@ from airflow_kafka_offsets.core.replay import (
     check_below_watermark,
     check_divides,
     check_in_log,
+    check_not_truncated,
     check_replayable,
     check_topics,
     cut_backfill,
@@ -202,6 +204,13 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
         "orders-1: offsets 1 to 8 (beginning offset 20). Ask for what is left"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
+
+
+def test_offsets_behind_the_end_of_a_truncated_log_are_refused_with_the_numbers() -> None:
+    now = log({tp(0): (0, 20)})
+    check_not_truncated(gaps_of((5, 20)), now)
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets 20 to 24 \(end offset 20\)"):
+        check_not_truncated(gaps_of((5, 7), (10, 25)), now)
 
 
 def test_partitions_that_are_not_there_and_topics_that_were_recreated_are_refused() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.window import Claim, Held, Outcome, State
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Draft, Ledger
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
@@ -27,10 +28,13 @@ def draft(
     partitions: int = 2,
     topic: str = "orders",
     lost: Mapping[TopicPartition, OffsetRange] | None = None,
+    lane: Lane = Lane.LIVE,
+    until: datetime = NOW,
 ) -> Draft:
     """Draft a window that reads the same range of some partitions."""
     ranges = OffsetRanges((TopicPartition(topic, i), OffsetRange(start, end)) for i in range(partitions))
-    return Draft(ranges, {topic: f"id-of-{topic}"}, NOW, IsolationLevel.READ_COMMITTED, OffsetRanges(lost or {}))
+    ids, level = {topic: f"id-of-{topic}"}, IsolationLevel.READ_COMMITTED
+    return Draft(ranges, ids, until, level, OffsetRanges(lost or {}), lane)
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:
@@ -50,6 +54,11 @@ def add(ledger: Ledger, name: str, start: int, end: int, by: Claim | None = None
     return held
 
 
+def add_all(ledger: Ledger, name: str, drafts: Sequence[Draft], by: Claim | None = None, **more: Any) -> list[Held]:
+    """Add several windows at once."""
+    return ledger.add_windows(group(name), ledger.load(name).version, drafts, by or claim(), NOW, **more)
+
+
 def commit(ledger: Ledger, held: Held) -> bool:
     """Record a success, and commit."""
     attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
@@ -62,12 +71,20 @@ def check_laws(ledger: Ledger, name: str) -> None:
     windows = [row.held.window for row in ledger.windows(name, limit=100_000)][::-1]
     assert [w.seq for w in windows] == list(range(1, len(windows) + 1))
     owning = [w for w in windows if w.state.owns]
+    _check_owners(owning)
+    live = [w for w in owning if w.lane is Lane.LIVE]
     at: dict[TopicPartition, int] = {}
-    for w in owning:
+    for w in live:
         for tp, r in w.ranges.items():
-            assert r.start >= at.get(tp, 0), f"{w.id} owns {tp} {r}, which another window owns"
+            assert r.start >= at.get(tp, 0), f"{w.id} does not start behind the windows before it"
             at[tp] = r.end
     state = ledger.load(name)
-    assert [held.window.id for held in state.open] == [w.id for w in owning if w.state is not State.COMMITTED]
+    assert [held.window.id for held in state.open] == [w.id for w in live if w.state is not State.COMMITTED]
     if state.position:
         assert all(offset >= at.get(tp, 0) for tp, offset in state.position.offsets.items())
+
+
+def _check_owners(owning: Sequence[Window]) -> None:
+    owned = sorted((tp, r.start, r.end, w.id) for w in owning for tp, r in w.ranges.without_empty().items())
+    for (tp, _, end, one), (other_tp, start, _, other) in pairwise(owned):
+        assert tp != other_tp or end <= start, f"{one} and {other} both own {tp} from {start} on"

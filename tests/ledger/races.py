@@ -10,10 +10,11 @@ from typing import Any, Self
 
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, KafkaOffsetsError, WindowBusyError
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import Position
-from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.core.request import Live, Offsets
+from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service import WindowService
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.service.memory_log import MemoryLog
@@ -92,6 +93,56 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         return committed
 
     return loop
+
+
+def drain_several(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Drain a backlog with up to four windows open at once: runs that live, and some that die with their windows open."""
+    kafka = MemoryLog()
+    kafka.create("orders", 2)
+    for partition, number in enumerate((60, 40)):
+        kafka.produce(TopicPartition("orders", partition), number)
+    service = WindowService(ledger, kafka)
+    definition = group(name, max_offsets=3, max_open_windows=4)
+
+    def run(who: Claim) -> int:
+        planned = service.plan(definition, who, lambda claim: claim.run_id.endswith("dead"), Live(at_most=2))
+        committed = 0
+        for window in [p.window for p in planned][::-1]:
+            attempt = service.start_attempt(window, who, 1)
+            service.end_attempt(attempt, Outcome.SUCCEEDED)
+            if who.run_id.endswith("dead"):
+                break
+            committed += service.commit(window.id, who, attempt)
+        return committed
+
+    def loop() -> int:
+        return sum(_unless_beaten(run, claim(f"run-{me}-{turn}{'-dead' * (turn == 0)}")) for turn in range(4))
+
+    return loop
+
+
+def _unless_beaten(run: Callable[[Claim], int], who: Claim) -> int:
+    try:
+        return run(who)
+    except (WindowBusyError, ConcurrentChangeError):
+        return 0
+
+
+def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Replay offsets below the watermark that nobody owns, through the service: each other ranges, and all overlap."""
+    kafka = MemoryLog()
+    kafka.create("orders", 2)
+    for partition in (0, 1):
+        kafka.produce(TopicPartition("orders", partition), 200)
+    service = WindowService(ledger, kafka)
+    asked = OffsetRanges({TopicPartition("orders", 0): OffsetRange(me, 60 + me)})
+    who = claim(f"replay-{me}")
+
+    def go() -> list[str]:
+        planned = service.plan(group(name, max_offsets=8), who, lambda _: False, Offsets(asked))
+        return [p.window.id for p in planned]
+
+    return go
 
 
 @dataclass(frozen=True)

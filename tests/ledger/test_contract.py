@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, select, update
 
 from airflow_kafka_offsets.adapters.ledger import schema, sql_ledger
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import metadata
+from airflow_kafka_offsets.adapters.ledger.tables import groups, metadata, windows
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     IllegalStepError,
@@ -22,9 +22,9 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
-from airflow_kafka_offsets.core.window import Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger
-from tests.ledger.examples import NOW, act, add, check_laws, claim, commit, draft, group
+from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 
 
 class LedgerContract:
@@ -224,6 +224,183 @@ class LedgerContract:
         assert seqs(states=[State.PLANNED, State.ABANDONED]) == [5]
         assert seqs(lane=Lane.BACKFILL) == []
         assert len(seqs(lane=Lane.LIVE)) == 5
+
+    def test_several_windows_are_added_at_once_with_numbers_in_their_order(self, ledger: Ledger, name: str) -> None:
+        first = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
+        assert [(h.window.seq, h.holder, h.holds) for h in first] == [(1, claim(), 1), (2, claim(), 1)]
+        more = add_all(ledger, name, [draft(20, 30), draft(30, 40), draft(40, 50)], claim("run-2"))
+        assert [h.window.seq for h in more] == [3, 4, 5]
+        state = ledger.load(name, claim("run-2"))
+        assert (state.version, state.open, state.claimed) == (2, (*first, *more), tuple(more))
+        assert state.position == Position(more[-1].window.ranges.ends, {"orders": "id-of-orders"})
+        check_laws(ledger, name)
+
+    def test_windows_are_added_and_others_taken_in_one_transaction(self, ledger: Ledger, name: str) -> None:
+        left = add_all(ledger, name, [draft(0, 10), draft(10, 20)], claim("dead"))
+        [new] = add_all(ledger, name, [draft(20, 30)], claim("run-2"), take=left)
+        state = ledger.load(name, claim("run-2"))
+        assert [(h.window.seq, h.holder, h.holds) for h in state.open] == [
+            (1, claim("run-2"), 2),
+            (2, claim("run-2"), 2),
+            (3, claim("run-2"), 1),
+        ]
+        assert state.claimed == state.open
+        assert new.window.seq == 3
+        assert [h.window.seq for h in ledger.load(name, claim("dead")).claimed] == [1, 2]
+
+    def test_who_can_not_take_one_adds_none(self, ledger: Ledger, name: str) -> None:
+        left = add_all(ledger, name, [draft(0, 10), draft(10, 20)], claim("dead"))
+        ledger.hold(left[1:], claim("faster"))
+        before = (ledger.load(name), ledger.windows(name), ledger.groups())
+        with pytest.raises(ConcurrentChangeError):
+            add_all(ledger, name, [draft(20, 30)], claim("late"), take=left)
+        with pytest.raises(ConcurrentChangeError):
+            ledger.add_windows(group(name), 0, [draft(20, 30)], claim("late"), NOW, take=left[:1])
+        assert (ledger.load(name), ledger.windows(name), ledger.groups()) == before
+        assert ledger.load(name, claim("late")).claimed == ()
+
+    def test_all_windows_are_held_or_none(self, ledger: Ledger, name: str) -> None:
+        left = add_all(ledger, name, [draft(i, i + 1) for i in range(3)], claim("dead"))
+        commit(ledger, left[2])
+        with pytest.raises(ConcurrentChangeError):
+            ledger.hold(left, claim("late"))  # the last one is in another state than they think
+        assert {h.holder for h in ledger.load(name).open} == {claim("dead")}
+        assert ledger.load(name, claim("late")).claimed == ()
+        taken = ledger.hold(left[:2], claim("run-2"))
+        assert [(h.window.seq, h.holds) for h in taken] == [(1, 2), (2, 2)]
+        assert ledger.load(name, claim("run-2")).claimed == tuple(taken)
+
+    def test_300_windows_are_added_and_held_at_once(self, ledger: Ledger, name: str) -> None:
+        added = add_all(ledger, name, [draft(i, i + 1) for i in range(300)])
+        held = ledger.hold(added, claim("run-2"))
+        assert ledger.load(name, claim("run-2")).claimed == tuple(held)
+        seqs = [row.held.window.seq for row in ledger.windows(name, seqs=range(1, 301), limit=1000)]
+        assert seqs == list(range(300, 0, -1))
+
+    def test_backfill_windows_move_nothing_and_are_not_among_the_open_live_ones(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        live = add(ledger, name, 100, 110)
+        before = ledger.load(name)
+        fill = [draft(0, 10, lane=Lane.BACKFILL), draft(10, 20, lane=Lane.BACKFILL)]
+        filled = add_all(ledger, name, fill, claim("replay"))
+        assert [(h.window.seq, h.window.lane) for h in filled] == [(2, Lane.BACKFILL), (3, Lane.BACKFILL)]
+        state = ledger.load(name, claim("replay"))
+        assert (state.position, state.open) == (before.position, (live,))
+        assert state.claimed == tuple(filled)
+        assert state.version == before.version + 1
+        commit(ledger, filled[1])
+        commit(ledger, live)
+        assert ledger.load(name).position == before.position
+        following = add(ledger, name, 110, 120, claim("run-2"))
+        assert following.window.seq == 4
+        assert [r.held.window.seq for r in ledger.windows(name, lane=Lane.BACKFILL)] == [3, 2]
+        check_laws(ledger, name)
+
+    def test_backfill_windows_do_not_hide_where_a_group_starts(self, ledger: Ledger, name: str) -> None:
+        first = add(ledger, name, 100, 110)
+        add_all(ledger, name, [draft(0, 10, lane=Lane.BACKFILL)], claim("replay"))
+        ledger.abandon(first.window.id, act())
+        assert ledger.load(name).position == Position(first.window.ranges.starts, {"orders": "id-of-orders"})
+
+    def test_a_backfill_window_can_be_abandoned_whatever_came_later(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 100, 110)
+        one, other = add_all(ledger, name, [draft(i, i + 10, lane=Lane.BACKFILL) for i in (0, 10)], claim("replay"))
+        commit(ledger, other)
+        add(ledger, name, 110, 120, claim("run-2"))
+        version = ledger.load(name).version
+        assert ledger.abandon(one.window.id, act()).state is State.ABANDONED
+        assert ledger.load(name).version == version + 1
+        with pytest.raises(IllegalStepError, match="is committed and can't become abandoned"):
+            ledger.abandon(other.window.id, act())
+        check_laws(ledger, name)
+
+    def test_a_later_backfill_window_keeps_no_live_one_from_being_abandoned(self, ledger: Ledger, name: str) -> None:
+        live = add(ledger, name, 100, 110)
+        add_all(ledger, name, [draft(0, 10, lane=Lane.BACKFILL)], claim("replay"))
+        ledger.abandon(live.window.id, act())
+        check_laws(ledger, name)
+
+    def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
+        one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
+
+        def attempt(held: Held, by: Claim, max_tries: int, outcome: Outcome) -> int:
+            number = ledger.start_attempt(held.window, by, 1, max_tries, NOW)
+            ledger.end_attempt(number, outcome, 7, NOW)
+            return number
+
+        attempt(one, claim(), 0, Outcome.FAILED)
+        attempt(one, claim(), 0, Outcome.SUCCEEDED)
+        newest = attempt(one, claim(), 0, Outcome.SUCCEEDED)
+        attempt(other, claim("run-2"), 0, Outcome.SUCCEEDED)
+        cleared = attempt(other, claim(), 3, Outcome.SUCCEEDED)
+        ledger.start_attempt(other.window, claim(), 2, 0, NOW)
+        found = ledger.succeeded(name, claim(), 0)
+        assert {seq: (a.id, a.window_id, a.records) for seq, a in found.items()} == {1: (newest, one.window.id, 7)}
+        assert {seq: a.id for seq, a in ledger.succeeded(name, claim(), 3).items()} == {2: cleared}
+        assert set(ledger.succeeded(name, claim("run-2"), 0)) == {2}
+        assert ledger.succeeded(name, claim("nobody"), 0) == {}
+        assert ledger.succeeded(f"{name}-other", claim(), 0) == {}
+        mapped = claim(map_index=0)
+        assert ledger.succeeded(name, mapped, 0) == {}
+
+    def test_a_commit_that_stopped_half_way_is_finished_once(self, ledger: Ledger, name: str, url: str) -> None:
+        held = add(ledger, name, 0, 10)
+        ledger.finish(held.window.id, NOW)
+        assert ledger.window(held.window.id).held == held  # it is planned: nothing to finish
+        self._stop_half_way(url, name)
+        assert ledger.load(name).open[0].window.state is State.COMMITTING
+        for later in (0, 1):
+            ledger.finish(held.window.id, NOW + timedelta(hours=later))
+            row = ledger.window(held.window.id)
+            assert (row.held.window.state, row.committed_at) == (State.COMMITTED, NOW)
+        given_up = add(ledger, name, 10, 20)
+        ledger.abandon(given_up.window.id, act())
+        ledger.finish(given_up.window.id, NOW)
+        assert ledger.window(given_up.window.id).held.window.state is State.ABANDONED
+        with pytest.raises(UnknownWindowError):
+            ledger.finish(f"{name}-000099", NOW)
+
+    def test_a_commit_that_stopped_half_way_can_be_committed(self, ledger: Ledger, name: str, url: str) -> None:
+        held = add(ledger, name, 0, 10)
+        self._stop_half_way(url, name)
+        with pytest.raises(IllegalStepError, match="is committing"):
+            ledger.abandon(held.window.id, act())
+        assert commit(ledger, held) is True
+        assert commit(ledger, held) is False
+
+    def _stop_half_way(self, url: str, name: str) -> None:
+        mine = select(groups.c.id).where(groups.c.name == name).scalar_subquery()
+        with open_engine(url).begin() as connection:
+            connection.execute(update(windows).where(windows.c.group_id == mine).values(state=State.COMMITTING))
+
+    def test_live_windows_are_committed_in_any_order(self, ledger: Ledger, name: str) -> None:
+        first, second, third = add_all(ledger, name, [draft(i, i + 1) for i in range(3)])
+        commit(ledger, third)
+        commit(ledger, first)
+        assert ledger.load(name).open == (second,)
+        assert ledger.load(name).position == Position(third.window.ranges.ends, {"orders": "id-of-orders"})
+        with pytest.raises(IllegalStepError, match="windows 3 to 3 start where it ends"):
+            ledger.abandon(second.window.id, act())
+
+    def test_windows_are_found_by_number_and_by_cut_time(self, ledger: Ledger, name: str) -> None:
+        micro = timedelta(microseconds=1)
+        times = [NOW - micro, NOW, NOW + micro, NOW + timedelta(hours=1)]
+        add_all(ledger, name, [draft(i, i + 1, until=time) for i, time in enumerate(times)])
+
+        def seqs(**wanted) -> list[int]:  # type: ignore[no-untyped-def]
+            return [row.held.window.seq for row in ledger.windows(name, **wanted)]
+
+        assert seqs(seqs=[2, 4, 99]) == [4, 2]
+        assert seqs(seqs=[3], before=3) == []
+        assert seqs(cut_in=(NOW - micro, NOW + micro)) == [3, 2]
+        assert seqs(cut_in=(NOW, NOW)) == []
+        assert seqs(cut_in=(NOW - timedelta(days=1), NOW)) == [2, 1]
+        berlin = timezone(timedelta(hours=1))
+        assert seqs(cut_in=(NOW.astimezone(berlin), (NOW + timedelta(hours=1)).astimezone(berlin))) == [4, 3]
+        assert seqs(cut_in=(NOW, NOW + timedelta(hours=1)), seqs=[1, 3], lane=Lane.LIVE) == [3]
+        tiles = [(times[0] - micro, NOW), (NOW, NOW + micro), (NOW + micro, times[-1])]
+        assert [seqs(cut_in=tile) for tile in tiles] == [[2, 1], [3], [4]]
 
     def test_groups_are_listed_as_they_last_planned(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.core.window import Lane, State
 from tests.ledger import races
-from tests.ledger.examples import add, check_laws, claim, commit
+from tests.ledger.examples import add, add_all, check_laws, claim, commit, draft
 from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
 
 LOST = "ConcurrentChangeError"
@@ -62,6 +63,34 @@ class StrictRaces:
         rows = [row for row in ledger.windows(name, limit=1000) if row.held.window.state is State.COMMITTED]
         assert sum(a.value for a in answers) == len(rows) > 0
         check_laws(ledger, name)
+
+    def test_a_backlog_is_drained_by_several_at_once_without_an_offset_read_twice(
+        self, competition: Competition, url: str, name: str
+    ) -> None:
+        (answers,) = competition.race(races.drain_several, url, [name])
+        assert all(a.error is None for a in answers), answers
+        ledger = SqlLedger(url)
+        rows = ledger.windows(name, limit=1000)
+        committed = [row for row in rows if row.held.window.state is State.COMMITTED]
+        assert sum(a.value for a in answers) == len(committed) > 0
+        assert len(rows) - len(committed) <= 4
+        check_laws(ledger, name)
+
+    def test_offsets_that_nobody_owned_get_one_owner_whoever_replays_them(
+        self, competition: Competition, url: str, name: str
+    ) -> None:
+        ledger = SqlLedger(url)
+        for group in _names(name):
+            first = replace(draft(100, 110), topic_ids={"orders": "id-1"})  # as the competing processes know it
+            commit(ledger, *add_all(ledger, group, [first]))
+        for group, answers in zip(_names(name), competition.race(races.replay, url, _names(name)), strict=True):
+            winners = _winners(answers, "WindowBusyError")
+            assert winners
+            given = Counter(id_ for a in winners for id_ in a.value)
+            assert set(given.values()) == {1}
+            rows = ledger.windows(group, lane=Lane.BACKFILL, limit=1000)
+            assert set(given) == {row.held.window.id for row in rows}
+            check_laws(ledger, group)
 
 
 class Races(StrictRaces):

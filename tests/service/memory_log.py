@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
@@ -20,15 +21,15 @@ def _milliseconds(moment: datetime) -> int:
 
 @dataclass
 class _Partition:
-    """A log: one entry per offset ever written; None: an offset without a timestamp of a record (a control record)."""
+    """A log: one entry per offset ever written."""
 
     beginning: int = 0
-    times: list[int | None] = field(default_factory=list)  # milliseconds since 1970
+    times: list[int] = field(default_factory=list)  # milliseconds since 1970
     open_from: int | None = None  # first offset of an open transaction
 
     def end(self, isolation_level: IsolationLevel) -> int:
         if isolation_level is IsolationLevel.READ_COMMITTED and self.open_from is not None:
-            return self.open_from
+            return max(self.open_from, self.beginning)
         return len(self.times)
 
     def bounds(self, isolation_level: IsolationLevel) -> Bounds:
@@ -43,12 +44,15 @@ class MemoryLog:
         self._ids: dict[str, str] = {}
         self._born = 0
         self._committed: dict[tuple[str, TopicPartition], int] = {}
+        self._by_append_time: set[str] = set()
         self._fallen_back: dict[TopicPartition, int] = {}
         self.calls: list[str] = []
 
-    def create(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic under an id of its own."""
+    def create(self, topic: str, partitions: int = 1, *, append_time: bool = False) -> None:
+        """Create a topic under an id of its own; with `append_time` its records have the time of their arrival."""
         assert topic not in self._ids
+        if append_time:
+            self._by_append_time.add(topic)
         self._born += 1
         self._ids[topic] = f"id-{self._born}"
         self.add_partitions(topic, partitions)
@@ -71,6 +75,7 @@ class MemoryLog:
 
     def produce(self, tp: TopicPartition, number: int = 1, at: datetime | None = None) -> None:
         """Append records, all with one timestamp."""
+        at = datetime.now(UTC) if tp.topic in self._by_append_time else at
         self._partitions[tp].times += [_milliseconds(at) if at else 0] * number
 
     def open_transaction(self, tp: TopicPartition) -> None:
@@ -78,10 +83,10 @@ class MemoryLog:
         partition = self._partitions[tp]
         partition.open_from = len(partition.times)
 
-    def commit_transaction(self, tp: TopicPartition) -> None:
-        """Commit the transaction; its marker takes an offset."""
+    def commit_transaction(self, tp: TopicPartition, at: datetime | None = None) -> None:
+        """Commit the transaction; its marker takes an offset and has a time."""
         partition = self._partitions[tp]
-        partition.times.append(None)
+        partition.times.append(_milliseconds(at) if at else 0)
         partition.open_from = None
 
     def expire(self, tp: TopicPartition, before: int) -> None:
@@ -125,23 +130,29 @@ class MemoryLog:
     def _bounds(
         self, partitions: Sequence[TopicPartition], isolation_level: IsolationLevel
     ) -> dict[TopicPartition, Bounds]:
+        self._check_there(partitions)
         found = {}
         for tp in sorted(partitions):
             bounds = self._partitions[tp].bounds(isolation_level)
             found[tp] = Bounds(bounds.beginning, self._fallen_back.pop(tp, bounds.end))
         return found
 
+    def _check_there(self, partitions: Sequence[TopicPartition]) -> None:
+        if absent := [str(tp) for tp in partitions if tp not in self._partitions]:
+            raise KafkaUnavailableError(f"no such partition ({', '.join(absent)})")
+
     def offsets_at(
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
         """Return the first offset whose record has this timestamp or a later one."""
         self.calls.append("offsets_at")
+        self._check_there(partitions)
         wanted = _milliseconds(time)
         found: dict[TopicPartition, int | None] = {}
         for tp in partitions:
             partition = self._partitions[tp]
             visible = range(partition.beginning, partition.end(isolation_level))
-            found[tp] = next((o for o in visible if (at := partition.times[o]) is not None and at >= wanted), None)
+            found[tp] = next((o for o in visible if partition.times[o] >= wanted), None)
         return found
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from airflow_kafka_offsets.core.errors import (
+    BadInputError,
     ConfirmationError,
     DataLossError,
     IllegalStepError,
     NoEvidenceError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.window import Claim, Outcome, State, Window
-from tests.core.examples import claim, tp
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
+from airflow_kafka_offsets.service import Planned
+from tests.core.examples import NOON, claim, tp
 from tests.service.world import QUICK, World
 
 Record = tuple[TopicPartition, int]
@@ -32,26 +39,40 @@ def records(ranges: OffsetRanges) -> set[Record]:
 
 
 class Lake(RuleBasedStateMachine):
-    """Runs that plan, work, die, come back as zombies and commit; people who abandon and reset; a topic that lives."""
+    """Runs that plan, work, die, come back as zombies and commit; people who replay, abandon and reset; a living topic.
+
+    The group starts at the latest offsets, with older records below that nobody owns.
+    """
+
+    MAX_OPEN: ClassVar[int]
 
     runs = Bundle("runs")
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory(dir=QUICK)
-        self.world = World(Path(self.folder.name), on_data_loss="skip", max_offsets=7)
+        options = {"on_data_loss": "skip", "max_offsets": 7, "max_open_windows": self.MAX_OPEN}
+        self.world = World(Path(self.folder.name), starting_offsets="latest", **options)
+        self.produce(0, 9)
+        self.produce(1, 3)
         self.seen: dict[str, Window] = {}  # each window as it was when it was planned
         self.sink: dict[str, set[Record]] = {}  # what lies under each window id
-        self.working: dict[Claim, Window] = {}
-        self.succeeded: dict[Claim, int | None] = {}
+        self.working: dict[Claim, list[Window]] = {}
+        self.succeeded: dict[tuple[Claim, str], int | None] = {}
+        self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
+        self.max_tries: Counter[Claim] = Counter()
         self.number = 0
 
     def teardown(self) -> None:
         self.folder.cleanup()
 
+    # The topic.
+
     @rule(partition=st.integers(0, 1), number=st.integers(1, 10))
     def produce(self, partition: int, number: int) -> None:
-        self.world.kafka.produce(tp(partition), number)
+        # Every third record is dated out of order.
+        for i in range(number):
+            self.world.kafka.produce(tp(partition), 1, at=self.world.now - timedelta(minutes=7 * (i % 3)))
 
     @rule()
     def add_partition(self) -> None:
@@ -63,82 +84,218 @@ class Lake(RuleBasedStateMachine):
         watermark = self.world.watermark.get(partition, 0)
         self.world.kafka.expire(tp(partition), max(0, watermark + ahead))
 
-    @rule(target=runs)
-    def start_run(self) -> Claim:
-        self.number += 1
-        run = claim(f"run-{self.number}")
-        self._ask(run)
+    # Runs.
+
+    @rule(target=runs, at_most=st.integers(1, 3), by_time=st.booleans())
+    def start_run(self, at_most: int = 1, by_time: bool = False) -> Claim:
+        run = self._new_run()
+        self._ask(run, Live(ends_at=self.world.now - timedelta(minutes=5) if by_time else None, at_most=at_most))
         return run
 
-    @rule(run=runs)
-    def retry_or_clear(self, run: Claim) -> None:
-        self._ask(run)
+    @rule(target=runs, at_most=st.integers(1, 3))
+    def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
+        plan = replace(self._new_run(), task_id="plan", scope=Scope.RUN)
+        self._ask(plan, Live(at_most=at_most))
+        mapped = [replace(plan, task_id="load", map_index=i, scope=Scope.TASK) for i in range(at_most)]
+        for task, window in zip(mapped, self.working.get(plan, []), strict=False):
+            self.given[task] = window.id
+            self._take(task)
+        return multiple(plan, *mapped)
 
-    def _ask(self, run: Claim) -> None:
-        had = self.working.get(run)
+    @rule(target=runs, data=st.data())
+    def start_replay(self, data: st.DataObject) -> Claim:
+        run = self._new_run()
+        half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
+        before = self.world.watermark
+        self._ask(run, data.draw(st.one_of(self._windows(), self._spans(), self._offsets())))
+        assert half_way or self.world.watermark == before, "a replay moved the watermark"
+        return run
+
+    def _windows(self) -> st.SearchStrategy[Request]:
+        some = st.lists(st.integers(1, max(1, len(self.seen))), min_size=1, max_size=3, unique=True)
+        return some.map(sorted).map(tuple).map(Windows)
+
+    def _spans(self) -> st.SearchStrategy[Request]:
+        minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
+        edges = st.lists(st.integers(-30, minutes), min_size=2, max_size=2, unique=True).map(sorted)
+        return st.builds(
+            lambda edge, is_interval: Span(*(NOON + timedelta(minutes=m) for m in edge), is_interval=is_interval),
+            edges,
+            st.booleans(),
+        )
+
+    def _offsets(self) -> st.SearchStrategy[Request]:
+        return st.builds(
+            lambda p, start, span: Offsets(OffsetRanges({tp(p): OffsetRange(start, start + span)})),
+            st.integers(0, 2),
+            st.integers(0, 20),
+            st.integers(0, 9),
+        )
+
+    def _new_run(self) -> Claim:
+        self.number += 1
+        return claim(f"run-{self.number}")
+
+    @rule(run=runs, is_clear=st.booleans())
+    def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
+        self.max_tries[run] += is_clear
+        if run in self.given:
+            self._take(run)
+        elif run.map_index < 0:
+            self._ask(run, Live())
+
+    def _ask(self, run: Claim, request: Request) -> None:
+        had = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state.owns]
+        was = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state is State.SUPERSEDED]
+        before = self._rows()
+        self._settle(run)
         try:
-            planned = self.world.plan(run)
+            planned = self.world.ask(run, request, max_tries=self.max_tries[run])
         except (WindowBusyError, DataLossError):
+            assert self._is_as_before(before)
+            self.world.die(run)
+            return
+        except BadInputError:
+            assert not isinstance(request, Live)
+            assert self._is_as_before(before)
             self.world.die(run)
             return
         except IllegalStepError:
-            assert had is not None
-            assert self.world.service.window(had.id).state is State.SUPERSEDED
+            assert was or isinstance(request, Windows)
             self.world.die(run)
             return
-        window = planned.window
-        if had is not None and self.world.service.window(had.id).state.owns:
-            assert window.id == had.id, "the run did not get the window that it had"
-        assert planned.how == "new" or window.id in self.seen
-        assert planned.is_rerun == (window.state is State.COMMITTED)
-        self.seen.setdefault(window.id, window)
-        self.working[run] = window
-        self.succeeded.pop(run, None)
+        if had:
+            assert {w.id for w in had} <= {p.window.id for p in planned}, "the run did not get the windows that it had"
+        self._note(run, planned)
+
+    def _take(self, task: Claim) -> None:
+        self._settle(task)
+        self.world.over.discard(task)
+        is_over = self.world.over.__contains__
+        try:
+            planned = self.world.service.take(
+                self.world.group, self.given[task], task, is_over, max_tries=self.max_tries[task]
+            )
+        except (WindowBusyError, DataLossError, IllegalStepError):
+            self.world.die(task)
+            return
+        assert planned.window.id == self.given[task]
+        self._note(task, [planned])
+
+    def _settle(self, run: Claim) -> None:
+        """Forget which attempts were good: whoever asks again works again, unless he is told that it is done."""
+        self.succeeded = {key: attempt for key, attempt in self.succeeded.items() if key[0] != run}
+
+    def _note(self, run: Claim, planned: Sequence[Planned]) -> None:
+        for p in planned:
+            assert p.how == "new" or p.window.id in self.seen
+            assert p.is_rerun == (p.window.state is State.COMMITTED)
+            self.seen.setdefault(p.window.id, replace(p.window, state=State.PLANNED))
+            if p.done:
+                assert p.window.id in self.sink
+                self.succeeded[run, p.window.id] = p.done.id
+        self.working[run] = [p.window for p in planned]
+
+    def _is_as_before(self, before: list[Held]) -> bool:
+        """Whether nothing was written but the end of commits that stopped half-way."""
+        half_way = {h.window.seq for h in before if h.window.state is State.COMMITTING}
+        return [h for h in self._rows() if h.window.seq not in half_way] == [
+            h for h in before if h.window.seq not in half_way
+        ]
+
+    def _rows(self) -> list[Held]:
+        return [row.held for row in self.world.ledger.windows("lake", limit=10_000)]
 
     @rule(run=runs)
     def work(self, run: Claim) -> None:
-        """Run the job; a zombie, whose run is over, can do this too: it writes the same records under the same id."""
-        if run in self.working:
-            window = self.working[run]
-            self.sink[window.id] = records(window.ranges)
-            self.succeeded[run] = self.world.work(window, run)
+        """Run the jobs; a zombie, whose run is over, can do this too: it writes the same records under the same id."""
+        for window in self.working.get(run, []):
+            if run.scope is Scope.TASK and (run, window.id) not in self.succeeded:
+                self._work(run, window)
 
-    @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]))
-    def fail(self, run: Claim, outcome: Outcome) -> None:
-        if run in self.working:
-            self.world.work(self.working[run], run, outcome)
-            self.world.die(run)
+    def _work(self, run: Claim, window: Window) -> None:
+        self.sink[window.id] = records(window.ranges)
+        self.succeeded[run, window.id] = self.world.work(window, run, max_tries=self.max_tries[run])
+
+    @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]), data=st.data())
+    def fail(self, run: Claim, outcome: Outcome, data: st.DataObject) -> None:
+        """Let one job fail, after those before it did well."""
+        windows = self.working.get(run, [])
+        if run.scope is Scope.RUN or not windows:
+            return
+        failing = data.draw(st.integers(0, len(windows) - 1))
+        for window in windows[:failing]:
+            self._work(run, window)
+        self.world.work(windows[failing], run, outcome, max_tries=self.max_tries[run])
+        self.world.die(run)
 
     @rule(run=runs)
     def vanish(self, run: Claim) -> None:
         self.world.die(run)
 
-    @rule(run=runs)
-    def commit(self, run: Claim) -> None:
-        if run not in self.working:
+    @rule(run=runs, data=st.data())
+    def commit(self, run: Claim, data: st.DataObject) -> None:
+        """Commit in any order, all or some of them."""
+        windows = self.working.get(run, [])
+        if run.scope is Scope.RUN or not windows:
             return
-        window = self.working[run]
-        try:
-            self.world.service.commit(window.id, run, self.succeeded.get(run))
-        except NoEvidenceError:
-            assert self.succeeded.get(run) is None
-        except (WindowBusyError, IllegalStepError):
-            row = self.world.ledger.window(window.id).held
-            assert row.holder != run or not row.window.state.owns
-        else:
-            self.sink.setdefault(window.id, set())  # empty: there was no job
+        some = data.draw(st.lists(st.sampled_from(windows), unique_by=lambda w: w.id))
+        self._commit(run, some)
+        if len(some) == len(windows):
             self.world.die(run)
 
-    @rule()
-    def abandon(self) -> None:
-        for held in self.world.ledger.load("lake").open:
+    def _commit(self, run: Claim, windows: Sequence[Window]) -> None:
+        for window in windows:
+            evidence = self.succeeded.get((run, window.id))
+            try:
+                self.world.service.commit(window.id, run, evidence)
+            except NoEvidenceError:
+                assert evidence is None
+            except (WindowBusyError, IllegalStepError):
+                held = self.world.ledger.window(window.id).held
+                assert held.holder != run or not held.window.state.owns
+            else:
+                self.sink.setdefault(window.id, set())  # empty: there was no job
+
+    @rule(run=runs)
+    def crash_in_commit(self, run: Claim) -> None:
+        """Die after the mark and before the end of a commit."""
+        for window in self.working.get(run, []):
+            held = self.world.ledger.window(window.id).held
+            has_evidence = window.span == 0 or self.succeeded.get((run, window.id)) is not None
+            if held.holder == run and held.window.state is State.PLANNED and has_evidence:
+                self.sink.setdefault(window.id, set())
+                self.world.crash_in_commit(window)
+        self.world.die(run)
+
+    # People.
+
+    @rule(all_of_them=st.booleans())
+    def abandon(self, all_of_them: bool) -> None:
+        for held in reversed(self.world.ledger.load("lake").open):
+            if held.window.state is State.COMMITTING:
+                return  # nor can those before it
+            later = [h.window for h in self._rows() if h.window.seq > held.window.seq]
+            if any(w.lane is Lane.LIVE and w.state.owns for w in later):
+                with pytest.raises(IllegalStepError, match="start where it ends"):
+                    self.world.service.abandon(held.window.id, "ada", "because")
+                return
             self.world.service.abandon(held.window.id, "ada", "because")
+            if not all_of_them:
+                return
+
+    @rule()
+    def abandon_backfill(self) -> None:
+        for held in self._rows():
+            if held.window.lane is Lane.BACKFILL and held.window.state is State.PLANNED:
+                self.world.service.abandon(held.window.id, "ada", "because")
+                return
 
     @rule(data=st.data(), supersede=st.booleans())
     def reset(self, data: st.DataObject, supersede: bool) -> None:
         if not self.world.watermark or self.world.ledger.load("lake").open:
             return
-        ids = [row.held.window.id for row in self.world.ledger.windows("lake")]
+        ids = [held.window.id for held in self._rows()]
         to_window = data.draw(st.none() | st.sampled_from(ids))
         to = data.draw(st.sampled_from(["earliest", "latest", *self._somewhere()]))
         try:
@@ -158,14 +315,20 @@ class Lake(RuleBasedStateMachine):
         for _ in range(3):
             run = self.start_run()
             self.work(run)
-            self.commit(run)
+            self._commit(run, self.working.get(run, []))
+            self.world.die(run)
+
+    # The laws.
 
     @invariant()
     def the_laws_hold(self) -> None:
-        windows = [row.held.window for row in self.world.ledger.windows("lake", limit=10_000)]
+        windows = [held.window for held in self._rows()]
         self._every_offset_has_one_owner(windows)
         self._windows_are_never_cut_again_nor_renamed(windows)
-        assert sum(w.state.is_open for w in windows) <= 1
+        live = [w for w in windows if w.lane is Lane.LIVE]
+        assert sum(w.state.is_open for w in live) <= self.MAX_OPEN
+        self._live_windows_tile_the_log(live[::-1])
+        self._the_watermark_is_the_end_of_the_gap_free_prefix(live[::-1])
         self._below_the_watermark_all_is_read_once_or_recorded_as_a_gap(windows)
 
     def _every_offset_has_one_owner(self, windows: list[Window]) -> None:
@@ -174,37 +337,82 @@ class Lake(RuleBasedStateMachine):
 
     def _windows_are_never_cut_again_nor_renamed(self, windows: list[Window]) -> None:
         now = {w.id: replace(w, state=State.PLANNED) for w in windows}
-        assert now == {id_: replace(w, state=State.PLANNED) for id_, w in self.seen.items()}
+        assert now == self.seen
         assert sorted(w.seq for w in windows) == list(range(1, len(now) + 1))
+
+    def _live_windows_tile_the_log(self, live: list[Window]) -> None:
+        """Each starts where the one before ends, or the gap is recorded."""
+        gaps = self._gaps(live)
+        at: dict[TopicPartition, int] = {}
+        for w in live:
+            if not w.state.owns:
+                continue
+            for p, r in w.ranges.items():
+                skipped = {(p, o) for o in range(at.get(p, r.start), r.start)}
+                assert at.get(p, 0) <= r.start
+                assert skipped <= gaps, f"{w.id} does not start where the one before ends"
+                at[p] = r.end
+
+    def _the_watermark_is_the_end_of_the_gap_free_prefix(self, live: list[Window]) -> None:
+        owning = [w for w in live if w.state.owns]
+        first_open = next((w for w in owning if w.state.is_open), None)
+        if first_open is not None:
+            assert self.world.watermark == {p.partition: start for p, start in first_open.ranges.starts.items()}
+        for w in owning:
+            if first_open is None or w.seq < first_open.seq:
+                assert w.state is State.COMMITTED
+                assert all(r.end <= self.world.watermark[p.partition] for p, r in w.ranges.items())
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""
         read = Counter(record for w in windows if w.state is State.COMMITTED for record in self.sink[w.id])
         assert set(read.values()) <= {1}
-        gaps = {record for w in windows if w.state is not State.ABANDONED for record in records(w.lost)}
-        gaps |= self._skipped()
+        assert set(read) == {r for w in windows if w.state is State.COMMITTED for r in records(w.ranges)}
+        gaps = self._gaps(windows)
+        filled = {r for w in windows if w.lane is Lane.BACKFILL for r in records(w.ranges)}
         for partition, watermark in self.world.watermark.items():
             missing = {(tp(partition), o) for o in range(watermark)} - read.keys() - gaps
             assert not missing, f"the watermark passed {sorted(missing)}"
-            assert all(o < watermark for p, o in read if p.partition == partition)
+            assert all(o < watermark for p, o in filled if p.partition == partition)
+
+    def _gaps(self, windows: list[Window]) -> set[Record]:
+        lost = {record for w in windows if w.state is not State.ABANDONED for record in records(w.lost)}
+        return lost | self._skipped()
 
     def _skipped(self) -> set[Record]:
         gaps = [act.details.get("skipped", {}).items() for act in self.world.ledger.acts("lake")]
         by_people = {
             (tp(int(name.rpartition("-")[2])), o) for gap in gaps for name, bounds in gap for o in range(*bounds)
         }
-        # What had expired before the group first saw the partition was never its own.
+        # What was there before the group first saw the partition was never its own.
         first: dict[TopicPartition, int] = {}
         for w in self.seen.values():
-            for p, start in w.ranges.starts.items():
-                first.setdefault(p, w.lost[p].start if p in w.lost else start)
+            if w.lane is Lane.LIVE:
+                for p, start in w.ranges.starts.items():
+                    first.setdefault(p, w.lost[p].start if p in w.lost else start)
         return by_people | {(p, o) for p, start in first.items() for o in range(start)}
 
 
-TestLaws = Lake.TestCase
-TestLaws.settings = settings(
+class OneOpen(Lake):
+    """At most one live window is open at a time."""
+
+    MAX_OPEN = 1
+
+
+class ThreeOpen(Lake):
+    """A backlog is drained by several jobs."""
+
+    MAX_OPEN = 3
+
+
+PROFILE = settings(
     max_examples=12,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+TestOneOpen = OneOpen.TestCase
+TestOneOpen.settings = PROFILE
+TestThreeOpen = ThreeOpen.TestCase
+TestThreeOpen.settings = PROFILE

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import (
     DataLossError,
     IllegalStepError,
     KafkaUnavailableError,
+    LogTruncatedError,
     TopicRecreatedError,
     UnknownWindowError,
     WindowBusyError,
@@ -255,6 +256,15 @@ def test_what_expired_in_a_skipped_gap_is_refused_by_offsets_and_not_asked_by_ti
         world.ask(THREE, offsets(10, 25))
     with pytest.raises(BadInputError, match="nothing to replay"):
         world.ask(THREE, Span(at(-3.5), at(-2.5)))
+
+
+def test_what_a_truncated_log_lost_is_refused_and_not_planned(latecomer: World) -> None:
+    latecomer.kafka.truncate(tp(0), 15)
+    before = everything(latecomer)
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets 15 to 19 \(end offset 15\)"):
+        latecomer.ask(ONE, offsets(10, 20))
+    assert everything(latecomer) == before
+    assert [p.window.ranges[tp(0)].end for p in latecomer.ask(ONE, offsets(10, 15))] == [15]
 
 
 def test_a_span_over_partitions_without_records_asks_nothing_of_them(hourly: World) -> None:
