@@ -15,15 +15,25 @@ _EXPORTS = {
     "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
     "replay_params": "airflow_kafka_offsets.params",
+    "KafkaEnoughSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaLagSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaTimeSensor": "airflow_kafka_offsets.sensors.kafka",
+    "WindowCommittedSensor": "airflow_kafka_offsets.sensors.window",
+    "KafkaOffsetsTrigger": "airflow_kafka_offsets.triggers.event",
 }
 
 __all__ = [
     "CommitWindowOperator",
+    "KafkaEnoughSensor",
     "KafkaGroup",
+    "KafkaLagSensor",
+    "KafkaOffsetsTrigger",
     "KafkaSparkOperator",
     "KafkaSparkSubmitOperator",
+    "KafkaTimeSensor",
     "PlanWindowOperator",
     "PlanWindowsOperator",
+    "WindowCommittedSensor",
     "replay_params",
 ]
 

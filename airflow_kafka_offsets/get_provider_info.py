@@ -28,8 +28,24 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "sensors": [
+            {
+                "integration-name": "Kafka Offsets",
+                "python-modules": [
+                    "airflow_kafka_offsets.sensors.kafka",
+                    "airflow_kafka_offsets.sensors.window",
+                ],
+            }
+        ],
         "triggers": [
-            {"integration-name": "Kafka Offsets", "python-modules": ["airflow_kafka_offsets.triggers.window"]},
+            {
+                "integration-name": "Kafka Offsets",
+                "python-modules": [
+                    "airflow_kafka_offsets.triggers.conditions",
+                    "airflow_kafka_offsets.triggers.event",
+                    "airflow_kafka_offsets.triggers.window",
+                ],
+            }
         ],
         "task-decorators": [
             {"name": "kafka_spark", "class-name": "airflow_kafka_offsets.decorators.kafka_spark.kafka_spark_task"},

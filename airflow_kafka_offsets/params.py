@@ -11,18 +11,17 @@ if TYPE_CHECKING:
 _SECTION = "Replay (leave empty to run what is new)"
 
 _WINDOWS = """\
-Windows to run again, by number: `12-15,18`, or by id: `lake.orders-000012`.
+By number: `12-15,18`, or by id: `lake.orders-000012`.
 
-Whatever is asked for here, in one of the three ways, **windows** are run again: the same offsets, under the same ids. Nothing
-filled in is an ordinary run, which reads what is new.
+There are three ways to say what to run again: windows, a time span, offset ranges. It is always **whole windows** that run again:
+the same offsets, under the same ids. With nothing filled in, the run reads what is new.
 """
-_FROM = "Or a time span: run again every window that was cut after this time ..."
-_TO = "... and at this time or before. Without it: up to now."
+_FROM = "Runs every window again that was cut after this time ..."
+_TO = "... and at this time or before."
 _STARTING = """\
-Or offset ranges: the first offset of each partition, such as `{"orders": {"0": 120}}`. Every window that owns one of the offsets
-is run again, as a whole ...
+The first offset of each partition: `{"orders": {"0": 120}}`. Runs every window again that holds one of the offsets from here on ...
 """
-_ENDING = '... and the offset after the last one: `{"orders": {"0": 180}}`.'
+_ENDING = '... and before these: `{"orders": {"0": 180}}`.'
 
 # Types only, so that most mistakes reach the planner: Airflow would answer them with the bare words of jsonschema.
 _TEXT: dict[str, Any] = {"type": ["null", "string"]}
@@ -41,10 +40,10 @@ def replay_params() -> dict[str, Param]:
 
     fields = {
         "windows": ("Windows", _WINDOWS, _TEXT),
-        "from": ("From", _FROM, _TIME),
-        "to": ("To", _TO, _TIME),
-        "starting_offsets": ("Starting offsets", _STARTING, _OFFSETS),
-        "ending_offsets": ("Ending offsets", _ENDING, _OFFSETS),
+        "from": ("Time span: from", _FROM, _TIME),
+        "to": ("Time span: to", _TO, _TIME),
+        "starting_offsets": ("Offset ranges: start", _STARTING, _OFFSETS),
+        "ending_offsets": ("Offset ranges: end", _ENDING, _OFFSETS),
     }
     return {
         key: Param(None, title=title, description_md=text, section=_SECTION, **schema)

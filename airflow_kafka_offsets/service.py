@@ -47,7 +47,7 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_starting_offsets,
 )
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets
 from airflow_kafka_offsets.replaying import Answers, pages
 
@@ -116,6 +116,7 @@ class _Asking:
     claim: Claim
     is_over: IsOver
     now: datetime
+    max_tries: int
     at_most: int | None = None
 
     def may_have(self, held: Held) -> bool:
@@ -167,7 +168,7 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), at_most)
+        asking = _Asking(group, claim, is_over, self._clock(), max_tries, at_most)
         planned = _racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
@@ -180,13 +181,7 @@ class WindowService:
                 len(p.window.ranges.without_empty()),
                 p.window.span,
             )
-        return self._with_done(planned, claim, max_tries)
-
-    def _with_done(self, planned: Sequence[Planned], claim: Claim, max_tries: int) -> list[Planned]:
-        if all(p.how == "new" for p in planned):
-            return list(planned)
-        done = self._ledger.succeeded(planned[0].window.group, claim, max_tries)
-        return [replace(p, done=done.get(p.window.seq)) for p in planned]
+        return planned
 
     def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
@@ -220,7 +215,8 @@ class WindowService:
             plans = [plan for plan in plans if plan.ranges.span]
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
-        return [replace(p, warnings=plans[0].warnings) if p.how == "new" else p for p in given]
+        warned = iter([plan.warnings for plan in plans])
+        return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
 
     def _give(
         self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
@@ -231,14 +227,17 @@ class WindowService:
             # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
             if not ownership.is_handed_over(held, asking.claim) and not asking.is_over(held.holder):
                 raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
-        self._check_readable([held.window for held in helds])
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.max_tries) if helds else {}
+        # What is not run again may have expired since.
+        self._check_readable([held.window for held in helds if held.window.seq not in done])
         take = ownership.to_hold(helds, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
         elif take:
             self._ledger.hold(take, asking.claim)
-        known = [Planned(held.window, held.window.state is State.COMMITTED, how) for held in helds]
+        windows = [held.window for held in helds]
+        known = [Planned(w, w.state is State.COMMITTED, how, done.get(w.seq)) for w in windows]
         return known + [Planned(held.window, False, "new") for held in added]
 
     def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, max_tries: int = 0) -> Planned:
@@ -250,10 +249,8 @@ class WindowService:
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
-        asking = _Asking(group, claim, is_over, self._clock())
-        planned = _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
-        [planned] = self._with_done([planned], claim, max_tries)
-        return planned
+        asking = _Asking(group, claim, is_over, self._clock(), max_tries)
+        return _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
@@ -330,7 +327,7 @@ class WindowService:
         if not ends:
             return plans
         beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-        return [with_held_back(plan, snapshot, ends, beyond_now) for plan in plans]
+        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -445,7 +442,9 @@ class WindowService:
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
         committed = self._committed_windows(group.name)
-        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed)
+        filled = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
+        backfill = (held.window for held in filled)
+        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
 
     def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
         if not topics:

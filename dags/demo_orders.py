@@ -6,13 +6,14 @@ from pathlib import Path
 
 from airflow.sdk import DAG, DeltaTriggerTimetable
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, replay_params
 
 with DAG(
     "demo_orders",
     schedule=DeltaTriggerTimetable(timedelta(seconds=30)),
     catchup=False,
-    max_active_runs=1,
+    max_active_runs=2,  # a replay goes beside the schedule
+    params=replay_params(),
     default_args={"retries": 2, "retry_delay": timedelta(seconds=2)},
 ) as dag:
     KafkaSparkSubmitOperator(

@@ -26,7 +26,7 @@ def test_the_entry_point_gives_the_description_of_this_distribution() -> None:
 
 def test_every_module_that_the_description_names_is_there() -> None:
     info = get_provider_info()
-    for kind in ("operators", "triggers"):
+    for kind in ("operators", "sensors", "triggers"):
         for item in info[kind]:
             for module in item["python-modules"]:
                 import_module(module)

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.cli.places import open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, time
 from airflow_kafka_offsets.core.errors import IllegalStepError
-from airflow_kafka_offsets.core.window import OWNING, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
 
@@ -31,6 +31,8 @@ def abandon(args: Namespace) -> Answer:
 
 def _check(ledger: Ledger, window: Window) -> None:
     window.to(State.ABANDONED)
+    if window.lane is Lane.BACKFILL:  # no other starts where it ends
+        return
     [newest] = ledger.windows(window.group, states=tuple(OWNING), lane=window.lane, limit=1)
     if newest.held.window.seq > window.seq:
         raise IllegalStepError(

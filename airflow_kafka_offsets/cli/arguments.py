@@ -142,10 +142,22 @@ WINDOWS = Command(
 )
 PLAN = Command(
     "plan",
-    "what the next window would be, and why",
-    "Show what a run that asks now would get: the window that is open, and the one that would be cut next. Writes nothing.",
+    "what the next window would be, and why; or what a replay would run",
+    "Show what a run that asks now would get: the window that is open, and the one that would be cut next. With --windows, "
+    "--from and --to, or --starting-offsets and --ending-offsets: the windows that a replay of these would run. Writes nothing.",
     f"{_HERE}.plan.plan",
-    (_GROUP, *_KAFKA, *_COMMON),
+    (
+        _GROUP,
+        argument("--windows", metavar="IDS", help="replay these windows: 12, 12-15, 3,12-15 or a window id"),
+        argument("--from", dest="from_time", metavar="TIME", help="replay a span: after this time, with its zone"),
+        argument("--to", dest="to_time", metavar="TIME", help="and up to this time"),
+        argument(
+            "--starting-offsets", metavar="JSON", help='replay offset ranges: Spark\'s JSON ({"orders":{"0":23}})'
+        ),
+        argument("--ending-offsets", metavar="JSON", help="and the offsets behind the last ones"),
+        *_KAFKA,
+        *_COMMON,
+    ),
 )
 ABANDON = Command(
     "abandon",

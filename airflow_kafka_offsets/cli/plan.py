@@ -1,23 +1,29 @@
-"""``kafka-offsets plan``: what a run that asks now would get, and why. Writes nothing."""
+"""``kafka-offsets plan``: what a run that asks now would get, or what a replay would run, and why. Writes nothing."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
 
-from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_document
+from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_service
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table
+from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import LogError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.planning import Plan
+from airflow_kafka_offsets.core.request import REPLAY_KEYS, Replay, parse_replay
+from airflow_kafka_offsets.service import WindowService
 
 
 def plan(args: Namespace) -> Answer:
-    """Show the open window, if there is one, and the window that would be cut next."""
+    """Show the open window, if there is one, and the window that would be cut next; or the answer to a replay."""
+    request = parse_replay(args.group, _replay(args))  # before anything is opened
     ledger = open_ledger(args)
     group = ledger.group(args.group)
+    if request is not None:
+        return _replayed(open_service(args, ledger, group), group, request)
     state = ledger.load(group.name)
     first = window_document(ledger.window(state.open[0].window.id)) if state.open else None
     document: Document = {"group": group.name, "open_window": first, "max_offsets": group.max_offsets}
@@ -27,6 +33,36 @@ def plan(args: Namespace) -> Answer:
         return _refused(document, exc)
     document |= _plan_document(planned)
     return Answer(document, lambda: _text(document))
+
+
+def _replay(args: Namespace) -> dict[str, str | None]:
+    values = (args.windows, args.from_time, args.to_time, args.starting_offsets, args.ending_offsets)
+    return dict(zip(REPLAY_KEYS, values, strict=True))
+
+
+def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
+    windows, drafts = service.preview_replay(group, request)
+    again = [
+        {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": moment(w.until), "span": w.span}
+        for w in windows
+    ]
+    new = [{"until": moment(d.until), "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts]
+    document = {"group": group.name, "again": again, "new": new}
+    return Answer(document, lambda: _replay_text(document))
+
+
+def _replay_text(document: Document) -> str:
+    parts = []
+    if again := document["again"]:
+        keys = ("id", "lane", "state", "until", "span")
+        rows = ([time(w[key]) if key == "until" else w[key] for key in keys] for w in again)
+        parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{table(keys, rows)}")
+    for number, window in enumerate(document["new"], start=1):
+        parts.append(
+            f"New backfill window {number} of {len(document['new'])}, for what nobody owned, span {window['span']}:\n\n"
+            + ranges_table(window["ranges"])
+        )
+    return "\n\n".join(parts)
 
 
 def _plan_document(planned: Plan) -> Document:

@@ -49,6 +49,12 @@ class KafkaOffsetsError(Exception):
     """Anything that this package raises on purpose."""
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether waiting may heal an error: Kafka or the ledger's database did not answer, and did not say no."""
+    is_silence = isinstance(error, KafkaUnavailableError | LedgerUnavailableError)
+    return is_silence and not isinstance(error, KafkaRefusedError)
+
+
 class BadInputError(KafkaOffsetsError, ValueError):
     """What the user wrote can't be used; nothing was changed."""
 

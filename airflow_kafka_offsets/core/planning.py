@@ -140,13 +140,26 @@ def plan_window(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
+    whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
+    return replace(whole, ranges=cap(whole.ranges, group.max_offsets))
+
+
+def _plan_all(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int],
+    recovered: Mapping[TopicPartition, Bounds],
+    ends: Mapping[TopicPartition, int | None],
+) -> Plan:
+    """Plan one window of all that there is, without the cap."""
     verdicts = judge_all(group, position, log)
-    fell_back = _fell_back(position, verdicts, recovered or {})
+    fell_back = _fell_back(position, verdicts, recovered)
     verdicts |= dict.fromkeys(fell_back, Verdict.CONTINUE)
     _refuse(group, position, log, verdicts)
-    starts = {tp: _start(v, tp, position, log, first or {}) for tp, v in verdicts.items()}
+    starts = {tp: _start(v, tp, position, log, first) for tp, v in verdicts.items()}
     full = OffsetRanges(
-        (tp, _range(start, verdicts[tp], log.bounds.get(tp), (ends or {}).get(tp))) for tp, start in starts.items()
+        (tp, _range(start, verdicts[tp], log.bounds.get(tp), ends.get(tp))) for tp, start in starts.items()
     )
     lost = OffsetRanges(
         (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
@@ -154,7 +167,7 @@ def plan_window(
         if v is Verdict.DATA_LOSS and position
     )
     ids = {**(position.topic_ids if position else {}), **log.topic_ids}
-    return Plan(cap(full, group.max_offsets), ids, verdicts, lost, _warnings(fell_back, lost))
+    return Plan(full, ids, verdicts, lost, _warnings(fell_back, lost))
 
 
 def _fell_back(
@@ -184,14 +197,16 @@ def plan_windows(
     Raises:
         LogError: see `plan_window`.
     """
-    plans = [plan_window(group, position, log, first, recovered, ends)]
-    while len(plans) < number and plans[-1].ranges.span:
-        behind = Position(plans[-1].ranges.ends, plans[-1].topic_ids)
-        plan = plan_window(group, behind, log, None, recovered, ends)
-        if not plan.ranges.span:
-            break
-        plans.append(plan)
+    whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
+    plans = [replace(whole, ranges=cap(whole.ranges, group.max_offsets))]
+    # One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
+    while len(plans) < number and (left := _behind(plans[-1].ranges, whole.ranges)).span:
+        plans.append(Plan(cap(left, group.max_offsets), whole.topic_ids, whole.verdicts, OffsetRanges({})))
     return plans
+
+
+def _behind(ranges: OffsetRanges, whole: OffsetRanges) -> OffsetRanges:
+    return OffsetRanges((tp, OffsetRange(ranges[tp].end, r.end)) for tp, r in whole.items())
 
 
 FUTURE = timedelta(minutes=1)
@@ -213,9 +228,9 @@ def with_held_back(
         beyond_now: the same index for `FUTURE` from now.
     """
     held = [
-        f"{tp} at offset {end} ({log.bounds[tp].end - end} offsets wait there)"
+        f"{tp} at offset {end} ({waiting} offsets wait there)"
         for tp, end in sorted(ends.items())
-        if end is not None and end == beyond_now.get(tp) and tp in plan.ranges and end < log.bounds[tp].end
+        if end is not None and end == beyond_now.get(tp) and (waiting := _waiting(plan, log, tp, end)) > 0
     ]
     if not held:
         return plan
@@ -224,6 +239,11 @@ def with_held_back(
         f"{name_some(held, ', ')}. A run that is triggered by hand ends at the end offset, and so reads past it"
     )
     return replace(plan, warnings=(*plan.warnings, warning))
+
+
+def _waiting(plan: Plan, log: LogSnapshot, tp: TopicPartition, end: int) -> int:
+    # A window that did not end by time may have read past the record already.
+    return log.bounds[tp].end - max(end, plan.ranges[tp].start) if tp in plan.ranges else 0
 
 
 def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None) -> OffsetRange:

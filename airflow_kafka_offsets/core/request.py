@@ -50,7 +50,7 @@ class Span:
     """Ask for a time span: the windows with ``start < until <= end``, and records of then that nobody owns.
 
     Attributes:
-        start, end: with their zone.
+        start, end: in UTC, whatever zone they are given in.
         is_interval: it is the data interval of an Airflow backfill's run: the windows are divided among such runs, one
             without any is no error, and one that had windows already gets them too.
     """
@@ -58,6 +58,11 @@ class Span:
     start: datetime
     end: datetime
     is_interval: bool = False
+
+    def __post_init__(self) -> None:
+        # Python compares two times of one zone by their clocks, and in autumn these say one hour twice.
+        object.__setattr__(self, "start", self.start.astimezone(UTC))
+        object.__setattr__(self, "end", self.end.astimezone(UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     Raises:
         BadInputError: more than one way at once, half a way, or a value that can't be read.
     """
-    given = {key: value for key in REPLAY_KEYS if (value := params.get(key)) not in (None, "", {})}
+    given: dict[str, Any] = {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key))}
     ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
     if not ways:
         return None
@@ -106,17 +111,22 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
             )
 
 
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ({}, []) or (isinstance(value, str) and not value.strip())
+
+
 def span(start: datetime, end: datetime) -> Span:
     """Make the span that a person wrote.
 
     Raises:
         BadInputError: it ends before or where it starts.
     """
-    if end <= start:
+    made = Span(start, end)
+    if made.end <= made.start:
         raise BadInputError(
             f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"
         )
-    return Span(start, end)
+    return made
 
 
 def parse_windows(group: str, text: str) -> list[int]:
@@ -136,7 +146,8 @@ def parse_windows(group: str, text: str) -> list[int]:
 
 def _parse_part(group: str, part: str) -> range:
     first, dash, last = part.partition("-")
-    if _is_number(first) and (not dash or _is_number(last)):
+    is_id = first == group and len(last) >= 6  # the name of a group may be a number
+    if not is_id and _is_number(first) and (not dash or _is_number(last)):
         low, high = int(first), int(last or first)
         if not 1 <= low <= high:
             raise BadInputError(f"{part!r} names no window: windows count from 1, the lower number comes first")

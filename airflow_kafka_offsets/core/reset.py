@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, name_some
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.starting import check_inside
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.window import Lane, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,12 @@ def check_no_open_window(group: str, state: GroupState) -> None:
 
 
 def plan_reset(
-    group: str, before: Position, target: Mapping[TopicPartition, int], log: LogSnapshot, committed: Iterable[Window]
+    group: str,
+    before: Position,
+    target: Mapping[TopicPartition, int],
+    log: LogSnapshot,
+    committed: Iterable[Window],
+    backfill: Iterable[Window] = (),
 ) -> Reset:
     """Work out a reset.
 
@@ -58,10 +63,11 @@ def plan_reset(
         target: the new watermarks; partitions that are not named keep theirs.
         log: what Kafka holds of the topics of `target`.
         committed: the committed live windows, newest first.
+        backfill: the backfill windows that own their offsets.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
-        IllegalStepError: the target cuts through a window.
+        IllegalStepError: the target cuts through a window, or a backfill window in its way waits for its commit.
     """
     unknown = sorted(target.keys() - log.bounds.keys())
     if unknown:
@@ -89,9 +95,10 @@ def plan_reset(
         (tp, OffsetRange(old, new)) for tp, (old, new) in moves.items() if old is not None and new > old
     )
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
-    superseded = _superseded(position, back, committed)
+    superseded = _superseded(position, back, committed, backfill)
     way_out = _way_out(group, superseded, log)
     for window in superseded:
+        _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out)
     return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log))
 
@@ -106,22 +113,34 @@ def _irreplaceable(superseded: tuple[Window, ...], log: LogSnapshot) -> tuple[st
 
 
 def _superseded(
-    position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]
+    position: Position,
+    back: Mapping[TopicPartition, int],
+    committed: Iterable[Window],
+    backfill: Iterable[Window],
 ) -> tuple[Window, ...]:
     if not back:
         return ()
-    # Committed windows tile the log: behind the first that ends before the target, all do.
+    # Committed live windows tile the log: behind the first that ends before the target, all do.
     reached = takewhile(lambda window: _reaches(window, position, back), committed)
-    return tuple(reversed([window for window in reached if _overlaps(window, position, back)]))
+    owners = [window for window in chain(reached, backfill) if _overlaps(window, position, back)]
+    return tuple(sorted(owners, key=lambda window: window.seq))
 
 
 def _way_out(group: str, superseded: tuple[Window, ...], log: LogSnapshot) -> str:
-    # The oldest whose start Kafka still holds: where it starts, no other is cut either.
-    for window in superseded:
+    # The oldest whose start Kafka still holds: where a live window starts, no other of the live lane is cut.
+    for window in sorted(superseded, key=lambda window: window.lane is Lane.BACKFILL):
         held = [(log.bounds.get(tp), owned.start) for tp, owned in window.ranges.without_empty().items()]
         if all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held):
             return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {window.id} --why '...'"
     return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
+
+
+def _refuse_open(group: str, window: Window) -> None:
+    if window.state.is_open:
+        raise IllegalStepError(
+            f"Window {window.id} of group {group} is {window.state}, and a replay is to fill its offsets. Let it be "
+            f"committed, or give it up first: kafka-offsets abandon {window.id} --why '...'"
+        )
 
 
 def _reaches(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
@@ -192,9 +211,15 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         raise ConfirmationError(
             f"This takes offsets away from {len(ids)} committed windows: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
-            f"runs may be at work now.{only_copy} To run these windows again under their own ids, clear their runs in "
-            f"Airflow instead. If you do mean it: add --supersede"
+            f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
+            f"""airflow dags trigger DAG --conf '{{"windows": "{_numbers(reset.superseded)}"}}'. """
+            "If you do mean it: add --supersede"
         )
+
+
+def _numbers(windows: Sequence[Window]) -> str:
+    first, last = windows[0].seq, windows[-1].seq
+    return f"{first}-{last}" if last - first + 1 == len(windows) > 1 else ",".join(str(w.seq) for w in windows)
 
 
 def summary(reset: Reset) -> dict[str, object]:

@@ -12,10 +12,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
-    KafkaRefusedError,
-    KafkaUnavailableError,
-    LedgerUnavailableError,
     WindowBusyError,
+    may_pass,
 )
 from airflow_kafka_offsets.core.request import Live, Span, parse_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
@@ -55,17 +53,12 @@ def patiently(step: Callable[[], _T]) -> _T:
         LedgerUnavailableError, KafkaUnavailableError: no answer in time; the retry of the task finds the same window.
     """
     retrying = Retrying(
-        retry=retry_if_exception(_may_pass),
+        retry=retry_if_exception(may_pass),
         stop=stop_after_delay(PATIENCE),
         wait=wait_exponential(max=10),
         reraise=True,
     )
     return retrying(step)
-
-
-def _may_pass(error: BaseException) -> bool:
-    is_silence = isinstance(error, LedgerUnavailableError | KafkaUnavailableError)
-    return is_silence and not isinstance(error, KafkaRefusedError)
 
 
 def check_on_open_window(value: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
@@ -45,7 +46,7 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     if kind == "backfill":
         return _interval(context)
     if kind in ("scheduled", "asset_triggered"):
-        end = context.get("data_interval_end") if kind == "scheduled" else None
+        end = _plain(context.get("data_interval_end")) if kind == "scheduled" else None
         return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
     return parse_replay(group.name, given_params(context)) or Live(at_most=at_most)
 
@@ -58,12 +59,17 @@ def given_params(context: Context) -> Mapping[str, Any]:
 
 
 def _interval(context: Context) -> Span:
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    start, end = _plain(context.get("data_interval_start")), _plain(context.get("data_interval_end"))
     if start is None or end is None:
         raise BadInputError(
             "This backfill run has no data interval, so no window belongs to it: use a timetable with intervals"
         )
     return Span(start, end, is_interval=True)
+
+
+def _plain(time: datetime | None) -> datetime | None:
+    # Airflow's times are pendulum's, whose differences can't be divided by a timedelta.
+    return time and datetime.fromtimestamp(time.timestamp(), UTC)
 
 
 def run_type(context: Context) -> str:

@@ -52,7 +52,8 @@ class WindowFreeTrigger(BaseTrigger):
         while True:
             await asyncio.sleep(self.poll_interval)
             try:
-                is_free = await sync_to_async(self.is_free)()
+                # A thread of its own: a ledger that hangs must not hold up what other triggers ask.
+                is_free = await sync_to_async(self.is_free, thread_sensitive=False)()
             except LedgerUnavailableError as exc:
                 self.log.warning("Waiting for window %s: %s", self.window_ids[0], exc)
                 continue

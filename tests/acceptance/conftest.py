@@ -22,11 +22,14 @@ from tests.lab.airflow import Airflow
 from tests.lab.airflow_api import AirflowApi
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
-from tests.lab.processes import wait_until
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.spark_connect import SparkConnect
 from tests.lab.topics import create_topic, end_offset, produce
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
+EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
+"""The groups of the examples in dags/, which the Airflow of these tests runs too."""
 
 
 @dataclass(frozen=True)
@@ -155,31 +158,51 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker) -> Iterator[Lab]:
+def lab(
+    tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker, postgres: Postgres
+) -> Iterator[Lab]:
     """Start what is not running yet. The ledger and one broker are this suite's own: tests stop them."""
     from tests.lab.jars import spark_connector_jars
+
+    metadata = postgres.create_database("airflow")
 
     jars = ",".join(str(path) for path in spark_connector_jars())
     folder = tmp_path_factory.mktemp("acceptance")
     for name in ("hold", "lake", "events"):
         (folder / name).mkdir()
     with ExitStack() as stack:
-        postgres = stack.enter_context(Postgres())
-        schema.upgrade(open_engine(postgres.url))
+        ledger = stack.enter_context(Postgres())
+        schema.upgrade(open_engine(ledger.url))
         flaky = stack.enter_context(KafkaBroker(tmp_path_factory.mktemp("flaky")))
         airflow = Airflow(
             folder / "airflow",
             HERE / "dags",
-            connections=_connections(kafka, flaky, kafka_sasl, postgres),
-            environment={"LAB": str(folder), "CONNECTOR_JARS": jars, "PYTHONPATH": str(HERE.parent.parent)},
+            database_url=metadata,
+            connections=_connections(kafka, flaky, kafka_sasl, ledger),
+            environment={
+                "LAB": str(folder),
+                "CONNECTOR_JARS": jars,
+                "PYTHONPATH": str(HERE.parent.parent),
+                **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
+            },
             settings={
                 "core": {"parallelism": "4"},
+                # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
+                "dag_processor": {"min_file_process_interval": "600"},
                 "kafka_offsets": {"ledger_conn_id": "ledger"},
             },
         )
         stack.callback(airflow.kill)
         airflow.start()
-        yield Lab(folder, kafka, flaky, kafka_sasl, postgres, airflow, SqlLedger(postgres.url))
+        yield Lab(folder, kafka, flaky, kafka_sasl, ledger, airflow, SqlLedger(ledger.url))
+
+
+@pytest.fixture(scope="session")
+def connect(lab: Lab, spark_connect: SparkConnect) -> SparkConnect:
+    """Give Airflow the connection to a warm Spark Connect server."""
+    fields = {"connection_id": "spark_connect", "conn_type": "spark_connect", "host": f"sc://{LOOPBACK}"}
+    lab.api.request("POST", "/connections", {**fields, "port": spark_connect.port})
+    return spark_connect
 
 
 def _connections(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AclOperation
@@ -11,17 +10,8 @@ from confluent_kafka.admin import AclOperation
 from airflow_kafka_offsets.core.window import Outcome, State
 from tests.acceptance.conftest import Lab, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
-from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.processes import wait_until
 from tests.lab.spark_connect import SparkConnect
-
-
-@pytest.fixture(scope="module")
-def connect(lab: Lab, spark_connect: SparkConnect) -> Iterator[SparkConnect]:
-    """Give Airflow the connection to the server."""
-    fields = {"connection_id": "spark_connect", "conn_type": "spark_connect", "host": f"sc://{LOOPBACK}"}
-    lab.api.request("POST", "/connections", {**fields, "port": spark_connect.port})
-    yield spark_connect
-    lab.api.request("DELETE", "/connections/spark_connect")
 
 
 def states(lab: Lab, dag_id: str) -> list[State]:

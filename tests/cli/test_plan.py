@@ -62,3 +62,29 @@ def test_kafka_down_is_exit_code_3(cli: Cli, lake: Lake) -> None:
 
 def test_an_unknown_group(cli: Cli) -> None:
     assert cli("plan", "nobody").code == 2
+
+
+def test_what_a_replay_would_run_is_shown_and_nothing_is_written(cli: Cli, lake: Lake) -> None:
+    before = lake.dump()
+    done = cli("plan", "lake.orders", "--windows", "1-2")
+    assert done.code == 0
+    assert done.out.startswith("A replay would run 2 windows again:")
+    again = cli("plan", "lake.orders", "--windows", "1-2", "-o", "json").json["again"]
+    assert [(w["id"], w["state"]) for w in again] == [
+        ("lake.orders-000001", "committed"),
+        ("lake.orders-000002", "committed"),
+    ]
+    assert lake.dump() == before
+
+
+def test_a_replay_that_would_be_refused_says_why(cli: Cli, lake: Lake) -> None:
+    refused = {
+        ("--windows", "3"): (1, "lake.orders-000003 is planned"),
+        ("--windows", "9"): (2, "no window lake.orders-000009"),
+        ("--from", "2026-01-01T00:00:00Z"): (2, "to is missing"),
+        ("--starting-offsets", '{"orders":{"1":0}}', "--ending-offsets", '{"orders":{"1":5000}}'): (2, "watermark 300"),
+    }
+    for arguments, (code, message) in refused.items():
+        done = cli("plan", "lake.orders", *arguments)
+        assert (done.code, done.out) == (code, "")
+        assert message in done.err

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError
-from airflow_kafka_offsets.core.group import MAX_NAME, KafkaGroup, OnDataLoss, check_group_name
+from airflow_kafka_offsets.core.group import (
+    MAX_GRACE,
+    MAX_NAME,
+    MAX_OPEN,
+    KafkaGroup,
+    OnDataLoss,
+    Until,
+    check_group_name,
+)
 from airflow_kafka_offsets.core.log import IsolationLevel
 from tests.core.examples import NOON, group
 
@@ -47,6 +55,18 @@ def test_a_name_that_a_path_or_kafka_can_not_carry_is_refused(name: Any) -> None
         ({"max_offsets": True}, "max_offsets"),
         ({"max_offsets": 1.5}, "max_offsets"),
         ({"max_offsets": "5"}, "max_offsets"),
+        ({"max_open_windows": 0}, "max_open_windows must be a whole number, 1 to 1000"),
+        ({"max_open_windows": 1001}, "max_open_windows"),
+        ({"max_open_windows": True}, "max_open_windows"),
+        ({"max_open_windows": 2.0}, "max_open_windows"),
+        ({"max_open_windows": None}, "max_open_windows"),
+        ({"until": "interval"}, "until must be one of now, data_interval_end"),
+        ({"until": None}, "until must be one of"),
+        ({"until": "data_interval_end", "grace": timedelta(seconds=-1)}, "grace must be a timedelta"),
+        ({"until": "data_interval_end", "grace": timedelta(days=31)}, "to 30 days"),
+        ({"until": "data_interval_end", "grace": 60}, "grace must be a timedelta"),
+        ({"until": "data_interval_end", "grace": None}, "grace must be a timedelta"),
+        ({"grace": timedelta(minutes=5)}, "grace means nothing without until='data_interval_end'"),
         ({"kafka_timeout": 0.5}, "kafka_timeout"),
         ({"kafka_timeout": 3601}, "kafka_timeout"),
         ({"kafka_timeout": float("nan")}, "kafka_timeout"),
@@ -109,9 +129,19 @@ starts = st.one_of(
     st.sampled_from(OnDataLoss),
     st.booleans(),
     st.dictionaries(st.text(min_size=1).map("kafka.x".__add__), st.text()),
+    st.integers(1, MAX_OPEN),
+    st.just({})
+    | st.timedeltas(timedelta(0), MAX_GRACE).map(lambda grace: {"until": Until.INTERVAL_END, "grace": grace}),
 )
 def test_a_definition_survives_json(
-    start: Any, max_offsets: int | None, isolation_level: Any, on_data_loss: Any, gaps: bool, options: dict[str, str]
+    start: Any,
+    max_offsets: int | None,
+    isolation_level: Any,
+    on_data_loss: Any,
+    gaps: bool,
+    options: dict[str, str],
+    max_open: int,
+    until: dict[str, Any],
 ) -> None:
     made = group(
         starting_offsets=start,
@@ -121,10 +151,13 @@ def test_a_definition_survives_json(
         expect_gaps=gaps,
         spark_options=options,
         ledger_conn_id="ledger",
+        max_open_windows=max_open,
+        **until,
     )
     text = json.dumps(made.to_json())
     again = KafkaGroup.from_json(json.loads(text))
     assert again.start == made.start
+    assert (again.max_open_windows, again.until, again.grace) == (made.max_open_windows, made.until, made.grace)
     assert json.dumps(again.to_json()) == text
     assert {**made.to_json(), "starting_offsets": 0} == {**again.to_json(), "starting_offsets": 0}
 
@@ -139,3 +172,9 @@ def test_a_definition_of_a_newer_version_can_be_read() -> None:
         KafkaGroup.from_json({**group(starting_offsets=NOON).to_json(), "invented_later": 1}).start
         == group(starting_offsets=NOON).start
     )
+
+
+def test_a_definition_of_an_older_version_has_one_open_window_and_ends_now() -> None:
+    old = {k: v for k, v in group().to_json().items() if k not in ("max_open_windows", "until", "grace")}
+    again = KafkaGroup.from_json(old)
+    assert (again.max_open_windows, again.until, again.grace) == (1, Until.NOW, timedelta(0))

@@ -20,10 +20,13 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.planning import (
     Verdict,
+    check_all_readable,
     check_readable,
     check_same_topics,
     plan_window,
+    plan_windows,
     suspects,
+    with_held_back,
 )
 from airflow_kafka_offsets.core.window import State
 from tests.core.examples import group, log, position, ranges, tp, window
@@ -303,3 +306,147 @@ def test_what_became_of_partitions_without_records_does_not_matter() -> None:
 def test_a_partition_that_is_gone_makes_a_window_unreadable() -> None:
     with pytest.raises(MissingPartitionError, match="orders-0: gone from Kafka"):
         check_readable(WINDOW, log({tp(1): (0, 9)}))
+
+
+# Several windows at once.
+
+
+def test_several_windows_are_cut_one_behind_the_other_and_stop_at_the_end() -> None:
+    now = log({tp(0): (0, 25), tp(1): (0, 5)})
+    plans = plan_windows(9, group(max_offsets=10), position({tp(0): 0, tp(1): 0}), now)
+    assert [p.ranges for p in plans] == [
+        ranges({tp(0): (0, 5), tp(1): (0, 5)}),
+        ranges({tp(0): (5, 15), tp(1): (5, 5)}),
+        ranges({tp(0): (15, 25), tp(1): (5, 5)}),
+    ]
+    assert len(plan_windows(2, group(max_offsets=10), position({tp(0): 0, tp(1): 0}), now)) == 2
+    assert len(plan_windows(9, group(), position({tp(0): 0, tp(1): 0}), now)) == 1
+
+
+def test_one_window_is_planned_even_if_it_is_empty() -> None:
+    [plan] = plan_windows(5, group(max_offsets=10), position({tp(): 7}), log({tp(): (0, 7)}))
+    assert plan.ranges == ranges({tp(): (7, 7)})
+
+
+def test_what_was_lost_and_its_warning_belong_to_the_first_of_several_windows() -> None:
+    skipping = group(on_data_loss="skip", max_offsets=10)
+    first, *later = plan_windows(3, skipping, position({tp(): 10}), log({tp(): (20, 90)}))
+    assert (first.lost, len(first.warnings)) == (ranges({tp(): (10, 20)}), 1)
+    assert [(dict(p.lost), p.warnings) for p in later] == [({}, ())] * 2
+    assert [p.ranges[tp()].start for p in later] == [30, 40]
+
+
+@pytest.mark.parametrize(
+    ("before", "bounds", "more"),
+    [
+        pytest.param(None, (0, 9), {"first": {tp(0): 12, tp(1): 0}}, id="a start by time behind the end"),
+        pytest.param({tp(0): 120, tp(1): 0}, (500, 490), {}, id="a beginning behind the end"),
+        pytest.param({tp(0): 100, tp(1): 0}, (0, 80), {"recovered": {tp(0): Bounds(0, 104)}}, id="a fall-back"),
+    ],
+)
+def test_a_moment_between_two_lookups_refuses_no_later_window(before: Any, bounds: Any, more: Any) -> None:
+    """An end that lies before the start is an empty range, in the second window as in the first."""
+    now = log({tp(0): bounds, tp(1): (0, 25)})
+    here = position(before) if before else None
+    plans = plan_windows(9, group(max_offsets=10, on_data_loss="skip"), here, now, **more)
+    assert [p.ranges[tp(1)].span for p in plans] == [10, 10, 5]
+    assert {p.ranges[tp(0)].span for p in plans} == {0}
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 5).map(tp),
+        st.tuples(st.integers(0, 20), st.integers(0, 60), st.none() | st.integers(0, 90)),
+        min_size=1,
+    ),
+    st.none() | st.integers(1, 30),
+    st.integers(1, 12),
+)
+def test_several_windows_are_those_that_runs_one_after_the_other_would_get(
+    partitions: dict[TopicPartition, tuple[int, int, int | None]], max_offsets: int | None, number: int
+) -> None:
+    now = log({p: (start, start + n) for p, (start, n, _) in partitions.items()})
+    ends = {p: end for p, (_, _, end) in partitions.items()}
+    here = position({p: start for p, (start, _, _) in partitions.items()})
+    capped = group(max_offsets=max_offsets)
+    plans = plan_windows(number, capped, here, now, ends=ends)
+    for plan in plans:
+        assert plan.ranges == plan_window(capped, here, now, ends=ends).ranges
+        assert plan.ranges.starts == here.offsets
+        here = position(plan.ranges.ends)
+    assert all(p.ranges.span for p in plans[1:])
+    rest = plan_window(capped, here, now, ends=ends).ranges.span
+    assert len(plans) == number or not rest
+
+
+# Windows that end by time.
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param(15, 15, id="at the first record of that time or later"),
+        pytest.param(None, 20, id="no later record: at the end offset"),
+        pytest.param(7, 10, id="before the start: empty"),
+        pytest.param(10, 10, id="at the start: empty"),
+        pytest.param(25, 20, id="a record that was written after the end was looked up"),
+    ],
+)
+def test_a_window_ends_by_time_where_the_index_says(end: int | None, expected: int) -> None:
+    plan = plan_window(group(), position({tp(): 10}), log({tp(): (0, 20)}), ends={tp(): end})
+    assert plan.ranges == ranges({tp(): (10, expected)})
+
+
+def test_a_cap_cuts_a_window_by_time_too_and_the_next_goes_on_to_that_time() -> None:
+    plans = plan_windows(9, group(max_offsets=4), position({tp(): 0}), log({tp(): (0, 99)}), ends={tp(): 10})
+    assert [p.ranges[tp()].end for p in plans] == [4, 8, 10]
+
+
+HELD = {tp(0): 12, tp(1): None, tp(2): 5}
+
+
+def test_a_record_dated_in_the_future_is_named_with_what_waits_behind_it() -> None:
+    now = log({tp(0): (0, 20), tp(1): (0, 9), tp(2): (0, 9)})
+    plan = plan_window(group(), position({tp(0): 10, tp(1): 0, tp(2): 0}), now, ends=HELD)
+    warned = with_held_back(plan, now, HELD, {tp(0): 12, tp(1): None, tp(2): 7})
+    [warning] = warned.warnings
+    assert "orders-0 at offset 12 (8 offsets wait there)" in warning
+    assert "orders-1" not in warning
+    assert "orders-2" not in warning
+    assert with_held_back(plan, now, HELD, {tp(0): 13, tp(1): None, tp(2): None}) is plan
+
+
+@pytest.mark.parametrize(("watermark", "waiting"), [(15, 5), (19, 1), (20, 0)])
+def test_who_has_read_past_the_future_record_waits_for_the_rest_only(watermark: int, waiting: int) -> None:
+    now = log({tp(0): (0, 20)})
+    plan = plan_window(group(), position({tp(0): watermark}), now, ends={tp(0): 12})
+    assert plan.ranges.span == 0
+    warnings = with_held_back(plan, now, {tp(0): 12}, {tp(0): 12}).warnings
+    assert [f"({waiting} offsets wait there)" in w for w in warnings] == ([True] if waiting else [])
+
+
+# Several windows that are run again.
+
+
+def test_of_several_windows_that_are_run_again_those_are_named_that_kafka_still_holds() -> None:
+    several = [window({tp(0): (10 * i, 10 * i + 10)}, i + 1) for i in range(4)]
+    check_all_readable(several, log({tp(0): (0, 40)}))
+    check_all_readable([], log({}))
+    with pytest.raises(DataLossError) as raised:
+        check_all_readable(several, log({tp(0): (15, 40)}))
+    text = str(raised.value)
+    assert text.startswith("2 of 4 windows can't be read any more. lake-000001: orders-0: offsets 0 to 9 are not all")
+    assert "lake-000002: orders-0: offsets 10 to 19" in text
+    assert text.endswith("Can be run again: lake-000003, lake-000004")
+    assert set(raised.value.partitions) == {tp(0)}
+    with pytest.raises(DataLossError, match="None of them can be run again"):
+        check_all_readable(several, log({tp(0): (39, 40)}))
+    with pytest.raises(DataLossError, match="Window lake-000001 is committed and can't be read again"):
+        check_all_readable(several[:1], log({tp(0): (15, 40)}))
+
+
+def test_the_error_of_a_thousand_unreadable_windows_stays_readable() -> None:
+    several = [window({tp(i): (0, 10) for i in range(50)}, seq) for seq in range(1, 1001)]
+    with pytest.raises(DataLossError, match="and 990 more") as raised:
+        check_all_readable(several, log({tp(i): (5, 10) for i in range(50)}))
+    assert len(str(raised.value)) < 15_000

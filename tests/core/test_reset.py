@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from airflow_kafka_offsets.core.reset import (
     summary,
     window_starts,
 )
-from airflow_kafka_offsets.core.window import Held, State, Window
+from airflow_kafka_offsets.core.window import Held, Lane, State, Window
 from tests.core.examples import claim, log, position, ranges, tp, window
 
 # Three committed windows, newest first, as the ledger tells them.
@@ -178,3 +179,30 @@ def test_whatever_the_target_no_offset_gets_a_second_owner(zero: int, one: int) 
                 assert reset.position.offsets[p] <= owned.start
             else:
                 assert reset.position.offsets[p] >= owned.end
+
+
+# What a replay has filled below the watermark.
+
+FILLED = replace(window({tp(0): (0, 10)}, 4), lane=Lane.BACKFILL)
+LATE = [replace(THIRD, seq=3), SECOND]  # the group started at 10
+
+
+def test_backwards_takes_the_backfill_windows_in_its_way_along() -> None:
+    reset = plan_reset("lake", BEFORE, {tp(0): 0, tp(1): 5}, LOG, LATE, [FILLED])
+    assert [w.seq for w in reset.superseded] == [2, 3, 4]
+    above = plan_reset("lake", BEFORE, {tp(0): 10, tp(1): 5}, LOG, LATE, [FILLED])
+    assert [w.seq for w in above.superseded] == [2, 3]
+    forwards = plan_reset("lake", BEFORE, {tp(0): 50}, LOG, LATE, [FILLED])
+    assert forwards.superseded == ()
+
+
+def test_a_backfill_window_is_not_cut_either() -> None:
+    with pytest.raises(IllegalStepError, match=r"lake-000004 owns orders-0 offsets 0 to 9.*--to-window lake-000002"):
+        plan_reset("lake", BEFORE, {tp(0): 5, tp(1): 5}, LOG, LATE, [FILLED])
+
+
+def test_a_backfill_window_that_is_open_is_in_the_way() -> None:
+    waiting = replace(FILLED, state=State.PLANNED)
+    with pytest.raises(IllegalStepError, match=r"lake-000004 of group lake is planned.*abandon lake-000004"):
+        plan_reset("lake", BEFORE, {tp(0): 0, tp(1): 5}, LOG, LATE, [waiting])
+    assert plan_reset("lake", BEFORE, {tp(0): 10, tp(1): 5}, LOG, LATE, [waiting]).superseded

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 
+from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
 from tests.lab.jars import java, kafka_classpath, spark_connector_jars
@@ -18,6 +19,7 @@ def main() -> None:
     ensure_program(lambda: shutil.which("openssl"), package="openssl")
     print(f"==> PostgreSQL: {postgres_program()}")
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
+    print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 

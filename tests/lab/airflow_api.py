@@ -129,6 +129,88 @@ class AirflowApi:
         """Make a run `success` or `failed` (its running tasks are killed), or `queued`."""
         self.request("PATCH", _run_path(dag_id, run_id), {"state": state})
 
+    def wait_for_first_run(self, dag_id: str, *, timeout: float = 120) -> Json:
+        """Return the first run of a Dag as soon as there is one."""
+        return self.wait_for_some_runs(dag_id, 1, timeout=timeout)[0]
+
+    def wait_for_some_runs(self, dag_id: str, number: int, *, timeout: float = 120) -> list[Json]:
+        """Return the runs of a Dag as soon as there are this many."""
+        deadline = time.monotonic() + timeout
+        while len(runs := self.runs(dag_id)) < number:
+            if time.monotonic() > deadline:
+                raise UnexpectedStateError(f"Dag {dag_id} has {len(runs)} runs, not {number}, after {timeout:g} s")
+            time.sleep(0.3)
+        return runs
+
+    def wait_for_runs(self, dag_id: str, number: int, *, timeout: float = 180) -> list[Json]:
+        """Return the runs of a Dag as soon as there are this many and all have succeeded."""
+        runs = self.wait_for_some_runs(dag_id, number, timeout=timeout)
+        return [self.wait_for_run(dag_id, run["dag_run_id"], timeout=timeout) for run in runs]
+
+    def wait_for_quiet(self, dag_id: str, *, timeout: float = 180) -> None:
+        """Wait until all runs of a Dag are over."""
+        deadline = time.monotonic() + timeout
+        while alive := [run["dag_run_id"] for run in self.runs(dag_id) if run["state"] not in _RUN_ENDS]:
+            if time.monotonic() > deadline:
+                raise UnexpectedStateError(f"runs {alive} of {dag_id} are not over after {timeout:g} s")
+            time.sleep(0.3)
+
+    def backfill(
+        self, dag_id: str, start: datetime, end: datetime, *, reprocess: str = "none", backwards: bool = False
+    ) -> int:
+        """Start an Airflow backfill over the intervals that begin in this time, both ends included; return its id.
+
+        Args:
+            dag_id: a Dag with data intervals.
+            start: the first.
+            end: the last.
+            reprocess: what becomes of runs that are there: `none`, `failed` or `completed`.
+            backwards: the latest first.
+        """
+        body = {
+            "dag_id": dag_id,
+            "from_date": start.isoformat(),
+            "to_date": end.isoformat(),
+            "reprocess_behavior": reprocess,
+            "run_backwards": backwards,
+            "max_active_runs": 4,
+        }
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return int(self.request("POST", "/backfills", body)["id"])
+            except requests.HTTPError as error:
+                # SQLite, while the scheduler writes.
+                if error.response is None or error.response.status_code != 503 or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+
+    def wait_for_no_backfill(self, dag_id: str, *, timeout: float = 180) -> None:
+        """Wait until a Dag has no backfill that is not complete: there can be only one at a time."""
+        for backfill in self.request("GET", "/backfills", dag_id=dag_id)["backfills"]:
+            self.wait_for_backfill(backfill["id"], timeout=timeout)
+
+    def create_asset_event(self, name: str, extra: Json | None = None) -> None:
+        """Tell Airflow by hand that an asset was updated."""
+        self.request("POST", "/assets/events", {"asset_id": self._asset_id(name), "extra": extra or {}})
+
+    def asset_events(self, name: str) -> list[Json]:
+        """Return the events of an asset, oldest first."""
+        query = {"asset_id": self._asset_id(name), "order_by": "timestamp", "limit": 100}
+        return list(self.request("GET", "/assets/events", **query)["asset_events"])
+
+    def _asset_id(self, name: str) -> int:
+        found = self.request("GET", "/assets", name_pattern=name, limit=100)["assets"]
+        return next(int(asset["id"]) for asset in found if asset["name"] == name)
+
+    def wait_for_backfill(self, backfill_id: int, *, timeout: float = 180) -> None:
+        """Wait until all runs of a backfill are over and Airflow has noticed, which takes it up to half a minute."""
+        deadline = time.monotonic() + timeout
+        while self.request("GET", f"/backfills/{backfill_id}")["completed_at"] is None:
+            if time.monotonic() > deadline:
+                raise UnexpectedStateError(f"backfill {backfill_id} is not complete after {timeout:g} s")
+            time.sleep(0.5)
+
     # Tasks
 
     def task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> Json:

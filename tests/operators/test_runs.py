@@ -1,11 +1,20 @@
-"""Whether the holder of a window is over: the decision, state by state."""
+"""What Airflow says about runs: whether the holder of a window is over, and what a run asks for."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pendulum
 import pytest
 
+from airflow_kafka_offsets.adapters.kafka_log import epoch_milliseconds
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.operators.runs import task_is_over
+from airflow_kafka_offsets.operators.runs import request_of, task_is_over
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -37,3 +46,52 @@ def test_a_mapped_task_is_asked_for_by_its_index() -> None:
     states = {"t_0": "failed", "t_1": "running"}
     assert task_is_over(Claim("d", "r", "t", 0), states)
     assert not task_is_over(Claim("d", "r", "t", 1), states)
+
+
+def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
+    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, **more}
+
+
+HOUR = {
+    "data_interval_start": pendulum.datetime(2026, 1, 31, 11, tz="Europe/Berlin"),
+    "data_interval_end": pendulum.datetime(2026, 1, 31, 12, tz="Europe/Berlin"),
+}
+START, END = datetime(2026, 1, 31, 10, tzinfo=UTC), datetime(2026, 1, 31, 11, tzinfo=UTC)
+ORDERS = KafkaGroup("lake", topics=["orders"])
+BY_TIME = KafkaGroup("lake", topics=["orders"], until="data_interval_end")
+
+
+def test_a_scheduled_run_plans_live_up_to_the_end_or_to_its_interval() -> None:
+    assert request_of(context_of("scheduled", **HOUR), ORDERS) == Live(until=END)
+    assert request_of(context_of("scheduled", **HOUR), BY_TIME, 3) == Live(until=END, ends_at=END, at_most=3)
+    assert request_of(context_of("scheduled"), BY_TIME) == Live()
+
+
+@pytest.mark.parametrize("kind", ["asset_triggered", "manual", "operator_triggered"])
+def test_other_runs_end_at_the_end_offset_of_the_moment(kind: str) -> None:
+    assert request_of(context_of(kind, **HOUR), BY_TIME) == Live()
+
+
+def test_a_backfill_run_replays_its_interval_whatever_its_conf_says() -> None:
+    wanted = Span(START, END, is_interval=True)
+    assert request_of(context_of("backfill", conf={"windows": "1"}, **HOUR), ORDERS) == wanted
+    with pytest.raises(BadInputError, match="no data interval"):
+        request_of(context_of("backfill"), ORDERS)
+
+
+def test_only_values_that_are_not_null_choose_a_replay() -> None:
+    nulls = dict.fromkeys(REPLAY_KEYS)
+    assert request_of(context_of("manual", conf=nulls, **HOUR), ORDERS) == Live()
+    assert request_of(context_of("manual", conf={**nulls, "windows": "1-2"}, **HOUR), ORDERS) == Windows((1, 2))
+    assert request_of({**context_of("manual"), "params": {"windows": "3"}}, ORDERS) == Windows((3,))
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "asset_triggered"])
+def test_a_default_of_the_params_does_not_turn_a_scheduled_run_into_a_replay(kind: str) -> None:
+    assert request_of({**context_of(kind), "params": {"windows": "3"}}, ORDERS) == Live()
+
+
+def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
+    asked = request_of(context_of("backfill", **HOUR), ORDERS)
+    assert isinstance(asked, Span)
+    assert epoch_milliseconds(asked.end) == END.timestamp() * 1000

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Return the first millisecond that is not before a moment, as the adapter asks Kafka."""
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - moment) // timedelta(milliseconds=1))
 
 
 @dataclass
@@ -66,7 +71,7 @@ class MemoryLog:
 
     def produce(self, tp: TopicPartition, number: int = 1, at: datetime | None = None) -> None:
         """Append records, all with one timestamp."""
-        self._partitions[tp].times += [int(at.timestamp() * 1000) if at else 0] * number
+        self._partitions[tp].times += [_milliseconds(at) if at else 0] * number
 
     def open_transaction(self, tp: TopicPartition) -> None:
         """Let everything from here on belong to a transaction that is not committed."""
@@ -131,7 +136,7 @@ class MemoryLog:
     ) -> Mapping[TopicPartition, int | None]:
         """Return the first offset whose record has this timestamp or a later one."""
         self.calls.append("offsets_at")
-        wanted = int(time.timestamp() * 1000)
+        wanted = _milliseconds(time)
         found: dict[TopicPartition, int | None] = {}
         for tp in partitions:
             partition = self._partitions[tp]

@@ -139,8 +139,17 @@ def test_retention_before_a_rerun_is_an_error_with_the_ranges(world: World) -> N
     world.run(ONE)
     world.kafka.expire(tp(0), 4)
     with pytest.raises(DataLossError, match=r"orders-0: offsets 0 to 9 .*beginning offset 4"):
-        world.plan(ONE)
+        world.plan(ONE, max_tries=1)  # cleared
     assert world.watermark == {0: 10, 1: 0}
+
+
+def test_what_a_retry_does_not_run_again_may_have_expired(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.run(ONE)
+    world.kafka.expire(tp(0), 4)
+    again = world.plan(ONE)
+    assert again.done is not None
+    assert again.window.id == window.id
 
 
 def test_retention_before_a_retry_is_an_error_and_then_the_policys_business(world: World) -> None:

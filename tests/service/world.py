@@ -9,9 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sqlalchemy import text
+
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.request import Request
-from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, Window
+from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.service.memory_log import MemoryLog
@@ -60,17 +62,37 @@ class World:
         """Let a run be over."""
         self.over.add(claim)
 
-    def work(self, window: Window, claim: Claim, outcome: Outcome = Outcome.SUCCEEDED) -> int | None:
+    def work(
+        self, window: Window, claim: Claim, outcome: Outcome = Outcome.SUCCEEDED, max_tries: int = 0
+    ) -> int | None:
         """Let the window's job run, if there is anything to read; return the attempt."""
         if not window.span:
             return None
-        attempt = self.service.start_attempt(window, claim, 1)
+        attempt = self.service.start_attempt(window, claim, 1, max_tries)
         self.service.end_attempt(attempt, outcome, window.span)
         return attempt
 
-    def run(self, claim: Claim) -> Window:
+    def do(self, window: Window, claim: Claim, max_tries: int = 0) -> bool:
+        """Let the window's job run and succeed, and commit."""
+        return self.service.commit(window.id, claim, self.work(window, claim, max_tries=max_tries))
+
+    def run_all(self, claim: Claim, request: Request = LIVE, **more: Any) -> list[Window]:
+        """Ask for windows, work on all of them, commit, and be over."""
+        asked = [planned.window for planned in self.ask(claim, request, **more)]
+        for window in asked:
+            self.do(window, claim)
+        self.die(claim)
+        return asked
+
+    def crash_in_commit(self, window: Window) -> None:
+        """Leave a window as a commit leaves it that stops half-way."""
+        query = "UPDATE kafka_offsets_windows SET state = :state WHERE seq = :seq"
+        with self.ledger._engine.begin() as connection:
+            connection.execute(text(query), {"state": State.COMMITTING, "seq": window.seq})
+
+    def run(self, claim: Claim, request: Request = LIVE) -> Window:
         """Plan, work, commit, and be over."""
-        window = self.plan(claim).window
+        window = self.plan(claim, request).window
         attempt = self.work(window, claim) if claim.scope is Scope.TASK else None
         self.service.commit(window.id, claim, attempt)
         self.die(claim)

@@ -1,0 +1,113 @@
+"""What all our sensors do: look once, then leave the waiting to the triggerer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_kafka_offsets.core import errors
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
+from airflow_kafka_offsets.core.waiting import Condition, LedgerCondition, condition_to_json, ledger_conn_id
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.waiting import Answer
+
+
+class ConditionSensor(BaseSensorOperator):
+    """Wait for a condition.
+
+    Kafka or a ledger that does not answer is asked again until the time-out. A login that is refused, a topic that is not
+    there, records that are gone fail the task at once, as waiting does not bring them back.
+
+    :param deferrable: leave the waiting to the triggerer, so that it costs no worker slot; unlike with Airflow's own sensors
+        this is the default.
+    :param kwargs: those of Airflow's sensors. While deferred, `timeout` or a shorter `execution_timeout` ends the waiting, and
+        `poke_interval` is at least 5 s.
+    """
+
+    ui_color = "#d5e8f0"
+
+    def __init__(self, *, deferrable: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deferrable = deferrable
+
+    def condition(self) -> Condition:
+        """Return what is waited for, after templates were rendered."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Look; wait, if it is not there yet."""
+        if not self.deferrable:
+            return super().execute(context)
+        # A trigger that fires at once can fail its task (a race in Airflow 3.3): so look here, and there later.
+        try:
+            found = self.poke(context)
+        except KafkaOffsetsError as exc:
+            found = PokeReturnValue(self._survive(exc))
+        return found.xcom_value if found else self._defer()
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once."""
+        try:
+            answer = self._look()
+        except KafkaOffsetsError as exc:
+            if not may_pass(exc):
+                raise
+            self.log.warning("Waiting on: %s", exc)
+            return PokeReturnValue(False)
+        self.log.info("%s: %s", "There" if answer.is_met else "Waiting", dict(answer.facts))
+        return PokeReturnValue(answer.is_met, dict(answer.facts))
+
+    def _look(self) -> Answer:
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.watch import Watch
+
+        condition = self.condition()
+        open_ledger = partial(wiring.open_ledger, ledger_conn_id(condition))
+        if isinstance(condition, LedgerCondition):
+            watch = Watch(open_ledger)
+        else:
+            watch = Watch(open_ledger, partial(wiring.open_log, condition.group))
+        (answer,) = watch.ask([condition])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _defer(self) -> NoReturn:
+        from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
+
+        seconds = self.timeout
+        if self.execution_timeout:
+            seconds = min(seconds, self.execution_timeout.total_seconds())
+        trigger = ConditionTrigger(
+            condition=condition_to_json(self.condition()),
+            poll_interval=self.poke_interval,
+            silent_fail=self.silent_fail,
+        )
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
+        raise AssertionError("not reached: defer raises")
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Return what the triggerer saw, or fail with what it could not wait for."""
+        if "error" not in event:
+            return event["seen"]
+        error = getattr(errors, event["error"])(event["message"])
+        self._survive(error)
+        raise error
+
+    def _survive(self, error: KafkaOffsetsError) -> bool:
+        """Return False (not there yet), where the user wants to wait on; else fail or skip."""
+        if self.silent_fail:
+            self.log.error("Waiting on: %s", error)
+            return False
+        if self.never_fail:
+            raise AirflowSkipException(f"Skipped, as never_fail says: {error}") from error
+        raise error

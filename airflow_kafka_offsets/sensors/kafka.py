@@ -1,0 +1,74 @@
+"""Wait for what Kafka holds. Only offsets are looked at: no consumer group is joined, no record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.waiting import Enough, LagAtMost, TimePassed, parse_moment
+from airflow_kafka_offsets.sensors.condition import ConditionSensor
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+
+
+class KafkaEnoughSensor(ConditionSensor):
+    """Wait until enough is unread, or until something unread is old enough.
+
+    These are `minOffsetsPerTrigger` and `maxTriggerDelay` of Spark's streams. Unread is what lies between the group's
+    watermark and the end offset at its isolation level; for a group without watermark, all that Kafka holds.
+
+    :param group: the group.
+    :param min_span: offsets in sum over all partitions.
+    :param max_age: how old the oldest unread record may become, by Kafka's timestamps.
+    """
+
+    def __init__(
+        self, *, group: KafkaGroup, min_span: int | None = None, max_age: timedelta | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.enough = Enough(group, min_span, max_age)
+
+    def condition(self) -> Enough:
+        """Return what is waited for."""
+        return self.enough
+
+
+class KafkaTimeSensor(ConditionSensor):
+    """Wait until Kafka's time has passed a moment: every partition holds a record of that moment or later.
+
+    :param group: the group whose topics are looked at.
+    :param until: the moment, usually ``"{{ data_interval_end }}"``. (templated)
+    :param idle_after: do not wait for a partition without any record for that long; None: wait for every one.
+    """
+
+    template_fields: Sequence[str] = ("until",)
+
+    def __init__(
+        self, *, group: KafkaGroup, until: datetime | str, idle_after: timedelta | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.until = until
+        self.idle_after = idle_after
+
+    def condition(self) -> TimePassed:
+        """Return what is waited for."""
+        return TimePassed(self.group, parse_moment("until", self.until), self.idle_after)
+
+
+class KafkaLagSensor(ConditionSensor):
+    """Wait until the group's lag is small: the end offsets minus the watermark, in sum over all partitions.
+
+    :param group: the group.
+    :param max_lag: the largest lag, in offsets.
+    """
+
+    def __init__(self, *, group: KafkaGroup, max_lag: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lag = LagAtMost(group, max_lag)
+
+    def condition(self) -> LagAtMost:
+        """Return what is waited for."""
+        return self.lag

@@ -1,0 +1,52 @@
+"""Wait for a commit: how a DAG follows another one's windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.waiting import CommittedUntil, WindowCommitted, parse_moment
+from airflow_kafka_offsets.sensors.condition import ConditionSensor
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.waiting import LedgerCondition
+
+
+class WindowCommittedSensor(ConditionSensor):
+    """Wait until one window, or all live windows of a group up to a cut time, are committed. Asks the ledger only.
+
+    :param group: the group, or its name.
+    :param until: the cut time, usually ``"{{ data_interval_end }}"``: a window that was cut then or later is committed, and
+        none before it is open. (templated)
+    :param window_id: instead of `until`: one window. (templated)
+    :param ledger_conn_id: the ledger, where `group` is only a name; None: the configured one.
+    """
+
+    template_fields: Sequence[str] = ("until", "window_id")
+
+    def __init__(
+        self,
+        *,
+        group: KafkaGroup | str | None = None,
+        until: datetime | str | None = None,
+        window_id: str | None = None,
+        ledger_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if (until is None) is (window_id is None) or (until is not None and group is None):
+            raise BadInputError("WindowCommittedSensor waits for group and until, or for a window_id")
+        self.group = group
+        self.until = until
+        self.window_id = window_id
+        self.ledger_conn_id = group.ledger_conn_id if isinstance(group, KafkaGroup) else ledger_conn_id
+
+    def condition(self) -> LedgerCondition:
+        """Return what is waited for."""
+        if self.until is None:
+            return WindowCommitted(str(self.window_id), self.ledger_conn_id)
+        name = self.group.name if isinstance(self.group, KafkaGroup) else str(self.group)
+        return CommittedUntil(name, parse_moment("until", self.until), self.ledger_conn_id)

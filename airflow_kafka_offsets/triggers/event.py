@@ -1,0 +1,68 @@
+"""Run a DAG when enough has arrived in Kafka: a trigger for an AssetWatcher."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.waiting import Arrived, Enough, Event, condition_to_json
+
+
+class KafkaOffsetsTrigger(BaseEventTrigger):
+    """Fires each time that enough has arrived in a group's topics, or that something unread is old enough.
+
+    It looks at offsets only: it joins no consumer group and reads no record. Records that a run was called for do not count
+    again until a run has planned, or 15 minutes have passed without one; a triggerer that restarts in between may call once
+    more, and that run then finds less, or nothing. What keeps a run from planning (records are gone, a login is refused) calls a run once as well: only a run
+    that fails is noticed.
+
+    :param group: the group.
+    :param min_span: offsets in sum over all partitions that no window owns yet.
+    :param max_age: how old the oldest of them may become, by Kafka's timestamps.
+    :param poll_interval: seconds between two looks, at least 5.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: KafkaGroup | Mapping[str, Any],
+        min_span: int | None = None,
+        max_age: timedelta | float | None = None,
+        poll_interval: float = 60,
+    ) -> None:
+        super().__init__()
+        defined = group if isinstance(group, KafkaGroup) else KafkaGroup.from_json(group)
+        age = timedelta(seconds=max_age) if isinstance(max_age, int | float) else max_age
+        self.enough = Enough(defined, min_span, age)
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer needs to make this trigger again: names of connections, no secret."""
+        enough = {name: value for name, value in condition_to_json(self.enough).items() if name != "kind"}
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**enough, "poll_interval": self.poll_interval}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, call, and count from there."""
+        from airflow_kafka_offsets.triggers.polling import answered
+
+        last: Event | None = None
+        told: type[KafkaOffsetsError] | None = None
+        while True:
+            try:
+                answer = await answered(Arrived(self.enough, last), self.poll_interval)
+            except KafkaOffsetsError as exc:
+                self.log.warning("Group %s: %s", self.enough.group.name, exc)
+                if not may_pass(exc) and type(exc) is not told:
+                    told = type(exc)
+                    yield self._event({"error": str(exc)})
+                continue
+            last, told = answer.event, None
+            yield self._event(answer.facts)
+
+    def _event(self, seen: Mapping[str, Any]) -> TriggerEvent:
+        return TriggerEvent({"group": self.enough.group.name, "time": datetime.now(UTC).isoformat(), **seen})

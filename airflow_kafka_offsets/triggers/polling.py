@@ -1,0 +1,182 @@
+"""One poll for all who wait: every trigger of this process that asks the same Kafka and ledger shares one thread.
+
+What blocks, blocks that thread only: not the triggerer's event loop, and not those who ask another Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.waiting import LedgerCondition, ledger_conn_id
+from airflow_kafka_offsets.triggers.window import MIN_POLL
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.waiting import Answer, Condition
+    from airflow_kafka_offsets.ports import LogOffsets
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+Place = tuple[str | None, str | None]
+"""Connection to Kafka (None: it is not asked) and to the ledger."""
+
+
+async def answered(condition: Condition, poll_interval: float) -> Answer:
+    """Wait until a condition is met.
+
+    Args:
+        condition: the condition.
+        poll_interval: seconds between two looks, at least 5. Whoever waits with the same interval is asked for at the
+            same moments, and nobody sooner than 5 s from now.
+
+    Raises:
+        Exception: what stood in the place of an answer. Whether to wait on is for the caller to say.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future())
+    poller = _join(waiting)
+    try:
+        return await waiting.future
+    finally:
+        poller.leave(waiting)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """Somebody who waits, in an event loop of any thread."""
+
+    condition: Condition
+    interval: float
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Answer]
+    due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.put_off(time.monotonic() + MIN_POLL)
+
+    def put_off(self, moment: float) -> None:
+        """Be due at the first multiple of the interval after a moment: that is what brings many together."""
+        self.due = (moment // self.interval + 1) * self.interval
+
+    def settle(self, answer: Answer | Exception) -> None:
+        """Give the answer, from another thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._set, answer)
+        except RuntimeError:
+            log.debug("The event loop that waited for %s is closed", type(self.condition).__name__)
+
+    def _set(self, answer: Answer | Exception) -> None:
+        if self.future.done():
+            return
+        if isinstance(answer, Exception):
+            self.future.set_exception(answer)
+        else:
+            self.future.set_result(answer)
+
+
+_pollers: dict[Place, _Poller] = {}
+_lock = threading.Lock()
+
+
+def _join(waiting: _Waiting) -> _Poller:
+    place = _place(waiting.condition)
+    with _lock:
+        poller = _pollers.get(place)
+        if poller is None:
+            poller = _pollers[place] = _Poller(place)
+        poller.add(waiting)
+    return poller
+
+
+def _place(condition: Condition) -> Place:
+    kafka = None if isinstance(condition, LedgerCondition) else condition.group.kafka_conn_id
+    return kafka, ledger_conn_id(condition)
+
+
+class _Poller:
+    """A thread that looks for all who wait on one place; it ends when nobody waits."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._waiting: set[_Waiting] = set()
+        self._changed = threading.Condition(_lock)
+        self._sleeps_until = 0.0
+        self._opened: dict[str, Any] = {}
+        # A daemon: where Kafka hangs, the process can end all the same.
+        self._thread = threading.Thread(target=self._run, name=f"kafka-offsets {place}", daemon=True)
+
+    def add(self, waiting: _Waiting) -> None:
+        """Take somebody in; the caller holds the lock."""
+        self._waiting.add(waiting)
+        if not self._thread.ident:
+            self._thread.start()
+        elif waiting.due < self._sleeps_until:
+            self._changed.notify()
+
+    def leave(self, waiting: _Waiting) -> None:
+        """Forget somebody who got an answer or was cancelled."""
+        with _lock:
+            self._waiting.discard(waiting)
+            if not self._waiting:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while due := self._next_due():
+            for waiting, answer in zip(due, self._ask([w.condition for w in due]), strict=True):
+                if isinstance(answer, Exception) or answer.is_met:
+                    self.leave(waiting)
+                    waiting.settle(answer)
+                else:
+                    waiting.put_off(time.monotonic())
+
+    def _next_due(self) -> list[_Waiting]:
+        """Sleep until somebody is due; nobody: the last one left."""
+        with _lock:
+            while self._waiting:
+                now = time.monotonic()
+                if due := [w for w in self._waiting if w.due <= now]:
+                    return due
+                self._sleeps_until = min(w.due for w in self._waiting)
+                self._changed.wait(self._sleeps_until - now)
+            # Under the lock: whoever comes now finds no poller, and starts the next one.
+            del _pollers[self._place]
+            return []
+
+    def _ask(self, conditions: Sequence[Condition]) -> Sequence[Answer | Exception]:
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.watch import Watch
+
+        open_ledger = partial(wiring.open_ledger, self._place[1])
+        watch = Watch(partial(self._open, "ledger", open_ledger), lambda: self._open_log(conditions))
+        try:
+            return watch.ask(conditions)
+        except Exception as exc:  # else all would wait for a thread that is gone
+            return [exc] * len(conditions)
+
+    def _open_log(self, conditions: Sequence[Condition]) -> LogOffsets:
+        from airflow_kafka_offsets import wiring
+
+        groups = [c.group for c in conditions if not isinstance(c, LedgerCondition)]
+        most_patient = max(groups, key=lambda group: group.kafka_timeout)
+        return self._open("log", partial(wiring.open_log, most_patient))
+
+    def _open(self, name: str, open_it: Callable[[], _T]) -> _T:
+        # Anew for each poll, as passwords change. But "no such connection" is also what Airflow says while its own
+        # database is away: then what was there a minute ago is still right.
+        try:
+            self._opened[name] = open_it()
+        except BadInputError as exc:
+            if name not in self._opened:
+                raise
+            log.warning("Going on with the connection of before: %s", exc)
+        opened: _T = self._opened[name]
+        return opened

@@ -1,0 +1,33 @@
+"""A chain without any clock: orders arrive in Kafka, a window of them is loaded, and a report follows the lake."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, Asset, AssetWatcher, task
+
+from airflow_kafka_offsets import KafkaGroup, KafkaOffsetsTrigger, KafkaSparkSubmitOperator
+
+orders = KafkaGroup("lake.orders_on_arrival", topics=["orders"], kafka_conn_id="kafka_default")
+
+arrival = KafkaOffsetsTrigger(group=orders, min_span=1_000_000, max_age=timedelta(minutes=30), poll_interval=30)
+arrived = Asset("orders_arrived", watchers=[AssetWatcher(name="orders_arrived", trigger=arrival)])
+lake = Asset("orders_on_arrival_lake")
+
+with DAG("asset_driven", schedule=[arrived], max_active_runs=1, default_args={"retries": 2}) as dag:
+    KafkaSparkSubmitOperator(
+        task_id="load",
+        group=orders,
+        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application_args=["{{ var.value.get('orders_on_arrival_lake', '/tmp/lake/orders_on_arrival') }}"],
+        conn_id="spark_default",
+        outlets=[lake],
+    )
+
+with DAG("asset_driven_report", schedule=[lake]) as report:
+
+    @task
+    def tell(triggering_asset_events=None) -> list[str]:
+        """Say which windows are new in the lake, or were run again."""
+        return [window["window_id"] for event in triggering_asset_events[lake] for window in event.extra["windows"]]
+
+    tell()

@@ -1,0 +1,84 @@
+"""The DAGs of the matrix: one for each kind of run, what is done to it, and the state of its window at that moment.
+
+All read one topic, each in a group of its own, in one task: a PySpark function on a warm Spark Connect server.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+
+from airflow_kafka_offsets import KafkaGroup
+from tests.acceptance.matrix import DAY, TOPIC, Cell, cells
+
+LAB = Path(os.environ["LAB"])
+
+
+def once(dag_id: str, stage: str) -> bool:
+    """Whether the first try of this DAG is to fail here; says so once."""
+    file = LAB / "matrix" / f"{dag_id}.{stage}"
+    if not file.exists():
+        return False
+    file.unlink()
+    return True
+
+
+def after_the_commit(context: dict, result: object) -> None:
+    """Fail the task after its window was committed, or as if the commit had stopped half-way."""
+    dag_id = context["dag"].dag_id
+    if once(dag_id, "committing"):
+        from sqlalchemy import create_engine, text
+
+        from airflow_kafka_offsets.wiring import ledger_url
+
+        half_way = "UPDATE kafka_offsets_windows SET state = 'committing', committed_at = NULL WHERE group_id = " + (
+            "(SELECT id FROM kafka_offsets_groups WHERE name = :name) AND seq = (SELECT max(seq) FROM "
+            "kafka_offsets_windows WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = :name))"
+        )
+        with create_engine(ledger_url()).begin() as connection:
+            connection.execute(text(half_way), {"name": dag_id})
+        raise RuntimeError("told to fail in the middle of the commit")
+    if once(dag_id, "committed"):
+        raise RuntimeError("told to fail after the commit")
+
+
+def schedule_of(cell: Cell) -> dict:
+    """Return when a DAG runs: a scheduled one once, the others when they are told to."""
+    if cell.kind == "asset-triggered":
+        return {"schedule": [Asset(cell.dag_id)]}
+    hours = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
+    if cell.kind == "scheduled":
+        return {"schedule": hours, "catchup": True, "start_date": DAY, "end_date": DAY}
+    # Over before it begins: periodic, so that a backfill can be made, and never scheduled.
+    long_ago = datetime(2025, 1, 1, tzinfo=UTC)
+    return {"schedule": hours, "catchup": False, "start_date": long_ago, "end_date": long_ago}
+
+
+def load_of(cell: Cell):
+    """Return the task: one window to Parquet, on the Connect server."""
+    retries = {"retries": 1, "retry_delay": timedelta(seconds=1)} if cell.action == "retry" else {}
+
+    @task.kafka_spark(
+        task_id="load",
+        group=KafkaGroup(cell.dag_id, topics=[TOPIC], starting_offsets=cell.starting_offsets),
+        conn_id="spark_connect",
+        post_execute=after_the_commit,
+        **retries,
+    )
+    def load(spark, window):
+        lake = LAB / "lake" / cell.dag_id / f"window_id={window.id}"
+        window.read().select("partition", "offset").write.mode("overwrite").parquet(str(lake))
+        window.check()
+        if once(cell.dag_id, "planned"):
+            raise RuntimeError("told to fail before the commit")
+        return window.records
+
+    return load()
+
+
+for cell in cells():
+    with DAG(cell.dag_id, **schedule_of(cell)) as dag:
+        load_of(cell) >> EmptyOperator(task_id="after")
+    globals()[cell.dag_id] = dag

@@ -1,0 +1,128 @@
+"""Replays, backlogs, backfills and windows by time. As in windows.py, group, topic and lake have the DAG's name."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task_group
+
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaGroup,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    replay_params,
+)
+
+LAB = Path(os.environ["LAB"])
+JOBS = Path(__file__).parent / "jobs"
+
+
+def spark(dag_id: str) -> dict:
+    """Return what a load with Spark needs."""
+    return {
+        "application": str(JOBS / "to_parquet.py"),
+        "application_args": [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)],
+        "driver_memory": "512m",
+        "jars": os.environ["CONNECTOR_JARS"],
+        "conf": {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+    }
+
+
+def consume(window: dict) -> int:
+    """Stand for a foreign launcher: reads the window without Spark, and fails as long as a file tells it to."""
+    from tests.acceptance.foreign import consume_to_parquet
+
+    if (LAB / "fail" / window["window_id"]).exists():
+        raise RuntimeError(f"{window['window_id']} is told to fail")
+    return consume_to_parquet(window, LAB / "lake" / window["group"])
+
+
+def around(group: KafkaGroup, on_open_window: str = "wait") -> None:
+    """Plan one window, consume it, commit it."""
+    plan = PlanWindowOperator(task_id="plan", group=group, poll_interval=5, on_open_window=on_open_window)
+    run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
+    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
+
+
+def around_each(group: KafkaGroup) -> None:
+    """Plan several windows; each is consumed and committed by itself."""
+    plan = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
+
+    @task_group
+    def one(window: dict) -> None:
+        run = PythonOperator(task_id="run", python_callable=consume, op_args=[window])
+        run >> CommitWindowOperator(task_id="commit", window=window)
+
+    one.expand(window=plan.output)
+
+
+with DAG("replayed", schedule=None, params=replay_params(), max_active_runs=4):
+    KafkaSparkSubmitOperator(
+        task_id="load",
+        group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
+        poll_interval=5,
+        outlets=[Asset("replayed")],
+        retries=1,
+        retry_delay=timedelta(seconds=1),
+        **spark("replayed"),
+    )
+
+with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
+    group = KafkaGroup("drained", topics=["drained"], max_offsets=100, max_open_windows=4)
+    plan_drained = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
+    KafkaSparkSubmitOperator.partial(
+        task_id="load", group=group, max_active_tis_per_dagrun=2, retries=0, **spark("drained")
+    ).expand(window=plan_drained.output)
+
+HOURS = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
+
+for dag_id in ("drained_around", "drained_refused"):
+    with DAG(dag_id, schedule=None, params=replay_params(), max_active_runs=4):
+        around_each(KafkaGroup(dag_id, topics=[dag_id], max_offsets=100, max_open_windows=4))
+
+for dag_id, schedule in {
+    "backfilled_none": HOURS,
+    "backfilled_failed": HOURS,
+    "backfilled_completed": HOURS,
+    "backfilled_live": CronDataIntervalTimetable("* * * * *", timezone="UTC"),
+}.items():
+    with DAG(dag_id, schedule=schedule, start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False, max_active_runs=1):
+        around(KafkaGroup(dag_id, topics=[dag_id], starting_offsets="latest"))
+
+with DAG("zero_width", schedule="@hourly", start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False):
+    around(KafkaGroup("zero_width", topics=["zero_width"]))
+
+with DAG(
+    "by_interval",
+    schedule=HOURS,
+    start_date=datetime(2026, 1, 5, tzinfo=UTC),
+    end_date=datetime(2026, 1, 5, 3, tzinfo=UTC),
+    catchup=True,
+    max_active_runs=1,
+):
+    around(KafkaGroup("by_interval", topics=["by_interval"], until="data_interval_end"))
+
+with DAG(
+    "graceful",
+    schedule=CronDataIntervalTimetable("* * * * *", timezone="UTC"),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+):
+    # The last interval ended less than a minute ago, whenever the DAG begins: its run has to wait.
+    around(KafkaGroup("graceful", topics=["graceful"], until="data_interval_end", grace=timedelta(seconds=75)))
+
+for answer in ("wait", "skip", "fail"):
+    with DAG(
+        f"together_{answer}",
+        schedule=HOURS,
+        start_date=datetime(2026, 1, 5, tzinfo=UTC),
+        end_date=datetime(2026, 1, 5, 1, tzinfo=UTC),
+        catchup=True,
+        max_active_runs=8,
+    ):
+        start = datetime(2026, 1, 4, 12, tzinfo=UTC)
+        around(KafkaGroup(f"together_{answer}", topics=[f"together_{answer}"], starting_offsets=start), answer)

@@ -1,0 +1,112 @@
+"""Every kind of run, and what people and Airflow do to it, at every state of its window: always the same window, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets import KafkaGroup
+from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State
+from airflow_kafka_offsets.service import WindowService
+from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
+from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, table
+from tests.lab.processes import wait_until
+from tests.lab.spark_connect import SparkConnect
+from tests.lab.topics import create_topic, produce
+
+CELLS = list(cells())
+RECORDS = 5
+
+
+@pytest.fixture(scope="module")
+def runs(lab: Lab, connect: SparkConnect) -> dict[Cell, str]:
+    """Bring every run to its stage, do to it what its cell says, and wait for the end; return the run of each."""
+    create_topic(lab.kafka, TOPIC, PARTITIONS, {"retention.ms": "-1"})
+    for partition in range(PARTITIONS):
+        produce(lab.kafka, TOPIC, RECORDS, partition=partition, timestamp_ms=int(DAY.timestamp() * 1000) + 1)
+    (lab.folder / "matrix").mkdir()
+    for cell in CELLS:
+        if cell.fails_first:
+            (lab.folder / "matrix" / f"{cell.dag_id}.{cell.stage}").touch()
+        if cell.kind == "backfill":
+            own_nothing_but_a_watermark(lab, cell)
+    started = {cell: start(lab, cell) for cell in CELLS}
+    runs = {cell: run() for cell, run in started.items()}
+    for cell, run in runs.items():
+        wait_for_stage(lab, cell, run)
+    for cell, run in runs.items():
+        act(lab, cell, run)
+    for cell, run in runs.items():
+        lab.api.wait_for_task(cell.dag_id, run, "load", "success", try_number=2, timeout=600)
+        lab.api.wait_for_run(cell.dag_id, run, "success")
+    return runs
+
+
+def own_nothing_but_a_watermark(lab: Lab, cell: Cell) -> None:
+    """Let a group begin at the end of the log, as one that was started live and later than its topic."""
+    service = WindowService(lab.ledger, KafkaLog(lab.kafka.client_config(), 30))
+    group = KafkaGroup(cell.dag_id, topics=[TOPIC], starting_offsets="latest")
+    claim = Claim(cell.dag_id, "before", "load", scope=Scope.RUN)
+    [planned] = service.plan(group, claim, lambda _: True)
+    service.commit(planned.window.id, claim)
+
+
+def start(lab: Lab, cell: Cell) -> Callable[[], str]:
+    """Start the cell's run, and return how to get its id."""
+    lab.api.unpause(cell.dag_id)
+    if cell.kind == "manual":
+        run = lab.api.trigger(cell.dag_id, logical_date=DAY)
+        return lambda: run
+    if cell.kind == "asset-triggered":
+        lab.api.create_asset_event(cell.dag_id)
+    if cell.kind == "backfill":
+        lab.api.backfill(cell.dag_id, DAY, DAY)
+    return lambda: str(lab.api.wait_for_first_run(cell.dag_id)["dag_run_id"])
+
+
+def wait_for_stage(lab: Lab, cell: Cell, run: str) -> None:
+    """Wait until the first try is over, and check that it left the window as the cell says."""
+    if cell.action == "retry":  # Airflow does it, and does not wait
+        return
+    lab.api.wait_for_task(cell.dag_id, run, "load", "failed" if cell.fails_first else "success", timeout=600)
+    assert lab.windows(cell.dag_id)[-1].held.window.state.value == cell.stage
+
+
+def act(lab: Lab, cell: Cell, run: str) -> None:
+    """Do to the run what the cell says."""
+    if cell.action == "mark failed, clear":
+        lab.api.mark_task(cell.dag_id, run, "load", "failed")
+    if cell.action in ACTIONS[1:4]:
+        lab.api.clear(cell.dag_id, run, ["load"], downstream="downstream" in cell.action)
+    if cell.action == "reprocess":
+        wait_until(
+            lambda: lab.api.run(cell.dag_id, run)["state"] in ("success", "failed"), timeout=60, what=f"{run} is over"
+        )
+        lab.api.wait_for_no_backfill(cell.dag_id)
+        lab.api.backfill(cell.dag_id, DAY, DAY, reprocess="completed")
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.dag_id.removeprefix("matrix."))
+def test_a_rerun_has_the_same_window_and_the_lake_holds_it_once(lab: Lab, runs: dict[Cell, str], cell: Cell) -> None:
+    rows = [row for row in lab.windows(cell.dag_id) if row.held.window.span]
+    (row,) = rows
+    window = row.held.window
+    assert window.state is State.COMMITTED
+    assert window.lane is (Lane.BACKFILL if cell.kind == "backfill" else Lane.LIVE)
+    assert window.span == RECORDS * PARTITIONS
+    assert row.held.holder.run_id == runs[cell]
+    jobs = [attempt.outcome.value for attempt in lab.attempts(row)]
+    first = "failed" if cell.stage == "planned" else "succeeded"
+    assert jobs == ([first, "succeeded"] if cell.runs_job_again else [first])
+    told = lab.api.xcom(cell.dag_id, runs[cell], "load", "window")
+    assert told["window_id"] == window.id
+    assert told["is_rerun"] == (cell.stage != "planned")
+    expect_once(lab, cell.dag_id, [window])
+
+
+def test_the_docs_have_the_table_that_was_tested() -> None:
+    page = Path(__file__).parents[2] / "docs" / "guarantees.md"
+    assert table() in page.read_text()

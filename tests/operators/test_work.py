@@ -1,0 +1,114 @@
+"""What a task does with its windows, and what it tells of them: on a real ledger, with a Kafka in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.request import Windows
+from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.operators.assets import emit_events, event_extra
+from airflow_kafka_offsets.operators.job_files import Report
+from airflow_kafka_offsets.operators.planning import named_window
+from airflow_kafka_offsets.operators.work import Stop, Work, task_result
+from airflow_kafka_offsets.service import Planned
+from tests.core.examples import claim, tp
+from tests.service.world import QUICK, World
+
+REPLAY = claim("replay")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Return a world in which three windows are committed."""
+    with TemporaryDirectory(dir=QUICK) as folder:
+        world = World(Path(folder))
+        for n in range(3):
+            world.kafka.produce(tp(0), 10)
+            world.run(claim(f"run-{n}"))
+        yield world
+
+
+def work(world: World, run: Callable[[Planned], Report], *, max_tries: int = 0, stop: Stop | None = None) -> Work:
+    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=max_tries)}
+    return Work(context, world.service, world.group, REPLAY, run, stop or Stop())
+
+
+def ask(world: World, max_tries: int = 0) -> list[Planned]:
+    return world.ask(REPLAY, Windows((1, 2, 3)), max_tries=max_tries)
+
+
+def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_again(world: World) -> None:
+    ran: list[int] = []
+
+    def run(planned: Planned) -> Report:
+        ran.append(planned.window.seq)
+        if ran == [1, 2]:
+            raise RuntimeError("killed in the second window")
+        return Report(planned.window.span)
+
+    with pytest.raises(RuntimeError):
+        work(world, run).all(ask(world))
+    results = work(world, run).all(ask(world))
+    assert ran == [1, 2, 2, 3]
+    assert [(r["seq"], r["records"]) for r in results] == [(1, 10), (2, 10), (3, 10)]
+    work(world, run, max_tries=1).all(ask(world, max_tries=1))
+    assert ran == [1, 2, 2, 3, 1, 2, 3]
+
+
+def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # on_kill, in the middle of the job
+        return Report(planned.window.span)
+
+    planned = world.ask(REPLAY)
+    with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
+        work(world, run, stop=stop).all(planned)
+    row = world.ledger.window(planned[0].window.id)
+    assert row.held.window.state is State.PLANNED
+    assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+        work(world, lambda p: pytest.fail("it ran"), stop=stop).all(world.ask(REPLAY))
+
+
+def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
+    results = work(world, lambda p: Report(p.window.span)).all(ask(world))
+    assert task_result(world.group, results[:1]) == results[0]
+    assert task_result(world.group, results) == {"group": "lake", "windows": results}
+
+
+def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(world: World) -> None:
+    lake, alias = Asset("lake"), AssetAlias("alias")
+    results = work(world, lambda p: Report(p.window.span)).all(ask(world))
+    events = {lake: SimpleNamespace(extra={"mine": 1}), alias: SimpleNamespace(extra={})}
+    context: Any = {"outlet_events": events}
+    operator: Any = SimpleNamespace(outlets=[lake, alias])
+    emit_events(operator, context, results, emit_empty=False)
+    assert events[lake].extra == {"mine": 1, **event_extra(results)}
+    assert events[alias].extra == {}
+    assert [(w["window_id"], w["is_rerun"]) for w in events[lake].extra["windows"]] == [
+        (f"lake-00000{n}", True) for n in (1, 2, 3)
+    ]
+    empty = [{**results[0], "span": 0}]
+    emit_events(operator, context, empty, emit_empty=True)
+    assert operator.outlets == [lake, alias]
+    emit_events(operator, context, empty, emit_empty=False)
+    assert operator.outlets == []
+
+
+def test_a_window_is_named_by_its_id_or_by_what_a_plan_task_returned() -> None:
+    assert named_window("lake-000001") == ("lake-000001", None)
+    assert named_window({"window_id": "lake-000001", "ledger_conn_id": "l"}) == ("lake-000001", "l")
+    for wrong in (None, 7, {}, ["lake-000001"]):
+        with pytest.raises(BadInputError, match=r"plan\.output"):
+            named_window(wrong)

@@ -1,0 +1,566 @@
+"""Rules 6 to 8 of DESIGN 5: replays by windows, time and offsets, and the intervals of Airflow's backfills."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Barrier, Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConfirmationError,
+    DataLossError,
+    IllegalStepError,
+    KafkaUnavailableError,
+    TopicRecreatedError,
+    UnknownWindowError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
+from airflow_kafka_offsets.service import Planned
+from tests.core.examples import NOON, claim, ranges, tp
+from tests.service.world import QUICK, World
+
+ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
+HOUR = timedelta(hours=1)
+
+
+def at(hours: float) -> datetime:
+    """Name a moment by its distance from noon."""
+    return NOON + hours * HOUR
+
+
+def seqs(planned: Sequence[Planned | Window]) -> list[int]:
+    """Return the numbers of windows."""
+    return [(p.window if isinstance(p, Planned) else p).seq for p in planned]
+
+
+def offsets(low: int, high: int, partition: int = 0) -> Offsets:
+    """Ask for offsets of one partition."""
+    return Offsets(ranges({tp(partition): (low, high)}))
+
+
+def everything(world: World) -> object:
+    """Return all that the ledger has of the group."""
+    return world.ledger.load("lake"), world.ledger.windows("lake", limit=1000), world.ledger.acts("lake")
+
+
+@pytest.fixture
+def hourly(world: World) -> World:
+    """Run at 9, 10 and 11 o'clock (hours -3 to -1): ten records of each hour before, in partition 0."""
+    for i, hour in enumerate((-3, -2, -1)):
+        world.kafka.produce(tp(0), 10, at=at(hour - 0.5))
+        world.run(claim(f"hourly-{i}"), Live(until=at(hour)))
+    return world
+
+
+@pytest.fixture
+def latecomer(world: World) -> World:
+    """A group that started at latest: 20 older records are there (10 of hour -3, 10 of hour -2), and nobody owns them."""
+    world.configure(starting_offsets="latest")
+    world.kafka.produce(tp(0), 10, at=at(-3.5))
+    world.kafka.produce(tp(0), 10, at=at(-2.5))
+    world.run(claim("first"))
+    world.kafka.produce(tp(0), 5, at=at(0))
+    world.run(claim("second"))
+    return world
+
+
+# Rule 6: windows by name.
+
+
+def test_named_windows_are_run_again_under_their_own_ids(hourly: World) -> None:
+    before = [row.held.window for row in hourly.ledger.windows("lake")]
+    planned = hourly.ask(ONE, Windows((1, 3)))
+    assert [(p.window.id, p.how, p.is_rerun) for p in planned] == [
+        ("lake-000001", "replay", True),
+        ("lake-000003", "replay", True),
+    ]
+    for p in planned:
+        assert hourly.do(p.window, ONE) is False
+    assert [row.held.window for row in hourly.ledger.windows("lake")] == before
+    assert hourly.watermark == {0: 30, 1: 0}
+
+
+def test_a_named_window_without_records_is_left_out_and_alone_it_is_an_empty_answer(hourly: World) -> None:
+    hourly.run(claim("quiet"))
+    assert seqs(hourly.ask(ONE, Windows((2, 4)))) == [2]
+    with pytest.raises(BadInputError, match="nothing to replay: lake-000004: no records"):
+        hourly.ask(TWO, Windows((4,)))
+
+
+def test_unknown_windows_are_refused_by_name(hourly: World) -> None:
+    with pytest.raises(UnknownWindowError, match="no window lake-000004, lake-000009; kafka-offsets windows lake"):
+        hourly.ask(ONE, Windows((1, 4, 9)))
+
+
+def test_an_abandoned_and_a_superseded_window_can_not_be_replayed(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 5)
+    given_up = hourly.plan(ONE).window
+    hourly.service.abandon(given_up.id, "me", "poison")
+    with pytest.raises(IllegalStepError, match=r"lake-000004 was abandoned.*Name their time span or the offsets"):
+        hourly.ask(TWO, Windows((1, 4)))
+    hourly.service.reset(hourly.group, '{"orders":{"0":20}}', "me", "again", supersede=True)
+    with pytest.raises(IllegalStepError, match="lake-000003 was superseded"):
+        hourly.ask(TWO, Windows((3,)))
+
+
+def test_an_open_live_window_is_refused_the_live_lane_reads_it(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 5)
+    hourly.plan(ONE)
+    hourly.die(ONE)
+    with pytest.raises(IllegalStepError, match=r"lake-000004 is planned.*at or above the watermark"):
+        hourly.ask(TWO, Windows((3, 4)))
+
+
+def test_a_group_that_never_planned_has_nothing_to_replay(world: World) -> None:
+    for request in (Windows((1,)), Span(at(-1), at(0)), Span(at(-1), at(0), is_interval=True), offsets(0, 1)):
+        with pytest.raises(UnknownWindowError, match="Group lake has not planned yet"):
+            world.ask(ONE, request)
+
+
+def test_windows_of_which_kafka_lost_some_say_which_can_still_be_run(hourly: World) -> None:
+    hourly.kafka.expire(tp(0), 15)
+    before = everything(hourly)
+    with pytest.raises(DataLossError, match=r"2 of 3 windows .*Can be run again: lake-000003$"):
+        hourly.ask(ONE, Windows((1, 2, 3)))
+    assert everything(hourly) == before
+    assert seqs(hourly.ask(ONE, Windows((3,)))) == [3]
+
+
+def test_windows_of_a_recreated_topic_can_not_be_replayed(hourly: World) -> None:
+    hourly.kafka.recreate("orders", 2)
+    hourly.kafka.produce(tp(0), 100)
+    with pytest.raises(TopicRecreatedError, match="None of them can be run again"):
+        hourly.ask(ONE, Windows((1, 2)))
+    with pytest.raises(TopicRecreatedError):
+        hourly.ask(ONE, offsets(0, 10))
+    hourly.service.reset(hourly.group, "latest", "me", "recreated")
+    # What lies below the new watermark is another log: the old windows own nothing of it.
+    [planned] = hourly.ask(TWO, offsets(0, 10))
+    assert (planned.how, planned.window.lane, planned.window.ranges) == ("new", Lane.BACKFILL, ranges({tp(0): (0, 10)}))
+
+
+# Rules 6 and 7: by time.
+
+
+def test_a_window_belongs_to_the_span_that_contains_its_cut_time(hourly: World) -> None:
+    for span, expected in (
+        (Span(at(-3), at(-2)), [2]),
+        (Span(at(-3.1), at(-2)), [1, 2]),
+        (Span(at(-9), at(9)), [1, 2, 3]),
+        (Span(at(-2), at(-1.5)), []),
+    ):
+        if expected:
+            assert seqs(hourly.ask(claim(str(span)), span)) == expected
+            hourly.die(claim(str(span)))
+        else:
+            with pytest.raises(BadInputError):
+                hourly.ask(ONE, span)
+
+
+def test_a_span_without_windows_names_those_that_own_its_records(hourly: World) -> None:
+    with pytest.raises(
+        BadInputError, match=r"no window was cut after .*09:20.* up to .*09:45.*lake-000002; name these"
+    ):
+        hourly.ask(ONE, Span(NOON - timedelta(minutes=160), NOON - timedelta(minutes=135)))
+    with pytest.raises(BadInputError, match="kafka-offsets windows lists what there is"):
+        hourly.ask(ONE, Span(at(-20), at(-19)))
+
+
+def test_the_records_of_a_span_that_nobody_owns_get_new_windows_below_the_watermark(latecomer: World) -> None:
+    assert latecomer.watermark == {0: 25, 1: 0}
+    [planned] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    window = planned.window
+    assert (planned.how, window.lane, window.ranges, window.until) == (
+        "new",
+        Lane.BACKFILL,
+        ranges({tp(0): (0, 10)}),
+        at(-3),
+    )
+    assert latecomer.watermark == {0: 25, 1: 0}
+    assert latecomer.do(window, ONE) is True
+    assert latecomer.watermark == {0: 25, 1: 0}
+
+
+def test_the_same_span_finds_its_windows_again_and_a_part_of_it_names_them(latecomer: World) -> None:
+    first = latecomer.run_all(ONE, Span(at(-4), at(-2)))
+    again = latecomer.ask(TWO, Span(at(-4), at(-2)))
+    assert [(p.window.id, p.is_rerun) for p in again] == [(w.id, True) for w in first]
+    with pytest.raises(BadInputError, match=f"{first[0].id}; name these"):
+        latecomer.ask(THREE, Span(at(-4), at(-3)))
+
+
+def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> None:
+    latecomer.configure(max_offsets=8)
+    planned = latecomer.ask(ONE, Span(at(-4), at(-2)))
+    cuts = [(r.start, r.end) for p in planned for r in p.window.ranges.values()]
+    assert cuts == [(0, 8), (8, 16), (16, 20)]
+    assert {p.window.until for p in planned} == {at(-2)}
+    assert seqs(planned) == [3, 4, 5]
+
+
+def test_more_windows_than_the_task_can_have_are_refused_before_anything_is_written(latecomer: World) -> None:
+    latecomer.configure(max_offsets=8)
+    before = everything(latecomer)
+    with pytest.raises(BadInputError, match=r"would get 3 windows and can take 1.*PlanWindowsOperator"):
+        latecomer.ask(ONE, Span(at(-4), at(-2)), at_most=1)
+    assert everything(latecomer) == before
+
+
+def test_records_of_the_span_above_the_watermark_are_refused_with_the_numbers(latecomer: World) -> None:
+    latecomer.kafka.produce(tp(0), 7, at=at(0.1))
+    before = everything(latecomer)
+    with pytest.raises(BadInputError, match=r"orders-0: offsets 25 to 31 \(watermark 25\)"):
+        latecomer.ask(ONE, Span(at(-4), at(1)))
+    assert everything(latecomer) == before
+
+
+def test_an_open_live_windows_records_are_above_the_watermark(latecomer: World) -> None:
+    latecomer.kafka.produce(tp(0), 7, at=at(0.1))
+    latecomer.plan(ONE)
+    with pytest.raises(BadInputError, match=r"orders-0: offsets 25 to 31 \(watermark 25\)"):
+        latecomer.ask(TWO, Span(at(-4), at(1)))
+    # What lies below is not the live lane's.
+    assert [p.window.lane for p in latecomer.ask(TWO, Span(at(-4), at(-3)))] == [Lane.BACKFILL]
+
+
+def test_a_gap_that_a_reset_left_can_be_filled(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 20, at=at(-0.5))
+    hourly.service.reset(hourly.group, '{"orders":{"0":45}}', "me", "in a hurry")
+    hourly.run(ONE)
+    assert hourly.watermark == {0: 50, 1: 0}
+    planned = hourly.ask(TWO, Span(at(-1), at(0)))
+    assert [(p.how, p.window.ranges[tp(0)]) for p in planned] == [("new", ranges({tp(0): (30, 45)})[tp(0)])]
+
+
+def test_what_expired_in_a_skipped_gap_is_refused_by_offsets_and_not_asked_by_time(world: World) -> None:
+    world.configure(on_data_loss="skip")
+    world.kafka.produce(tp(0), 10, at=at(-3))
+    world.run(ONE)
+    world.kafka.produce(tp(0), 20, at=at(-2))
+    world.kafka.expire(tp(0), 25)
+    world.run(TWO)
+    with pytest.raises(DataLossError, match=r"orders-0: offsets 10 to 24 \(beginning offset 25\)"):
+        world.ask(THREE, offsets(10, 25))
+    with pytest.raises(BadInputError, match="nothing to replay"):
+        world.ask(THREE, Span(at(-3.5), at(-2.5)))
+
+
+def test_a_span_over_partitions_without_records_asks_nothing_of_them(hourly: World) -> None:
+    hourly.kafka.add_partitions("orders", 3)
+    hourly.run(claim("wide"))
+    assert seqs(hourly.ask(ONE, Span(at(-9), at(-1.5)))) == [1, 2]
+
+
+# Rule 6: by offsets.
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(5, 6, [1]), (9, 11, [1, 2]), (0, 30, [1, 2, 3]), (10, 20, [2]), (29, 30, [3])]
+)
+def test_the_whole_owners_of_offsets_are_run(hourly: World, low: int, high: int, expected: list[int]) -> None:
+    assert seqs(hourly.ask(ONE, offsets(low, high))) == expected
+
+
+def test_offsets_that_mean_nothing_are_refused_with_the_numbers(hourly: World) -> None:
+    before = everything(hourly)
+    hourly.kafka.produce(tp(0), 5)
+    for request, why in (
+        (offsets(25, 33), r"orders-0: offsets 30 to 32 \(watermark 30\)"),
+        (offsets(5, 5), "nothing to replay: the offset ranges are empty"),
+        (offsets(0, 5, partition=9), "Kafka has no partition orders-9"),
+        (Offsets(ranges({tp(0, "refunds"): (0, 5)})), "doesn't read refunds; it reads orders"),
+        (offsets(10**12, 10**12 + 5), r"offsets 1000000000000 to 1000000000004 \(watermark 30\)"),
+    ):
+        with pytest.raises(BadInputError, match=why):
+            hourly.ask(ONE, request)
+    assert everything(hourly) == before
+
+
+def test_offsets_without_an_owner_get_new_windows_beside_the_owners(latecomer: World) -> None:
+    planned = latecomer.ask(ONE, offsets(15, 23))
+    assert [(p.window.seq, p.how) for p in planned] == [(2, "replay"), (3, "new")]
+    assert planned[1].window.ranges == ranges({tp(0): (15, 20)})
+    assert planned[1].window.until == latecomer.now
+    for p in planned:
+        latecomer.do(p.window, ONE)
+    latecomer.die(ONE)
+    again = latecomer.ask(TWO, offsets(10, 20))
+    assert [(p.window.seq, p.window.ranges[tp(0)].start) for p in again] == [(3, 15), (4, 10)]
+
+
+def test_a_partition_that_was_added_later_is_replayed_like_any_other(hourly: World) -> None:
+    hourly.kafka.add_partitions("orders")
+    hourly.kafka.produce(tp(2), 8, at=at(-0.5))
+    with pytest.raises(BadInputError, match=r"orders-2: offsets 0 to 3 \(watermark 0\)"):
+        hourly.ask(ONE, offsets(0, 4, partition=2))
+    hourly.run(TWO)
+    assert seqs(hourly.ask(ONE, offsets(3, 4, partition=2))) == [4]
+    assert seqs(hourly.ask(THREE, Offsets(ranges({tp(0): (5, 6), tp(1): (0, 0)})))) == [1]
+
+
+# Who works on it, and resuming.
+
+
+def test_a_half_done_replay_goes_on_where_it_stopped(hourly: World) -> None:
+    first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    assert first.done is None
+    hourly.do(first.window, ONE, max_tries=2)
+    hourly.work(rest[0].window, ONE, Outcome.FAILED, max_tries=2)
+    retry = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    assert [p.done is not None for p in retry] == [True, False, False]
+    assert retry[0].done is not None
+    assert retry[0].done.records == 10
+    assert [p.how for p in retry] == ["again"] * 3
+    # A clear of the task means: all of it, again.
+    cleared = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=5)
+    assert [p.done for p in cleared] == [None] * 3
+
+
+def test_what_another_run_did_is_not_done_by_this_one(hourly: World) -> None:
+    hourly.run_all(ONE, Windows((1, 2)))
+    assert [p.done for p in hourly.ask(TWO, Windows((1, 2)))] == [None, None]
+
+
+def test_a_runs_own_windows_win_over_whatever_it_asks(hourly: World) -> None:
+    hourly.ask(ONE, Windows((2,)))
+    for request in (Windows((1, 3)), Live(), Span(at(-9), at(9)), offsets(0, 1), Windows((99,))):
+        [planned] = hourly.ask(ONE, request)
+        assert (planned.window.seq, planned.how) == (2, "again")
+
+
+def test_a_busy_window_refuses_the_whole_replay_and_nothing_is_written(latecomer: World) -> None:
+    latecomer.ask(ONE, Windows((2,)))
+    before = everything(latecomer)
+    for request in (Windows((2,)), offsets(0, 25), Span(at(-9), at(0.1))):
+        with pytest.raises(WindowBusyError, match=r"lake-000002 is being worked on by dag/run-1/load") as raised:
+            latecomer.ask(TWO, request)
+        assert raised.value.is_rerun
+    assert everything(latecomer) == before
+    latecomer.die(ONE)
+    assert seqs(latecomer.ask(TWO, offsets(0, 25))) == [2, 3]
+
+
+def test_a_dead_replays_open_window_is_taken_by_the_next_replay_as_it_is(latecomer: World) -> None:
+    [left] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    with pytest.raises(WindowBusyError):
+        latecomer.ask(TWO, offsets(5, 8))
+    latecomer.die(ONE)
+    for who, request in ((TWO, offsets(5, 8)), (THREE, Windows((left.window.seq,)))):
+        [taken] = latecomer.ask(who, request)
+        assert (taken.window, taken.how, taken.is_rerun) == (left.window, "replay", False)
+        latecomer.die(who)
+    [taken] = latecomer.ask(TWO, Span(at(-4), at(-3)))
+    assert latecomer.do(taken.window, TWO) is True
+
+
+def test_a_live_run_leaves_backfill_windows_alone(latecomer: World) -> None:
+    latecomer.ask(ONE, Span(at(-4), at(-3)))
+    latecomer.die(ONE)
+    latecomer.kafka.produce(tp(0), 5)
+    live = latecomer.run(TWO)
+    assert (live.lane, live.ranges[tp(0)].start) == (Lane.LIVE, 25)
+
+
+def test_a_backfill_window_can_be_abandoned_although_later_ones_exist(latecomer: World) -> None:
+    latecomer.configure(max_offsets=5)
+    planned = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    latecomer.kafka.produce(tp(0), 5)
+    latecomer.run(TWO)
+    first = planned[0].window
+    latecomer.service.abandon(first.id, "me", "poison")
+    assert latecomer.watermark == {0: 30, 1: 0}
+    latecomer.die(ONE)
+    # The offsets are nobody's again: another window, another name.
+    again = latecomer.ask(THREE, offsets(0, 10))
+    assert [(p.window.ranges[tp(0)].start, p.how) for p in again] == [(5, "replay"), (0, "new")]
+    assert again[1].window.id != first.id
+
+
+def test_a_replay_whose_run_had_its_window_abandoned_asks_anew(latecomer: World) -> None:
+    [before] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    latecomer.service.abandon(before.window.id, "me", "poison")
+    [anew] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    assert (anew.how, anew.window.ranges) == ("new", before.window.ranges)
+    assert anew.window.id != before.window.id
+
+
+@pytest.mark.parametrize("request_", [Windows((3,)), Span(at(-4), at(-3))], ids=["by name", "by time"])
+def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run_again(
+    latecomer: World, request_: Windows | Span
+) -> None:
+    [planned] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    latecomer.work(planned.window, ONE)
+    latecomer.crash_in_commit(planned.window)
+    [retry] = latecomer.ask(ONE, request_)
+    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, True, True)
+    latecomer.crash_in_commit(planned.window)
+    latecomer.die(ONE)
+    [other] = latecomer.ask(TWO, request_)
+    assert latecomer.do(other.window, TWO) is not other.is_rerun
+    assert latecomer.service.window(planned.window.id).state is State.COMMITTED
+
+
+def test_two_replays_of_the_same_offsets_at_once_make_one_window(latecomer: World) -> None:
+    for turn in range(5):
+        barrier = Barrier(4)
+        got: list[str] = []
+
+        def ask(number: int, turn: int = turn, barrier: Barrier = barrier, got: list[str] = got) -> None:
+            barrier.wait()
+            try:
+                planned = latecomer.service.plan(
+                    latecomer.group, claim(f"r-{turn}-{number}"), lambda _: False, offsets(2 * turn, 2 * turn + 2)
+                )
+                got += [p.window.id for p in planned]
+            except WindowBusyError as exc:
+                got.append(f"busy {exc.window_id}")
+
+        threads = [Thread(target=ask, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (winner,) = [answer for answer in got if not answer.startswith("busy")]
+        assert Counter(got) == {winner: 1, f"busy {winner}": 3}
+
+
+def test_a_replay_that_kafka_does_not_answer_writes_nothing(latecomer: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = everything(latecomer)
+
+    def down(*_: object) -> None:
+        raise KafkaUnavailableError("down")
+
+    monkeypatch.setattr(latecomer.kafka, "offsets_at", down)
+    with pytest.raises(KafkaUnavailableError):
+        latecomer.ask(ONE, Span(at(-4), at(-3)))
+    monkeypatch.setattr(latecomer.kafka, "snapshot", down)
+    with pytest.raises(KafkaUnavailableError):
+        latecomer.ask(ONE, offsets(0, 25))
+    assert everything(latecomer) == before
+
+
+def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
+    before = everything(latecomer)
+    windows, drafts = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
+    assert (seqs(windows), [d.ranges for d in drafts]) == ([2], [ranges({tp(0): (15, 20)})])
+    assert everything(latecomer) == before
+
+
+# A reset and what replays have filled.
+
+
+def test_a_reset_backwards_supersedes_backfill_windows_too(latecomer: World) -> None:
+    [filled] = latecomer.run_all(ONE, Span(at(-4), at(-2)))
+    with pytest.raises(ConfirmationError, match=filled.id):
+        latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema")
+    latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
+    assert latecomer.service.window(filled.id).state is State.SUPERSEDED
+    assert latecomer.run(TWO).ranges == ranges({tp(0): (0, 25), tp(1): (0, 0)})
+
+
+def test_a_reset_backwards_wants_no_open_backfill_window_in_its_way(latecomer: World) -> None:
+    [waiting] = latecomer.ask(ONE, Span(at(-4), at(-2)))
+    with pytest.raises(IllegalStepError, match=f"abandon {waiting.window.id}"):
+        latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
+    latecomer.service.reset(latecomer.group, "latest", "me", "forwards is no matter")
+
+
+# Rules 7 and 8: the intervals of Airflow's backfills.
+
+
+def interval(start: float, end: float) -> Span:
+    """Ask as a backfill's run does."""
+    return Span(at(start), at(end), is_interval=True)
+
+
+def test_an_interval_in_which_no_window_was_cut_is_an_empty_answer(hourly: World) -> None:
+    assert hourly.ask(ONE, interval(-9, -8)) == []
+    assert hourly.ask(ONE, interval(-2, -1.8)) == []
+
+
+def test_an_interval_without_width_is_an_error_that_names_the_timetable(hourly: World) -> None:
+    with pytest.raises(BadInputError, match="CronDataIntervalTimetable"):
+        hourly.ask(ONE, interval(-2, -2))
+
+
+def test_a_reprocessed_run_gets_its_own_window_and_what_belongs_to_its_interval(hourly: World) -> None:
+    scheduled = claim("hourly-0")
+    planned = hourly.ask(scheduled, interval(-3, -1))
+    assert [(p.window.seq, p.how) for p in planned] == [(1, "again"), (2, "again"), (3, "again")]
+    hourly.die(scheduled)
+    assert seqs(hourly.ask(claim("hourly-2"), interval(-2, -1))) == [3]
+
+
+def test_a_reprocessed_interval_whose_window_another_run_has_is_busy(hourly: World) -> None:
+    hourly.ask(ONE, Windows((2,)))
+    with pytest.raises(WindowBusyError, match="lake-000002"):
+        hourly.ask(claim("hourly-0"), interval(-3, -1))
+
+
+def test_intervals_work_backwards_and_while_the_live_schedule_goes_on(latecomer: World) -> None:
+    newer = latecomer.run_all(ONE, interval(-3, -2))
+    latecomer.kafka.produce(tp(0), 9, at=at(0.2))
+    live = latecomer.run(TWO)
+    older = latecomer.run_all(THREE, interval(-4, -3))
+    assert [w.ranges[tp(0)].start for w in (*older, *newer, live)] == [0, 10, 25]
+    assert latecomer.watermark == {0: 34, 1: 0}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    started_at=st.sampled_from(["earliest", "latest", at(-6)]),
+    batches=st.lists(
+        st.tuples(st.lists(st.tuples(st.integers(0, 1), st.integers(-100, 0)), max_size=8), st.booleans()), max_size=8
+    ),
+    cuts=st.lists(st.integers(-110, 2), min_size=1, max_size=4, unique=True).map(sorted),
+    max_offsets=st.none() | st.integers(1, 6),
+    order=st.randoms(),
+)
+def test_consecutive_intervals_divide_all_windows_and_records(
+    started_at: str | datetime,
+    batches: list[tuple[list[tuple[int, int]], bool]],
+    cuts: list[int],
+    max_offsets: int | None,
+    order: st.DrawFn,
+) -> None:
+    """Whatever the order of timestamps and of the runs, what was there before and where the borders lie."""
+    with TemporaryDirectory(dir=QUICK) as folder:
+        world = World(Path(folder), starting_offsets=started_at, max_offsets=max_offsets)
+        for number, (records, runs_now) in enumerate(batches):
+            for partition, tenths in records:
+                world.kafka.produce(tp(partition), 1, at=at(tenths / 10))
+            if runs_now:
+                world.run(claim(f"live-{number}"), Live(until=at(-10 + number)))
+        world.configure(starting_offsets=started_at)
+        world.run(claim("last"), Live(until=at(0)))
+        borders = [at(-1000), *(at(tenths / 10) for tenths in cuts), at(1)]
+        spans = [Span(start, end, is_interval=True) for start, end in pairwise(borders)]
+        order.shuffle(spans)  # type: ignore[attr-defined]
+        ran = [w for i, span in enumerate(spans) for w in world.run_all(claim(f"backfill-{i}"), span)]
+        windows = [row.held.window for row in world.ledger.windows("lake", limit=1000) if row.held.window.span]
+        assert Counter(w.id for w in ran) == Counter(w.id for w in windows)
+        read: Counter[tuple[TopicPartition, int]] = Counter(
+            (p, o) for w in ran for p, r in w.ranges.items() for o in range(r.start, r.end)
+        )
+        ends = {p: b.end for p, b in world.kafka.snapshot(["orders"], world.group.isolation_level).bounds.items()}
+        assert read == Counter((p, o) for p, end in ends.items() for o in range(end))
+
+
+def test_a_claim_that_got_nothing_asks_anew(hourly: World) -> None:
+    nothing: Claim = claim("empty")
+    assert hourly.ask(nothing, interval(0, 1)) == []
+    hourly.kafka.produce(tp(0), 5, at=at(0.5))
+    hourly.run(ONE, Live(until=at(1)))
+    assert seqs(hourly.ask(nothing, interval(0, 1))) == [4]

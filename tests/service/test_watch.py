@@ -1,0 +1,262 @@
+"""Ledger and Kafka are asked once for many who wait, and what is wrong with one harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import (
+    KafkaOffsetsError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    LedgerUnavailableError,
+    LogTruncatedError,
+    MissingPartitionError,
+    UnknownWindowError,
+)
+from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.ownership import GroupState
+from airflow_kafka_offsets.core.request import Live
+from airflow_kafka_offsets.core.waiting import (
+    Answer,
+    CommittedUntil,
+    Condition,
+    Enough,
+    LagAtMost,
+    TimePassed,
+    WindowCommitted,
+)
+from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.watch import Watch
+from tests.core.examples import NOON, claim, group, tp
+from tests.service.memory_log import MemoryLog
+from tests.service.world import World
+
+HOUR = timedelta(hours=1)
+
+
+class MoodyLog(MemoryLog):
+    """A Kafka that fails for whoever asks about some topics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails: dict[str, KafkaUnavailableError] = {}
+        self.is_down = False
+
+    def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
+        """Fail, or answer."""
+        found = super().snapshot(topics, isolation_level)
+        for topic in topics:
+            if topic in self.fails:
+                raise self.fails[topic]
+        return found
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Answer, unless all is down."""
+        if self.is_down:
+            raise KafkaUnavailableError("down")
+        return super().topic_ids(topics)
+
+
+def watch(world: World) -> Watch:
+    """Watch a world."""
+    return Watch(lambda: world.ledger, lambda: world.kafka, lambda: world.now)
+
+
+def ask(world: World, *conditions: Condition) -> list[Answer | Exception]:
+    """Ask."""
+    return watch(world).ask(conditions)
+
+
+def is_met(world: World, condition: Condition) -> bool:
+    """Ask for one condition."""
+    (answer,) = ask(world, condition)
+    assert isinstance(answer, Answer), answer
+    return answer.is_met
+
+
+def test_many_conditions_cost_one_snapshot_and_one_lookup_for_each_moment(world: World) -> None:
+    loads: list[str] = []
+    load = world.ledger.load
+
+    def counted(name: str, claim: Claim | None = None) -> GroupState:
+        loads.append(name)
+        return load(name, claim)
+
+    world.ledger.load = counted  # type: ignore[method-assign]
+    for number in range(20):
+        world.kafka.create(f"t{number}", 3)
+    groups = [group(f"g{i}", topics=[f"t{i % 20}"]) for i in range(40)]
+    conditions: list[Condition] = []
+    for g in groups:
+        conditions += [Enough(g, 10, HOUR), Enough(g, max_age=HOUR), LagAtMost(g, 5), TimePassed(g, NOON - HOUR)]
+    answers = ask(world, *conditions)
+    assert all(isinstance(answer, Answer) for answer in answers)
+    # The age and the moment happen to be the same time.
+    assert world.kafka.calls == ["snapshot", "offsets_at"]
+    assert sorted(loads) == sorted(g.name for g in groups)
+
+
+def test_unread_and_lag_follow_producer_and_commit(world: World) -> None:
+    enough, small = Enough(world.group, min_span=10), LagAtMost(world.group, 9)
+    world.kafka.produce(tp(0), 9)
+    assert (is_met(world, enough), is_met(world, small)) == (False, True)
+    world.kafka.produce(tp(1), 1)
+    assert (is_met(world, enough), is_met(world, small)) == (True, False)
+    world.run(claim())
+    assert (is_met(world, enough), is_met(world, small)) == (False, True)
+
+
+def test_a_planned_window_is_unread_until_it_is_committed(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(claim())
+    assert is_met(world, Enough(world.group, min_span=10))
+
+
+def test_an_open_transaction_is_not_there_yet(world: World) -> None:
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 10)
+    blind = group(isolation_level="read_uncommitted")
+    assert not is_met(world, Enough(world.group, min_span=5))
+    assert is_met(world, Enough(blind, min_span=5))
+    world.kafka.commit_transaction(tp(0))
+    assert is_met(world, Enough(world.group, min_span=5))
+
+
+def test_a_record_grows_old(world: World) -> None:
+    world.kafka.produce(tp(0), 1, at=world.now)
+    condition = Enough(world.group, max_age=HOUR)
+    assert not is_met(world, condition)
+    world.now += HOUR
+    assert not is_met(world, condition)
+    world.now += timedelta(seconds=1)
+    assert is_met(world, condition)
+
+
+def test_kafkas_time_passes_partition_by_partition(world: World) -> None:
+    condition = TimePassed(world.group, NOON)
+    world.now = NOON + timedelta(minutes=10)
+    world.kafka.produce(tp(0), 1, at=NOON)
+    assert not is_met(world, condition)
+    assert is_met(world, TimePassed(world.group, NOON, idle_after=timedelta(minutes=5)))
+    world.kafka.produce(tp(1), 1, at=NOON - HOUR)
+    assert not is_met(world, condition)
+    world.kafka.produce(tp(1), 1, at=NOON + timedelta(minutes=1))
+    assert is_met(world, condition)
+
+
+def test_a_downstream_dag_waits_for_the_commit_not_for_the_plan(world: World) -> None:
+    until = CommittedUntil("lake", NOON + HOUR)
+    assert not is_met(world, until)
+    world.kafka.produce(tp(0), 10)
+    planned = world.plan(claim(), Live(until=NOON + HOUR)).window
+    window = WindowCommitted(planned.id)
+    assert (is_met(world, until), is_met(world, window)) == (False, False)
+    world.service.commit(planned.id, claim(), world.work(planned, claim()))
+    assert (is_met(world, until), is_met(world, window)) == (True, True)
+    assert not is_met(world, CommittedUntil("lake", NOON + 2 * HOUR))
+    assert world.kafka.calls == ["snapshot"], "a question to the ledger asked Kafka"
+
+
+def test_each_error_stays_with_its_own_condition(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    answers = ask(
+        world,
+        Enough(group("other", topics=["nowhere"]), min_span=1),
+        Enough(world.group, min_span=1),
+        WindowCommitted("lake-000077"),
+        TimePassed(group("another", topics=["orders", "nowhere"]), NOON - HOUR),
+        LagAtMost(world.group, 10),
+    )
+    assert [type(answer) for answer in answers] == [
+        MissingPartitionError,
+        Answer,
+        UnknownWindowError,
+        MissingPartitionError,
+        Answer,
+    ]
+
+
+def test_a_topic_that_is_missing_for_all_costs_nobody_else_a_time_lookup(world: World) -> None:
+    (answer,) = ask(world, Enough(group(topics=["nowhere"]), max_age=HOUR))
+    assert isinstance(answer, MissingPartitionError)
+
+
+@pytest.fixture
+def moody(world: World) -> World:
+    """Return a world whose Kafka fails for some topics."""
+    world.kafka = MoodyLog()
+    for topic in ("orders", "secret"):
+        world.kafka.create(topic)
+    world.kafka.produce(tp(0), 5)
+    return world
+
+
+@pytest.mark.parametrize("error", [KafkaRefusedError("no ACL"), KafkaUnavailableError("no leader")])
+def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(
+    moody: World, error: KafkaUnavailableError
+) -> None:
+    moody.kafka.fails["secret"] = error  # type: ignore[attr-defined]
+    secret, orders = ask(moody, Enough(group("s", topics=["secret"]), 1), Enough(group(), 1))
+    assert secret is error
+    assert isinstance(orders, Answer)
+    assert orders.is_met
+
+
+def test_a_cluster_that_is_down_is_asked_twice_not_once_per_topic(moody: World) -> None:
+    down = KafkaUnavailableError("down")
+    moody.kafka.fails = dict.fromkeys(["secret", "orders"], down)  # type: ignore[attr-defined]
+    moody.kafka.is_down = True  # type: ignore[attr-defined]
+    assert ask(moody, Enough(group("s", topics=["secret"]), 1), Enough(group(), 1)) == [down, down]
+    assert moody.kafka.calls == ["snapshot"]
+
+
+def test_a_ledger_that_is_down_is_asked_once_and_leaves_time_alone(world: World) -> None:
+    opened: list[None] = []
+
+    def open_ledger() -> World:
+        opened.append(None)
+        raise LedgerUnavailableError("down")
+
+    world.now = NOON
+    world.kafka.produce(tp(0), at=NOON)
+    world.kafka.produce(tp(1), at=NOON)
+    groups = [group(f"g{i}") for i in range(5)]
+    conditions: list[Condition] = [*(Enough(g, 1) for g in groups), TimePassed(groups[0], NOON)]
+    *silent, time = Watch(open_ledger, lambda: world.kafka, lambda: world.now).ask(conditions)  # type: ignore
+    assert {type(answer) for answer in silent} == {LedgerUnavailableError}
+    assert isinstance(time, Answer)
+    assert time.is_met
+    assert len(opened) == 1
+
+
+def test_a_leader_that_lags_for_a_moment_is_looked_at_twice(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(claim())
+    world.kafka.fall_back_once(tp(0), 4)
+    assert not is_met(world, Enough(world.group, min_span=1))
+    world.kafka.truncate(tp(0), 4)
+    (answer,) = ask(world, Enough(world.group, min_span=1))
+    assert isinstance(answer, LogTruncatedError)
+
+
+def test_what_a_sensor_calls_unread_is_what_the_next_window_reads(world: World) -> None:
+    world.kafka.produce(tp(0), 7)
+    world.kafka.produce(tp(1), 5)
+    (answer,) = ask(world, Enough(world.group, min_span=1))
+    assert not isinstance(answer, Exception | KafkaOffsetsError)
+    assert answer.facts["span"] == world.plan(claim()).window.span == 12
+
+
+def test_a_doubtful_log_of_one_group_is_no_other_groups_trouble(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(claim())
+    world.kafka.truncate(tp(0), 4)
+    blind = group("blind", isolation_level="read_uncommitted")
+    truncated, *others = ask(
+        world, Enough(world.group, 1), Enough(blind, 1), Enough(group("new"), 1), TimePassed(world.group, NOON)
+    )
+    assert isinstance(truncated, LogTruncatedError)
+    assert [answer.is_met for answer in others if isinstance(answer, Answer)] == [True, True, False]
