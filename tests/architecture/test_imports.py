@@ -186,7 +186,7 @@ def test_parsing_a_dag_loads_no_client() -> None:
         "import sys\nimport airflow.sdk\n"
         "before = set(sys.modules)\n"
         f"import {PACKAGE}.operators.spark_submit, {PACKAGE}.operators.window, {PACKAGE}.triggers.window\n"
-        f"import {PACKAGE}.params\n"
+        f"import {PACKAGE}.params, {PACKAGE}.operators.kafka_spark, {PACKAGE}.decorators.kafka_spark\n"
         f"import {PACKAGE}.sensors.kafka, {PACKAGE}.sensors.window, {PACKAGE}.triggers.event\n"
         "heavy = ('confluent_kafka', 'pyspark', 'alembic', 'sqlalchemy', 'psycopg', 'pymysql')\n"
         "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] in heavy))"
