@@ -4,7 +4,7 @@ All read one topic, each in a group of its own, in one task: a PySpark function 
 """
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -49,11 +49,8 @@ def schedule_of(cell: Cell) -> dict:
     if cell.kind == "asset-triggered":
         return {"schedule": [Asset(cell.dag_id)]}
     hours = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
-    if cell.kind == "scheduled":
-        return {"schedule": hours, "catchup": True, "start_date": DAY, "end_date": DAY}
-    # Over before it begins: periodic, so that a backfill can be made, and never scheduled.
-    long_ago = datetime(2025, 1, 1, tzinfo=UTC)
-    return {"schedule": hours, "catchup": False, "start_date": long_ago, "end_date": long_ago}
+    # Periodic, so that a backfill can be made; without catchup its only hour is over, and it is never scheduled.
+    return {"schedule": hours, "catchup": cell.kind == "scheduled", "start_date": DAY, "end_date": DAY}
 
 
 def load_of(cell: Cell):
