@@ -71,6 +71,20 @@ def test_an_empty_window_starts_no_spark_and_a_replay_gives_the_value_of_each_wi
     expect_committed_once(lab, "taskflow_connect")
 
 
+def test_a_second_run_waits_deferred_and_gets_the_window_after(lab: Lab, connect: SparkConnect) -> None:
+    lab.topic("taskflow_waits")
+    first = lab.api.trigger("taskflow_waits")
+    with lab.hold("taskflow_waits") as hold:
+        hold.wait()
+        lab.produce("taskflow_waits", 10)
+        second = lab.api.trigger("taskflow_waits")
+        lab.api.wait_for_task("taskflow_waits", second, "load", "deferred")
+    lab.api.wait_for_run("taskflow_waits", first)
+    lab.api.wait_for_run("taskflow_waits", second)
+    assert lab.api.xcom("taskflow_waits", second, "load") == {"seq": 2, "is_rerun": False, "span": 40}
+    expect_committed_once(lab, "taskflow_waits")
+
+
 def test_a_function_that_raises_commits_nothing_and_the_retry_gets_the_same_window(
     lab: Lab, connect: SparkConnect
 ) -> None:

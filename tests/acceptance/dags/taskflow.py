@@ -59,6 +59,7 @@ def load(spark, window, name: str) -> dict:
 for name, operator in {
     "taskflow_local": LOCAL,
     "taskflow_connect": CONNECT,
+    "taskflow_waits": CONNECT,
     "taskflow_marked_local": LOCAL,
     "taskflow_marked": CONNECT,
     "taskflow_secret": LOCAL,
@@ -66,7 +67,8 @@ for name, operator in {
 }.items():
     kafka = {"kafka_conn_id": "kafka_secret"} if "secret" in name else {}
     with DAG(name, schedule=None, params=replay_params()) as dag:
-        task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, **operator)(load)(name=name)
+        decorate = task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, poll_interval=5, **operator)
+        decorate(load)(name=name)
     globals()[name] = dag
 
 with DAG("taskflow_raises", schedule=None):
