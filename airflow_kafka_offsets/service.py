@@ -87,6 +87,11 @@ class Planned:
     done: Attempt | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def needs_job(self) -> bool:
+        """Whether a job has to run: there is something to read, and this very task has not done it."""
+        return self.window.span > 0 and self.done is None
+
 
 @dataclass(frozen=True, slots=True)
 class Lag:

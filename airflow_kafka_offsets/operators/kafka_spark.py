@@ -135,7 +135,7 @@ class KafkaSparkOperator(PySparkOperator):
     def execute_callable(self) -> Any:
         """Open one session for all windows, as `PySparkOperator` does; with nothing to run there is none."""
         function = self.python_callable
-        if all(p.window.span == 0 or p.done for p in self._planned):
+        if not any(p.needs_job for p in self._planned):
             return self._all(_no_job, {})
         self.python_callable = partial(self._in_session, function)
         try:
@@ -156,7 +156,8 @@ class KafkaSparkOperator(PySparkOperator):
             def run(planned: Planned) -> Report:
                 report = Path(directory, f"{planned.window.id}.json")
                 window = KafkaWindow(spark, handoff_of(planned, options, self.group.expect_gaps, report))
-                returned[window.id] = call(function, args, kwargs, {"spark": spark, "window": window})
+                value = call(function, args, kwargs, {"spark": spark, "window": window})
+                returned[window.id] = self._checked_value(value)
                 window.finish()  # here, for task processes of Airflow end without the exit guard
                 return read_report(report, planned.window)
 
@@ -168,6 +169,12 @@ class KafkaSparkOperator(PySparkOperator):
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
         emit_events(self, work.context, results, emit_empty=self.emit_empty)
         return self._return_value([returned.get(result["window_id"]) for result in results])
+
+    def _checked_value(self, value: Any) -> Any:
+        # Before the commit: Airflow would refuse it after.
+        if self.multiple_outputs and not isinstance(value, Mapping):
+            raise BadInputError(f"With multiple_outputs the function must return a dict, got {type(value).__name__}")
+        return value
 
     def _return_value(self, values: Sequence[Any]) -> Any:
         if len(values) == 1:
