@@ -318,6 +318,18 @@ class Lake(RuleBasedStateMachine):
             self._commit(run, self.working.get(run, []))
             self.world.die(run)
 
+    @rule(partition=st.integers(0, 1))
+    def fill_the_past(self, partition: int) -> None:
+        """Replay all below the watermark, and do well: what nobody owned gets an owner."""
+        bounds = self.world.kafka.bounds([tp(partition)], self.world.group.isolation_level)[tp(partition)]
+        high = self.world.watermark.get(partition, 0)
+        if bounds.beginning < high <= bounds.end:
+            run = self._new_run()
+            self._ask(run, Offsets(OffsetRanges({tp(partition): OffsetRange(bounds.beginning, high)})))
+            self.work(run)
+            self._commit(run, self.working.get(run, []))
+            self.world.die(run)
+
     # The laws.
 
     @invariant()
@@ -406,7 +418,7 @@ class ThreeOpen(Lake):
 
 
 PROFILE = settings(
-    max_examples=12,
+    max_examples=8,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
