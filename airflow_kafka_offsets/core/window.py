@@ -167,11 +167,13 @@ class Held:
         window: the window.
         holder: the claim.
         holds: how often the window was given to a claim: tells two holds by the same claim apart.
+        committed_at: when it was committed, in UTC; None: it is not.
     """
 
     window: Window
     holder: Claim
     holds: int = 0
+    committed_at: datetime | None = None
 
 
 class Outcome(StrEnum):

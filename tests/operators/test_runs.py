@@ -49,7 +49,8 @@ def test_a_mapped_task_is_asked_for_by_its_index() -> None:
 
 
 def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
-    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, **more}
+    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS))
+    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, "dag": dag, **more}
 
 
 HOUR = {
@@ -95,3 +96,12 @@ def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
     asked = request_of(context_of("backfill", **HOUR), ORDERS)
     assert isinstance(asked, Span)
     assert epoch_milliseconds(asked.end) == END.timestamp() * 1000
+
+
+def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
+    report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"})
+    given = {"from": "2026-01-01", "to": "ada@example.org"}
+    assert request_of(context_of("manual", conf=given) | {"dag": report}, ORDERS) == Live()
+    assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
+    none = SimpleNamespace(params={})
+    assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))

@@ -158,7 +158,7 @@ def test_a_retry_of_a_task_with_several_windows_does_what_is_left(world: World) 
     first, second = (p.window for p in world.ask(ONE, Live(at_most=2), max_tries=1))
     world.do(first, ONE, max_tries=1)
     retry = world.ask(ONE, Live(at_most=2), max_tries=1)
-    assert [(p.window.seq, p.is_rerun, p.done is not None) for p in retry] == [(1, True, True), (2, False, False)]
+    assert [(p.window.seq, p.is_rerun, p.done is not None) for p in retry] == [(1, False, True), (2, False, False)]
     world.work(second, ONE, max_tries=1)  # and dies before its commit
     retry = world.ask(ONE, Live(at_most=2), max_tries=1)
     assert [p.done is not None for p in retry] == [True, True]
@@ -323,7 +323,7 @@ def test_half_way_commits_are_finished_by_the_next_plan_of_anybody(world: World)
     assert seqs(world.ask(TWO)) == [3]
     assert world.watermark == {0: 20, 1: 0}
     retry = world.ask(ONE)
-    assert [(p.is_rerun, p.done is not None) for p in retry] == [(True, True), (True, True)]
+    assert [(p.is_rerun, p.done is not None) for p in retry] == [(False, True), (False, True)]
 
 
 def test_a_half_way_commit_in_the_middle_is_finished_and_not_run_again(world: World) -> None:
@@ -333,7 +333,7 @@ def test_a_half_way_commit_in_the_middle_is_finished_and_not_run_again(world: Wo
     world.work(planned[1].window, me)
     world.crash_in_commit(planned[1].window)
     given = take(world, me, planned[1].window)
-    assert (given.window.state, given.is_rerun, given.done is not None) == (State.COMMITTED, True, True)
+    assert (given.window.state, given.is_rerun, given.done is not None) == (State.COMMITTED, False, True)
     assert world.service.commit(planned[1].window.id, me, given.done.id if given.done else None) is False
     assert world.watermark == {0: 0, 1: 0}
 

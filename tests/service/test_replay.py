@@ -414,7 +414,7 @@ def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run
     latecomer.work(planned.window, ONE)
     latecomer.crash_in_commit(planned.window)
     [retry] = latecomer.ask(ONE, request_)
-    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, True, True)
+    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, False, True)
     latecomer.crash_in_commit(planned.window)
     latecomer.die(ONE)
     [other] = latecomer.ask(TWO, request_)

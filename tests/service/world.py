@@ -39,7 +39,7 @@ class World:
         self.kafka = MemoryLog()
         self.kafka.create("orders", 2)
         self.now: datetime = NOON
-        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now)
+        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now, sleep=lambda _: None)
         self.group = group(**options)
         self.over: set[Claim] = set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -111,7 +112,7 @@ class SqlLedger:
             _hold(connection, helds, claim_id)
             (group_id,) = _group(connection, helds[0].window.group, groups.c.id)
             _note_claims(connection, claim_id, group_id, [held.window.seq for held in helds])
-        return [Held(held.window, claim, held.holds + 1) for held in helds]
+        return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
         """Record that a try begins, and return its number."""
@@ -341,7 +342,7 @@ def _held(row: Row[Any]) -> Held:
         isolation_level=IsolationLevel(row.isolation_level),
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
     )
-    return Held(window, _claim(row), row.holds)
+    return Held(window, _claim(row), row.holds, row.committed_at)
 
 
 def _window(group: str, seq: int, draft: Draft) -> Window:
