@@ -89,7 +89,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     Raises:
         BadInputError: more than one way at once, half a way, or a value that can't be read.
     """
-    given = {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key))}
+    given = {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key, ""))}
     ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
     if not ways:
         return None
