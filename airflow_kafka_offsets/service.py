@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
     IllegalStepError,
+    LogError,
     MissingPartitionError,
     UnknownWindowError,
     WindowBusyError,
@@ -224,13 +225,24 @@ class WindowService:
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
-        if choice.adopt:  # who has work needs no empty window behind it
-            plans = [plan for plan in plans if plan.ranges.span]
+        plans = self._plans_behind(group, state, request, choice)
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         warned = iter([plan.warnings for plan in plans])
         return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
+
+    def _plans_behind(
+        self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
+    ) -> list[Plan]:
+        """Plan what a run cuts; one that takes over others' windows works on these, whatever is to be said of what follows."""
+        try:
+            plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
+        except LogError as exc:
+            if not choice.adopt:
+                raise
+            log.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
+            return []
+        return [plan for plan in plans if plan.ranges.span or not choice.adopt]
 
     def _give(
         self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str

@@ -343,3 +343,13 @@ def test_a_window_that_is_committing_is_not_abandoned(world: World) -> None:
     world.crash_in_commit(planned.window)
     with pytest.raises(IllegalStepError, match="is committing"):
         world.service.abandon(planned.window.id, "me", "because")
+
+
+def test_what_dead_runs_left_is_worked_on_although_nothing_can_be_cut_behind_it(world: World) -> None:
+    left = world.ask(ONE, Live(at_most=1))
+    world.die(ONE)
+    world.kafka.produce(tp(1), 5)
+    world.kafka.expire(tp(1), 3)
+    assert seqs(world.ask(TWO, Live(at_most=2))) == seqs(left)
+    with pytest.raises(DataLossError, match=r"orders-1: offsets 0 to 2 expired"):
+        world.ask(THREE, Live(at_most=2))
