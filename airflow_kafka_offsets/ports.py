@@ -52,7 +52,7 @@ class LogOffsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A window before the ledger gave it its number."""
+    """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
@@ -60,6 +60,7 @@ class Draft:
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     lane: Lane = Lane.LIVE
+    is_capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ class Ledger(Protocol):
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
+        is_capped: bool | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first.
@@ -247,6 +249,7 @@ class Ledger(Protocol):
             seqs: only these; none: all.
             cut_in: only windows with ``start < until <= end``.
             before: only windows with smaller numbers: to page on.
+            is_capped: only windows that the cap cut, or only others; None: both.
             limit: how many at most.
         """
         ...

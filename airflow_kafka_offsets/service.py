@@ -550,7 +550,7 @@ def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
 
 
 def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost)
+    return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost, is_capped=plan.is_capped)
 
 
 def _topics_to_move(group: KafkaGroup, topics: Sequence[str]) -> Sequence[str]:

@@ -209,6 +209,7 @@ def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> Non
     assert cuts == [(0, 8), (8, 16), (16, 20)]
     assert {p.window.until for p in planned} == {at(-2)}
     assert seqs(planned) == [3, 4, 5]
+    assert not any(p.window.is_capped for p in planned)  # that is said of live windows only
 
 
 def test_more_windows_than_the_task_can_have_are_refused_before_anything_is_written(latecomer: World) -> None:

@@ -227,6 +227,7 @@ class SqlLedger:
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
+        is_capped: bool | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first; `before` (a seq) pages on."""
@@ -241,6 +242,8 @@ class SqlLedger:
             query = query.where(windows.c.until > cut_in[0], windows.c.until <= cut_in[1])
         if before is not None:
             query = query.where(windows.c.seq < before)
+        if is_capped is not None:
+            query = query.where(windows.c.is_capped.is_(is_capped))
         with reading(self._engine) as connection:
             return [_window_row(row) for row in connection.execute(query)]
 
@@ -341,6 +344,7 @@ def _held(row: Row[Any]) -> Held:
         until=row.until,
         isolation_level=IsolationLevel(row.isolation_level),
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+        is_capped=row.is_capped,
     )
     return Held(window, _claim(row), row.holds, row.committed_at)
 
@@ -356,6 +360,7 @@ def _window(group: str, seq: int, draft: Draft) -> Window:
         until=draft.until,
         isolation_level=draft.isolation_level,
         lost=draft.lost,
+        is_capped=draft.is_capped,
     )
 
 
@@ -369,6 +374,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "span": window.span,
         "ranges": dump_ranges(window.ranges, window.topic_ids),
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
+        "is_capped": window.is_capped,
     }
 
 

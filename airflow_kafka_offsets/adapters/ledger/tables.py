@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     ForeignKey,
@@ -114,6 +115,8 @@ windows = Table(
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
     Column("lost", document()),
+    # Whether its cut time is no proof that all up to it was planned.
+    Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
     Index(None, "group_id", "state"),

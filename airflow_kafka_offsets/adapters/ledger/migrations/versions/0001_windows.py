@@ -72,6 +72,7 @@ def upgrade() -> None:
         sa.Column("span", sa.BigInteger(), nullable=False),
         sa.Column("ranges", _document(), nullable=False),
         sa.Column("lost", _document()),
+        sa.Column("is_capped", sa.Boolean(), nullable=False),
         sa.Column("planned_at", _moment(), nullable=False),
         sa.Column("committed_at", _moment()),
         sa.PrimaryKeyConstraint("group_id", "seq", name="pk_kafka_offsets_windows"),
