@@ -27,8 +27,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
-from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
+from airflow_kafka_offsets.service import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.service.world import QUICK, World
 
@@ -575,3 +575,94 @@ def test_a_claim_that_got_nothing_asks_anew(hourly: World) -> None:
     hourly.kafka.produce(tp(0), 5, at=at(0.5))
     hourly.run(ONE, Live(until=at(1)))
     assert seqs(hourly.ask(nothing, interval(0, 1))) == [4]
+
+
+def test_a_reprocessed_run_fills_what_nobody_owned_in_its_interval_and_leaves_the_rest_to_the_live_lane(
+    world: World,
+) -> None:
+    """The seam of a group that started at latest in the middle of an hour."""
+    world.configure(starting_offsets="latest")
+    world.kafka.produce(tp(0), 10, at=at(-1.5))
+    own = world.plan(ONE, Live(until=at(-1)))
+    world.service.commit(own.window.id, ONE)
+    world.kafka.produce(tp(0), 5, at=at(-1.2))  # came late, and is not read yet
+    world.kafka.produce(tp(0), 5, at=at(0))
+    world.run(TWO, Live(until=at(-1)))
+    world.kafka.produce(tp(1), 3, at=at(-1.3))  # above the watermark
+    asked = world.ask(ONE, interval(-2, -1), max_tries=1)
+    assert [(p.window.seq, p.window.lane, p.window.span) for p in asked] == [
+        (1, Lane.LIVE, 0),
+        (2, Lane.LIVE, 10),
+        (3, Lane.BACKFILL, 10),
+    ]
+    assert asked[2].window.ranges == ranges({tp(0): (0, 10)})
+    assert seqs(world.ask(ONE, interval(-2, -1), max_tries=2)) == [1, 2, 3], "in the same order as before"
+
+
+def test_windows_of_an_interval_keep_their_order_whatever_was_claimed_first(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 10, at=at(-0.8))
+    hourly.run(claim("by-hand"), Live(until=at(-0.7)))
+    hourly.kafka.produce(tp(0), 10, at=at(-0.5))
+    hourly.run(ONE, Live(until=at(0)))
+    for max_tries in (1, 2):
+        assert seqs(hourly.ask(ONE, interval(-1, 0), max_tries=max_tries)) == [4, 5]
+
+
+def test_an_empty_window_does_not_count_against_what_a_task_can_have(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 10, at=at(-0.8))
+    hourly.run(claim("by-hand"), Live(until=at(-0.7)))
+    hourly.run(ONE, Live(until=at(0)))
+    assert seqs(hourly.ask(ONE, interval(-1, 0), max_tries=1, at_most=1)) == [4, 5]
+
+
+def test_two_plan_tasks_of_one_run_do_not_get_one_window(hourly: World) -> None:
+    one, other = (claim(task=task, scope=Scope.RUN) for task in ("plan_a", "plan_b"))
+    hourly.ask(one, Windows((2,)))
+    with pytest.raises(WindowBusyError, match="plan_a"):
+        hourly.ask(other, Windows((2,)))
+
+
+def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(world: World) -> None:
+    world.configure(starting_offsets="latest")
+    for minute in range(40):
+        world.kafka.produce(tp(0), 1, at=NOON + timedelta(minutes=minute - 60))
+    world.run(claim("first"))
+    service = WindowService(world.ledger, world.kafka, clock=lambda: world.now)  # with its pauses
+    barrier, windows, errors = Barrier(40), [], []
+
+    def ask(minute: int) -> None:
+        start = NOON + timedelta(minutes=minute - 60)
+        span = Span(start, start + timedelta(minutes=1), is_interval=True)
+        barrier.wait()
+        try:
+            windows.extend(service.plan(world.group, claim(f"backfill-{minute}"), lambda _: False, span))
+        except Exception as exc:
+            errors.append(exc)
+
+    threads = [Thread(target=ask, args=(minute,)) for minute in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sorted(p.window.ranges[tp(0)].start for p in windows) == list(range(40))
+
+
+def test_a_holder_is_asked_about_once_however_many_windows_it_has(latecomer: World) -> None:
+    latecomer.configure(starting_offsets="latest", max_offsets=1)
+    filled = latecomer.ask(claim("fill"), offsets(0, 20))
+    asked: list[Claim] = []
+
+    def is_over(holder: Claim) -> bool:
+        asked.append(holder)
+        return True
+
+    numbers = Windows(tuple(seqs(filled)))
+    assert len(latecomer.service.plan(latecomer.group, claim("again"), is_over, numbers)) == 20
+    assert asked == [claim("fill")]
+
+
+def test_a_backfill_window_is_no_target_of_a_reset(latecomer: World) -> None:
+    [filled] = latecomer.ask(ONE, offsets(0, 20))
+    with pytest.raises(BadInputError, match=r"is a backfill window.*\{\"orders\":\{\"0\":0\}\}"):
+        latecomer.service.preview_reset(latecomer.group, "earliest", to_window=filled.window.id)
