@@ -158,19 +158,19 @@ class Ledger(Protocol):
         """
         ...
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
         """Record that a try begins, and return its number.
 
         Args:
             window: what is worked on.
             claim: who does.
             try_number: Airflow's number of the try.
-            max_tries: Airflow's bound of tries: the same for all retries, and another after each clear of the task.
+            last_clear: the number of the try after which the task was last cleared; 0: never.
             now: the time.
         """
         ...
 
-    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
         ...
 

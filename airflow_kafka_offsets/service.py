@@ -125,7 +125,7 @@ class _Asking:
     claim: Claim
     is_over: IsOver
     now: datetime
-    max_tries: int
+    last_clear: int
     at_most: int | None = None
 
     def check_number(self, spans: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ class WindowService:
         is_over: IsOver,
         request: Request = LIVE,
         *,
-        max_tries: int = 0,
+        last_clear: int = 0,
         at_most: int | None = None,
     ) -> list[Planned]:
         """Give a run its windows: those that it had, or else what it asks for.
@@ -170,7 +170,7 @@ class WindowService:
             claim: who asks.
             is_over: whether the claim that holds a window is over.
             request: what is new, or a replay; a run that has windows gets these, whatever it asks for.
-            max_tries: Airflow's bound of tries, which a clear of the task changes: what the task did since is not done again.
+            last_clear: the number of the try after which the task was last cleared: what it did since is not done again.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
@@ -182,7 +182,7 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), max_tries, at_most)
+        asking = _Asking(group, claim, is_over, self._clock(), last_clear, at_most)
         planned = self._racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
@@ -255,7 +255,7 @@ class WindowService:
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
-        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.max_tries) if helds else {}
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.last_clear) if helds else {}
         # What is not run again may have expired since.
         self._check_readable([held.window for held in helds if held.window.seq not in done])
         take = ownership.to_hold(helds, asking.claim)
@@ -267,7 +267,7 @@ class WindowService:
         known = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return known + [Planned(held.window, False, "new") for held in added]
 
-    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, max_tries: int = 0) -> Planned:
+    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, last_clear: int = 0) -> Planned:
         """Give a task one window by name: usually one of those that the plan task of its run planned.
 
         Raises:
@@ -276,7 +276,7 @@ class WindowService:
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
-        asking = _Asking(group, claim, is_over, self._clock(), max_tries)
+        asking = _Asking(group, claim, is_over, self._clock(), last_clear)
         return self._racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
@@ -370,9 +370,9 @@ class WindowService:
         committed = self._kafka.committed(group.name, partitions) if is_committed else None
         return first_offsets(start, snapshot, at_time=at_time, committed=committed)
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int = 0) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int = 0) -> int:
         """Record that a try to process the window begins, and return its number."""
-        return self._racing(lambda: self._ledger.start_attempt(window, claim, try_number, max_tries, self._clock()))
+        return self._racing(lambda: self._ledger.start_attempt(window, claim, try_number, last_clear, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.operators.job_files import Report
-from airflow_kafka_offsets.operators.runs import given_params, is_over, request_of
+from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
 from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
@@ -108,11 +108,10 @@ def plan(
         log.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + operator.group.grace)
-    max_tries = context["ti"].max_tries
     planned = _unless_busy(
         operator,
         claim,
-        lambda: service.plan(operator.group, claim, is_over, request, max_tries=max_tries, at_most=at_most),
+        lambda: service.plan(operator.group, claim, is_over, request, last_clear=last_clear(context), at_most=at_most),
     )
     if not planned:
         assert isinstance(request, Span)
@@ -125,8 +124,10 @@ def plan(
 
 def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
     """Get one window that a plan task of this run handed over; while another run works on it, as `plan`."""
-    name, max_tries = named_window(window)[0], context["ti"].max_tries
-    return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, max_tries))
+    name = named_window(window)[0]
+    return _unless_busy(
+        operator, claim, lambda: service.take(operator.group, name, claim, is_over, last_clear(context))
+    )
 
 
 def named_window(window: Any) -> tuple[str, str | None]:

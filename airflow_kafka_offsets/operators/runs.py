@@ -28,6 +28,14 @@ def claim_of(context: Context, scope: Scope) -> Claim:
     return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
 
 
+def last_clear(context: Context) -> int:
+    """Return the number of the try after which the task was last cleared; 0: never.
+
+    A clear sets `max_tries` to that number plus the task's retries; neither a retry nor the clear of another task moves it.
+    """
+    return max(0, context["ti"].max_tries - (context["task"].retries or 0))
+
+
 def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request:
     """Return what this run asks for (DESIGN 5, rule 8).
 

@@ -324,8 +324,8 @@ class LedgerContract:
     def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
-        def attempt(held: Held, by: Claim, max_tries: int, outcome: Outcome) -> int:
-            number = ledger.start_attempt(held.window, by, 1, max_tries, NOW)
+        def attempt(held: Held, by: Claim, last_clear: int, outcome: Outcome) -> int:
+            number = ledger.start_attempt(held.window, by, 1, last_clear, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
 

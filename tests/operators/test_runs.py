@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.operators.runs import request_of, task_is_over
+from airflow_kafka_offsets.operators.runs import last_clear, request_of, task_is_over
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -105,3 +105,12 @@ def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
     assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
     none = SimpleNamespace(params={})
     assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
+
+
+def test_a_clear_is_seen_although_the_number_of_retries_was_changed() -> None:
+    def tries(max_tries: int, retries: int) -> Any:
+        return {"ti": SimpleNamespace(max_tries=max_tries), "task": SimpleNamespace(retries=retries)}
+
+    assert last_clear(tries(2, 2)) == 0
+    assert last_clear(tries(1 + 1, 1)) == 1, "cleared after its first try, with one retry less in the file"
+    assert last_clear(tries(0, 3)) == 0, "retries were added since"

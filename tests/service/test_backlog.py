@@ -54,10 +54,10 @@ def holders(world: World) -> dict[int, Claim]:
     return {held.window.seq: held.holder for held in world.ledger.load("lake").open}
 
 
-def take(world: World, who: Claim, window: Window, max_tries: int = 0) -> Planned:
+def take(world: World, who: Claim, window: Window, last_clear: int = 0) -> Planned:
     """Let a mapped task have its window."""
     world.over.discard(who)
-    return world.service.take(world.group, window.id, who, world.over.__contains__, max_tries)
+    return world.service.take(world.group, window.id, who, world.over.__contains__, last_clear)
 
 
 # Several windows of one task.
@@ -155,12 +155,12 @@ def test_the_warning_of_a_plan_is_told_once(world: World, caplog: pytest.LogCapt
 
 
 def test_a_retry_of_a_task_with_several_windows_does_what_is_left(world: World) -> None:
-    first, second = (p.window for p in world.ask(ONE, Live(at_most=2), max_tries=1))
-    world.do(first, ONE, max_tries=1)
-    retry = world.ask(ONE, Live(at_most=2), max_tries=1)
+    first, second = (p.window for p in world.ask(ONE, Live(at_most=2), last_clear=1))
+    world.do(first, ONE, last_clear=1)
+    retry = world.ask(ONE, Live(at_most=2), last_clear=1)
     assert [(p.window.seq, p.is_rerun, p.done is not None) for p in retry] == [(1, False, True), (2, False, False)]
-    world.work(second, ONE, max_tries=1)  # and dies before its commit
-    retry = world.ask(ONE, Live(at_most=2), max_tries=1)
+    world.work(second, ONE, last_clear=1)  # and dies before its commit
+    retry = world.ask(ONE, Live(at_most=2), last_clear=1)
     assert [p.done is not None for p in retry] == [True, True]
     assert world.service.commit(second.id, ONE, retry[1].done.id if retry[1].done else None) is True
 
@@ -230,7 +230,7 @@ def test_a_mapped_task_that_is_tried_again_has_its_window_again(world: World) ->
     retry = take(world, me, first.window)
     assert retry.done is not None
     assert world.service.commit(first.window.id, me, retry.done.id) is True
-    cleared = take(world, me, first.window, max_tries=7)
+    cleared = take(world, me, first.window, last_clear=7)
     assert (cleared.is_rerun, cleared.done) == (True, None)
     assert holders(world) == {second.window.seq: planner("run-1")}
 

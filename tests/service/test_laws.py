@@ -60,7 +60,7 @@ class Lake(RuleBasedStateMachine):
         self.working: dict[Claim, list[Window]] = {}
         self.succeeded: dict[tuple[Claim, str], int | None] = {}
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
-        self.max_tries: Counter[Claim] = Counter()
+        self.last_clear: Counter[Claim] = Counter()
         self.number = 0
 
     def teardown(self) -> None:
@@ -146,7 +146,7 @@ class Lake(RuleBasedStateMachine):
 
     @rule(run=runs, is_clear=st.booleans())
     def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
-        self.max_tries[run] += is_clear
+        self.last_clear[run] += is_clear
         if run in self.given:
             self._take(run)
         elif run.map_index < 0:
@@ -158,7 +158,7 @@ class Lake(RuleBasedStateMachine):
         before = self._rows()
         self._settle(run)
         try:
-            planned = self.world.ask(run, request, max_tries=self.max_tries[run])
+            planned = self.world.ask(run, request, last_clear=self.last_clear[run])
         except (WindowBusyError, DataLossError):
             assert self._is_as_before(before)
             self.world.die(run)
@@ -182,7 +182,7 @@ class Lake(RuleBasedStateMachine):
         is_over = self.world.over.__contains__
         try:
             planned = self.world.service.take(
-                self.world.group, self.given[task], task, is_over, max_tries=self.max_tries[task]
+                self.world.group, self.given[task], task, is_over, last_clear=self.last_clear[task]
             )
         except (WindowBusyError, DataLossError, IllegalStepError):
             self.world.die(task)
@@ -223,7 +223,7 @@ class Lake(RuleBasedStateMachine):
 
     def _work(self, run: Claim, window: Window) -> None:
         self.sink[window.id] = records(window.ranges)
-        self.succeeded[run, window.id] = self.world.work(window, run, max_tries=self.max_tries[run])
+        self.succeeded[run, window.id] = self.world.work(window, run, last_clear=self.last_clear[run])
 
     @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]), data=st.data())
     def fail(self, run: Claim, outcome: Outcome, data: st.DataObject) -> None:
@@ -234,7 +234,7 @@ class Lake(RuleBasedStateMachine):
         failing = data.draw(st.integers(0, len(windows) - 1))
         for window in windows[:failing]:
             self._work(run, window)
-        self.world.work(windows[failing], run, outcome, max_tries=self.max_tries[run])
+        self.world.work(windows[failing], run, outcome, last_clear=self.last_clear[run])
         self.world.die(run)
 
     @rule(run=runs)

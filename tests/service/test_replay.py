@@ -325,17 +325,17 @@ def test_a_partition_that_was_added_later_is_replayed_like_any_other(hourly: Wor
 
 
 def test_a_half_done_replay_goes_on_where_it_stopped(hourly: World) -> None:
-    first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
     assert first.done is None
-    hourly.do(first.window, ONE, max_tries=2)
-    hourly.work(rest[0].window, ONE, Outcome.FAILED, max_tries=2)
-    retry = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    hourly.do(first.window, ONE, last_clear=2)
+    hourly.work(rest[0].window, ONE, Outcome.FAILED, last_clear=2)
+    retry = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
     assert [p.done is not None for p in retry] == [True, False, False]
     assert retry[0].done is not None
     assert retry[0].done.records == 10
     assert [p.how for p in retry] == ["again"] * 3
     # A clear of the task means: all of it, again.
-    cleared = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=5)
+    cleared = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=5)
     assert [p.done for p in cleared] == [None] * 3
 
 
@@ -589,14 +589,14 @@ def test_a_reprocessed_run_fills_what_nobody_owned_in_its_interval_and_leaves_th
     world.kafka.produce(tp(0), 5, at=at(0))
     world.run(TWO, Live(until=at(-1)))
     world.kafka.produce(tp(1), 3, at=at(-1.3))  # above the watermark
-    asked = world.ask(ONE, interval(-2, -1), max_tries=1)
+    asked = world.ask(ONE, interval(-2, -1), last_clear=1)
     assert [(p.window.seq, p.window.lane, p.window.span) for p in asked] == [
         (1, Lane.LIVE, 0),
         (2, Lane.LIVE, 10),
         (3, Lane.BACKFILL, 10),
     ]
     assert asked[2].window.ranges == ranges({tp(0): (0, 10)})
-    assert seqs(world.ask(ONE, interval(-2, -1), max_tries=2)) == [1, 2, 3], "in the same order as before"
+    assert seqs(world.ask(ONE, interval(-2, -1), last_clear=2)) == [1, 2, 3], "in the same order as before"
 
 
 def test_windows_of_an_interval_keep_their_order_whatever_was_claimed_first(hourly: World) -> None:
@@ -604,15 +604,15 @@ def test_windows_of_an_interval_keep_their_order_whatever_was_claimed_first(hour
     hourly.run(claim("by-hand"), Live(until=at(-0.7)))
     hourly.kafka.produce(tp(0), 10, at=at(-0.5))
     hourly.run(ONE, Live(until=at(0)))
-    for max_tries in (1, 2):
-        assert seqs(hourly.ask(ONE, interval(-1, 0), max_tries=max_tries)) == [4, 5]
+    for last_clear in (1, 2):
+        assert seqs(hourly.ask(ONE, interval(-1, 0), last_clear=last_clear)) == [4, 5]
 
 
 def test_an_empty_window_does_not_count_against_what_a_task_can_have(hourly: World) -> None:
     hourly.kafka.produce(tp(0), 10, at=at(-0.8))
     hourly.run(claim("by-hand"), Live(until=at(-0.7)))
     hourly.run(ONE, Live(until=at(0)))
-    assert seqs(hourly.ask(ONE, interval(-1, 0), max_tries=1, at_most=1)) == [4, 5]
+    assert seqs(hourly.ask(ONE, interval(-1, 0), last_clear=1, at_most=1)) == [4, 5]
 
 
 def test_two_plan_tasks_of_one_run_do_not_get_one_window(hourly: World) -> None:

@@ -114,7 +114,7 @@ class SqlLedger:
             _note_claims(connection, claim_id, group_id, [held.window.seq for held in helds])
         return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
         """Record that a try begins, and return its number."""
         with writing(self._engine) as connection:
             (group_id,) = _group(connection, window.group, groups.c.id)
@@ -124,17 +124,19 @@ class SqlLedger:
                     seq=window.seq,
                     claim_id=_claim_id(connection, claim),
                     try_number=try_number,
-                    max_tries=max_tries,
+                    last_clear=last_clear,
                     outcome=Outcome.RUNNING,
                     started_at=now,
                 )
             )
             return _new_id(result)
 
-    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
         mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
-        query = _attempts(group).where(mine, attempts.c.max_tries == max_tries, attempts.c.outcome == Outcome.SUCCEEDED)
+        query = _attempts(group).where(
+            mine, attempts.c.last_clear == last_clear, attempts.c.outcome == Outcome.SUCCEEDED
+        )
         with reading(self._engine) as connection:
             return {row.seq: _attempt(row) for row in connection.execute(query)}
 

@@ -140,8 +140,8 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # Airflow's: the same for all retries, another after a clear. So a retry goes on, and a cleared task begins again.
-    Column("max_tries", Integer, nullable=False),
+    # The try after which the task was last cleared: a retry goes on with what it did since, a cleared task begins again.
+    Column("last_clear", Integer, nullable=False),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),

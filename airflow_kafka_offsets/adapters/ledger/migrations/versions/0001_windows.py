@@ -103,7 +103,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("claim_id", _big(), nullable=False),
         sa.Column("try_number", sa.Integer(), nullable=False),
-        sa.Column("max_tries", sa.Integer(), nullable=False),
+        sa.Column("last_clear", sa.Integer(), nullable=False),
         sa.Column("outcome", sa.String(10), nullable=False),
         sa.Column("records", sa.BigInteger()),
         sa.Column("started_at", _moment(), nullable=False),
