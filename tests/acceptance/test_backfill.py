@@ -103,7 +103,7 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     wait_for_first_window(lab, dag_id)
     lab.produce(dag_id, 20)
     live = lab.api.trigger(dag_id)
-    backfill_id = lab.api.backfill(dag_id, DAY, DAY + 2 * MINUTE, backwards=True)
+    backfill_id = lab.api.backfill(dag_id, DAY, DAY + 2 * MINUTE, backwards=True, max_active_runs=1)
     lab.api.wait_for_run(dag_id, live, "success")
     lab.api.wait_for_backfill(backfill_id, timeout=300)
     filled = expect_divided(lab, dag_id)
@@ -154,9 +154,8 @@ def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab:
 def test_a_run_waits_for_the_grace_before_it_plans(lab: Lab) -> None:
     lab.topic("graceful")
     run = lab.api.wait_for_first_run("graceful")
-    lab.api.wait_for_task("graceful", run["dag_run_id"], "plan", "deferred")
-    assert lab.windows("graceful") == []
-    lab.api.wait_for_run("graceful", run["dag_run_id"], "success", timeout=180)
+    lab.api.wait_for_run("graceful", run["dag_run_id"], "success", timeout=240)
+    assert "Waiting until" in lab.api.log("graceful", run["dag_run_id"], "plan")
     lab.api.pause("graceful")
     window = lab.windows("graceful")[0].held.window
     end = datetime.fromisoformat(run["data_interval_end"])

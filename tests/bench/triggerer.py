@@ -123,7 +123,7 @@ def waiting_groups(kafka: KafkaBroker, folder: Path, topics: int = TOPICS) -> It
     for name in names:
         create_topic(kafka, name, PARTITIONS)
         claim = Claim("bench", name, "t", scope=Scope.RUN)
-        service.commit(service.plan(KafkaGroup(name, topics=[name]), claim, lambda _: True).window.id, claim)
+        service.commit(service.plan(KafkaGroup(name, topics=[name]), claim, lambda _: True)[0].window.id, claim)
         produce(kafka, name, 1, timestamp_ms=int(time.time() * 1000))
     connections = {
         "AIRFLOW_CONN_BENCH_KAFKA": {"conn_type": "kafka", "extra": kafka.client_config()},

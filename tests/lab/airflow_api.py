@@ -156,7 +156,14 @@ class AirflowApi:
             time.sleep(0.3)
 
     def backfill(
-        self, dag_id: str, start: datetime, end: datetime, *, reprocess: str = "none", backwards: bool = False
+        self,
+        dag_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        reprocess: str = "none",
+        backwards: bool = False,
+        max_active_runs: int = 4,
     ) -> int:
         """Start an Airflow backfill over the intervals that begin in this time, both ends included; return its id.
 
@@ -166,6 +173,7 @@ class AirflowApi:
             end: the last.
             reprocess: what becomes of runs that are there: `none`, `failed` or `completed`.
             backwards: the latest first.
+            max_active_runs: how many run at once.
         """
         body = {
             "dag_id": dag_id,
@@ -173,7 +181,7 @@ class AirflowApi:
             "to_date": end.isoformat(),
             "reprocess_behavior": reprocess,
             "run_backwards": backwards,
-            "max_active_runs": 4,
+            "max_active_runs": max_active_runs,
         }
         deadline = time.monotonic() + 60
         while True:
