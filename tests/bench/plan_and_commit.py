@@ -81,7 +81,7 @@ def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> list[
     times: dict[str, list[float]] = {"plan": [], "plan floor": [], "commit": [], "commit floor": []}
     for number in range(ROUNDS + 1):
         claim = Claim("bench", str(number), "t")
-        plan, planned = timed(partial(service.plan, group, claim, lambda _: True))
+        plan, [planned] = timed(partial(service.plan, group, claim, lambda _: True))
         window = planned.window
         document = dump_ranges(window.ranges, window.topic_ids)
         lookup, _ = timed(partial(list_offsets, admin, partitions))
