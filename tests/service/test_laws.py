@@ -58,6 +58,7 @@ class Lake(RuleBasedStateMachine):
         self.seen: dict[str, Window] = {}  # each window as it was when it was planned
         self.sink: dict[str, set[Record]] = {}  # what lies under each window id
         self.working: dict[Claim, list[Window]] = {}
+        # Jobs that did well: the attempt, or None where a launcher that is not ours was green.
         self.succeeded: dict[tuple[Claim, str], int | None] = {}
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
         self.max_tries: Counter[Claim] = Counter()
@@ -93,21 +94,26 @@ class Lake(RuleBasedStateMachine):
         return run
 
     @rule(target=runs, at_most=st.integers(1, 3))
-    def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
+    def start_run_around_another_launcher(self, at_most: int) -> Claim:
         plan = replace(self._new_run(), task_id="plan", scope=Scope.RUN)
         self._ask(plan, Live(at_most=at_most))
+        return plan
+
+    @rule(target=runs, at_most=st.integers(1, 3))
+    def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
+        plan = self.start_run_around_another_launcher(at_most)
         mapped = [replace(plan, task_id="load", map_index=i, scope=Scope.TASK) for i in range(at_most)]
         for task, window in zip(mapped, self.working.get(plan, []), strict=False):
             self.given[task] = window.id
             self._take(task)
         return multiple(plan, *mapped)
 
-    @rule(target=runs, data=st.data())
-    def start_replay(self, data: st.DataObject) -> Claim:
-        run = self._new_run()
+    @rule(target=runs, scope=st.sampled_from(Scope), data=st.data())
+    def start_replay(self, scope: Scope, data: st.DataObject) -> Claim:
+        run = replace(self._new_run(), scope=scope)
         half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
         before = self.world.watermark
-        self._ask(run, data.draw(st.one_of(self._windows(), self._spans(), self._offsets())))
+        self._ask(run, data.draw(st.one_of(self._windows(), self._spans(st.booleans()), self._offsets())))
         assert half_way or self.world.watermark == before, "a replay moved the watermark"
         return run
 
@@ -115,13 +121,13 @@ class Lake(RuleBasedStateMachine):
         some = st.lists(st.integers(1, max(1, len(self.seen))), min_size=1, max_size=3, unique=True)
         return some.map(sorted).map(tuple).map(Windows)
 
-    def _spans(self) -> st.SearchStrategy[Request]:
+    def _spans(self, is_interval: st.SearchStrategy[bool]) -> st.SearchStrategy[Request]:
         minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
         edges = st.lists(st.integers(-30, minutes), min_size=2, max_size=2, unique=True).map(sorted)
         return st.builds(
             lambda edge, is_interval: Span(*(NOON + timedelta(minutes=m) for m in edge), is_interval=is_interval),
             edges,
-            st.booleans(),
+            is_interval,
         )
 
     def _offsets(self) -> st.SearchStrategy[Request]:
@@ -139,10 +145,19 @@ class Lake(RuleBasedStateMachine):
     @rule(run=runs, is_clear=st.booleans())
     def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
         self.max_tries[run] += is_clear
+        self._ask_again(run, Live())
+
+    @rule(run=runs, data=st.data())
+    def reprocess(self, run: Claim, data: st.DataObject) -> None:
+        """Let a backfill clear a run, which is one of the backfill from now on, and asks for its interval."""
+        self.max_tries[run] += 1
+        self._ask_again(run, data.draw(self._spans(st.just(True))))
+
+    def _ask_again(self, run: Claim, request: Request) -> None:
         if run in self.given:
             self._take(run)
         elif run.map_index < 0:
-            self._ask(run, Live())
+            self._ask(run, request)
 
     def _ask(self, run: Claim, request: Request) -> None:
         had = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state.owns]
@@ -210,23 +225,26 @@ class Lake(RuleBasedStateMachine):
     def work(self, run: Claim) -> None:
         """Run the jobs; a zombie, whose run is over, can do this too: it writes the same records under the same id."""
         for window in self.working.get(run, []):
-            if run.scope is Scope.TASK and (run, window.id) not in self.succeeded:
+            if (run, window.id) not in self.succeeded:
                 self._work(run, window)
 
     def _work(self, run: Claim, window: Window) -> None:
         self.sink[window.id] = records(window.ranges)
-        self.succeeded[run, window.id] = self.world.work(window, run, max_tries=self.max_tries[run])
+        is_ours = run.scope is Scope.TASK
+        attempt = self.world.work(window, run, max_tries=self.max_tries[run]) if is_ours else None
+        self.succeeded[run, window.id] = attempt
 
     @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]), data=st.data())
     def fail(self, run: Claim, outcome: Outcome, data: st.DataObject) -> None:
         """Let one job fail, after those before it did well."""
         windows = self.working.get(run, [])
-        if run.scope is Scope.RUN or not windows:
+        if not windows:
             return
         failing = data.draw(st.integers(0, len(windows) - 1))
         for window in windows[:failing]:
             self._work(run, window)
-        self.world.work(windows[failing], run, outcome, max_tries=self.max_tries[run])
+        if run.scope is Scope.TASK:
+            self.world.work(windows[failing], run, outcome, max_tries=self.max_tries[run])
         self.world.die(run)
 
     @rule(run=runs)
@@ -237,7 +255,7 @@ class Lake(RuleBasedStateMachine):
     def commit(self, run: Claim, data: st.DataObject) -> None:
         """Commit in any order, all or some of them."""
         windows = self.working.get(run, [])
-        if run.scope is Scope.RUN or not windows:
+        if not windows:
             return
         some = data.draw(st.lists(st.sampled_from(windows), unique_by=lambda w: w.id))
         self._commit(run, some)
@@ -246,23 +264,31 @@ class Lake(RuleBasedStateMachine):
 
     def _commit(self, run: Claim, windows: Sequence[Window]) -> None:
         for window in windows:
-            evidence = self.succeeded.get((run, window.id))
-            try:
-                self.world.service.commit(window.id, run, evidence)
-            except NoEvidenceError:
-                assert evidence is None
-            except (WindowBusyError, IllegalStepError):
-                held = self.world.ledger.window(window.id).held
-                assert held.holder != run or not held.window.state.owns
-            else:
-                self.sink.setdefault(window.id, set())  # empty: there was no job
+            if run.scope is Scope.TASK:
+                self._commit_one(run, run, window)
+            elif window.span == 0 or (run, window.id) in self.succeeded:  # else Airflow does not start the commit task
+                self._commit_one(run, replace(run, task_id="commit"), window)
+
+    def _commit_one(self, run: Claim, committer: Claim, window: Window) -> None:
+        evidence = self.succeeded.get((run, window.id))
+        try:
+            self.world.service.commit(window.id, committer, evidence)
+        except NoEvidenceError:
+            assert committer == run
+            assert evidence is None
+        except (WindowBusyError, IllegalStepError):
+            held = self.world.ledger.window(window.id).held
+            assert held.holder != run or not held.window.state.owns
+        else:
+            assert self.world.ledger.window(window.id).held.holder == run, "committed what another works on"
+            self.sink.setdefault(window.id, set())  # empty: there was no job
 
     @rule(run=runs)
     def crash_in_commit(self, run: Claim) -> None:
         """Die after the mark and before the end of a commit."""
         for window in self.working.get(run, []):
             held = self.world.ledger.window(window.id).held
-            has_evidence = window.span == 0 or self.succeeded.get((run, window.id)) is not None
+            has_evidence = window.span == 0 or (run, window.id) in self.succeeded
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())
                 self.world.crash_in_commit(window)
@@ -359,7 +385,7 @@ class Lake(RuleBasedStateMachine):
         for w in live:
             if not w.state.owns:
                 continue
-            for p, r in w.ranges.items():
+            for p, r in w.ranges.without_empty().items():  # a reset goes back over an empty range without a word
                 skipped = {(p, o) for o in range(at.get(p, r.start), r.start)}
                 assert at.get(p, 0) <= r.start
                 assert skipped <= gaps, f"{w.id} does not start where the one before ends"
@@ -373,7 +399,8 @@ class Lake(RuleBasedStateMachine):
         for w in owning:
             if first_open is None or w.seq < first_open.seq:
                 assert w.state is State.COMMITTED
-                assert all(r.end <= self.world.watermark[p.partition] for p, r in w.ranges.items())
+                owned = w.ranges.without_empty()
+                assert all(r.end <= self.world.watermark[p.partition] for p, r in owned.items())
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""
@@ -381,7 +408,7 @@ class Lake(RuleBasedStateMachine):
         assert set(read.values()) <= {1}
         assert set(read) == {r for w in windows if w.state is State.COMMITTED for r in records(w.ranges)}
         gaps = self._gaps(windows)
-        filled = {r for w in windows if w.lane is Lane.BACKFILL for r in records(w.ranges)}
+        filled = {r for w in windows if w.lane is Lane.BACKFILL and w.state.owns for r in records(w.ranges)}
         for partition, watermark in self.world.watermark.items():
             missing = {(tp(partition), o) for o in range(watermark)} - read.keys() - gaps
             assert not missing, f"the watermark passed {sorted(missing)}"
