@@ -52,7 +52,7 @@ class LogOffsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A window before the ledger gave it its number."""
+    """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
@@ -60,6 +60,7 @@ class Draft:
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     lane: Lane = Lane.LIVE
+    is_capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +158,19 @@ class Ledger(Protocol):
         """
         ...
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
         """Record that a try begins, and return its number.
 
         Args:
             window: what is worked on.
             claim: who does.
             try_number: Airflow's number of the try.
-            max_tries: Airflow's bound of tries: the same for all retries, and another after each clear of the task.
+            last_clear: the number of the try after which the task was last cleared; 0: never.
             now: the time.
         """
         ...
 
-    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
         ...
 
@@ -236,6 +237,7 @@ class Ledger(Protocol):
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
+        is_capped: bool | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first.
@@ -247,6 +249,7 @@ class Ledger(Protocol):
             seqs: only these; none: all.
             cut_in: only windows with ``start < until <= end``.
             before: only windows with smaller numbers: to page on.
+            is_capped: only windows that the cap cut, or only others; None: both.
             limit: how many at most.
         """
         ...

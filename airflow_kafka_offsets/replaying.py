@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
@@ -16,6 +17,8 @@ from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State, window_id
 from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets
+
+log = logging.getLogger(__name__)
 
 
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
@@ -73,10 +76,27 @@ class Answers:
         asked = self._offsets_of(group, span)
         owners = self._owners(group.name, asked, state)
         drafts = self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
-        if not helds and not drafts and not span.is_interval:
+        if not helds and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
-            raise replays.nothing_to_replay(what, [held.window for held in owners])
+            nothing = replays.nothing_to_replay(what, [held.window for held in owners])
+            if not span.is_interval:
+                raise nothing
+            log.warning("Group %s: %s", group.name, nothing)
         return helds, drafts
+
+    def more_of(
+        self, group: KafkaGroup, span: Span, state: GroupState, own: Sequence[Held]
+    ) -> tuple[list[Held], list[Draft]]:
+        """Return what belongs to a span beside windows that are known already; what the live lane will read is left to it.
+
+        Raises:
+            LogError: see `answer`.
+        """
+        had = {held.window.seq for held in own}
+        helds = [held for held in self.cut_in(group.name, span) if held.window.seq not in had]
+        asked = replays.below_watermark(self._offsets_of(group, span), state)
+        owners = [*own, *self._owners(group.name, asked, state)]
+        return helds, self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
 
     def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> tuple[list[Held], list[Draft]]:
         replays.check_topics(group, asked)

@@ -7,6 +7,8 @@ and looks again, a few times.
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
     IllegalStepError,
+    LogError,
     MissingPartitionError,
     UnknownWindowError,
     WindowBusyError,
@@ -40,7 +43,7 @@ from airflow_kafka_offsets.core.planning import (
 )
 from airflow_kafka_offsets.core.request import Live, Replay, Request, Span, parse_seq
 from airflow_kafka_offsets.core.reset import Reset
-from airflow_kafka_offsets.core.spark_json import load_offsets
+from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import (
     AtCommitted,
     first_offsets,
@@ -56,8 +59,9 @@ log = logging.getLogger(__name__)
 MAX_WHO = 200
 LIVE = Live()
 
-RACES = 20
-"""How often somebody who lost a race looks again."""
+RACES = 60
+"""How often somebody who lost a race looks again: with the pauses, for half a minute."""
+LONGEST_PAUSE = 1.0
 
 _T = TypeVar("_T")
 IsOver = Callable[[Claim], bool]
@@ -121,13 +125,11 @@ class _Asking:
     claim: Claim
     is_over: IsOver
     now: datetime
-    max_tries: int
+    last_clear: int
     at_most: int | None = None
 
-    def may_have(self, held: Held) -> bool:
-        return held.holder == self.claim or self.is_over(held.holder)
-
-    def check_number(self, number: int) -> None:
+    def check_number(self, spans: Sequence[int]) -> None:
+        number = sum(span > 0 for span in spans)  # what is empty is committed on the spot
         if self.at_most is not None and number > self.at_most:
             raise BadInputError(
                 f"{self.claim} would get {number} windows and can take {self.at_most}: ask for fewer, or plan them with "
@@ -138,10 +140,17 @@ class _Asking:
 class WindowService:
     """The use cases on one ledger and one Kafka."""
 
-    def __init__(self, ledger: Ledger, kafka: LogOffsets, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        kafka: LogOffsets,
+        clock: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
+        self._sleep = sleep
         self._answers = Answers(ledger, kafka, clock)
 
     def plan(
@@ -151,7 +160,7 @@ class WindowService:
         is_over: IsOver,
         request: Request = LIVE,
         *,
-        max_tries: int = 0,
+        last_clear: int = 0,
         at_most: int | None = None,
     ) -> list[Planned]:
         """Give a run its windows: those that it had, or else what it asks for.
@@ -161,7 +170,7 @@ class WindowService:
             claim: who asks.
             is_over: whether the claim that holds a window is over.
             request: what is new, or a replay; a run that has windows gets these, whatever it asks for.
-            max_tries: Airflow's bound of tries, which a clear of the task changes: what the task did since is not done again.
+            last_clear: the number of the try after which the task was last cleared: what it did since is not done again.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
@@ -173,8 +182,8 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), max_tries, at_most)
-        planned = _racing(lambda: self._plan(asking, request))
+        asking = _Asking(group, claim, is_over, self._clock(), last_clear, at_most)
+        planned = self._racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
                 log.warning("Group %s: %s", group.name, warning)
@@ -191,9 +200,9 @@ class WindowService:
     def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         if own := ownership.own_windows(state):
-            return self._give(
-                asking, state, [*own, *self._more_of_interval(asking.group.name, request, own)], how="again"
-            )
+            more, drafts = self._more_of_interval(asking.group, request, state, own)
+            helds = sorted([*own, *more], key=lambda held: held.window.seq)
+            return self._give(asking, state, helds, drafts, how="again")
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
         helds, drafts = self._answers.answer(asking.group, request, state)
@@ -213,26 +222,40 @@ class WindowService:
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
         group = asking.group
-        over = {held.holder for held in state.open if asking.may_have(held)}
+        holders = {held.holder for held in state.open}
+        over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
-        if choice.adopt:  # who has work needs no empty window behind it
-            plans = [plan for plan in plans if plan.ranges.span]
+        plans = self._plans_behind(group, state, request, choice)
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         warned = iter([plan.warnings for plan in plans])
         return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
 
+    def _plans_behind(
+        self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
+    ) -> list[Plan]:
+        """Plan what a run cuts; one that takes over others' windows works on these, whatever is to be said of what follows."""
+        try:
+            plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
+        except LogError as exc:
+            if not choice.adopt:
+                raise
+            log.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
+            return []
+        return [plan for plan in plans if plan.ranges.span or not choice.adopt]
+
     def _give(
         self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
     ) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
-        asking.check_number(len(helds) + len(drafts))
-        for held in helds:
-            # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
-            if not ownership.is_handed_over(held, asking.claim) and not asking.is_over(held.holder):
-                raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
-        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.max_tries) if helds else {}
+        asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
+        is_known = how in ("again", "given")
+        foreign = [held for held in helds if not ownership.is_handed_over(held, asking.claim, is_known=is_known)]
+        # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
+        working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
+        if busy := next((held for held in foreign if held.holder in working), None):
+            raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.last_clear) if helds else {}
         # What is not run again may have expired since.
         self._check_readable([held.window for held in helds if held.window.seq not in done])
         take = ownership.to_hold(helds, asking.claim)
@@ -241,11 +264,10 @@ class WindowService:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
         elif take:
             self._ledger.hold(take, asking.claim)
-        windows = [held.window for held in helds]
-        known = [Planned(w, w.state is State.COMMITTED, how, done.get(w.seq)) for w in windows]
+        known = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return known + [Planned(held.window, False, "new") for held in added]
 
-    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, max_tries: int = 0) -> Planned:
+    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, last_clear: int = 0) -> Planned:
         """Give a task one window by name: usually one of those that the plan task of its run planned.
 
         Raises:
@@ -254,8 +276,8 @@ class WindowService:
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
-        asking = _Asking(group, claim, is_over, self._clock(), max_tries)
-        return _racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
+        asking = _Asking(group, claim, is_over, self._clock(), last_clear)
+        return self._racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
@@ -294,12 +316,13 @@ class WindowService:
         self._check_readable(windows)
         return windows, drafts
 
-    def _more_of_interval(self, group: str, request: Request, own: Sequence[Held]) -> list[Held]:
+    def _more_of_interval(
+        self, group: KafkaGroup, request: Request, state: GroupState, own: Sequence[Held]
+    ) -> tuple[list[Held], list[Draft]]:
         """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the run had."""
-        if not isinstance(request, Span) or not request.is_interval:
-            return []
-        had = {held.window.seq for held in own}
-        return [held for held in self._answers.cut_in(group, request) if held.window.seq not in had]
+        if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
+            return [], []
+        return self._answers.more_of(group, request, state, own)
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -347,13 +370,13 @@ class WindowService:
         committed = self._kafka.committed(group.name, partitions) if is_committed else None
         return first_offsets(start, snapshot, at_time=at_time, committed=committed)
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int = 0) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int = 0) -> int:
         """Record that a try to process the window begins, and return its number."""
-        return _racing(lambda: self._ledger.start_attempt(window, claim, try_number, max_tries, self._clock()))
+        return self._racing(lambda: self._ledger.start_attempt(window, claim, try_number, last_clear, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""
-        _racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
+        self._racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
 
     def window(self, window_id: str) -> Window:
         """Return a window as the ledger has it.
@@ -378,7 +401,7 @@ class WindowService:
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
         """
-        is_first = _racing(lambda: self._ledger.commit(window_id, claim, attempt, self._clock()))
+        is_first = self._racing(lambda: self._ledger.commit(window_id, claim, attempt, self._clock()))
         log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before, run again")
         return is_first
 
@@ -390,7 +413,7 @@ class WindowService:
         """
         _check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
-        return _racing(lambda: self._ledger.abandon(window_id, act))
+        return self._racing(lambda: self._ledger.abandon(window_id, act))
 
     def preview_reset(
         self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None
@@ -467,6 +490,11 @@ class WindowService:
             window = self.window(to_window)
             if window.group != group.name:
                 raise BadInputError(f"Window {to_window} is not one of group {group.name}")
+            if window.lane is Lane.BACKFILL:
+                raise BadInputError(
+                    f"Window {to_window} is a backfill window, beside the live lane: no live window need start where it does. "
+                    f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
+                )
             starts = resets.window_starts(window, position, self._committed_windows(group.name))
             return {tp: start for tp, start in starts.items() if not topics or tp.topic in topics}
         if not to.lstrip().startswith("{"):
@@ -488,6 +516,20 @@ class WindowService:
     def _committed_windows(self, group: str) -> Iterator[Window]:
         return (held.window for held in pages(self._ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
 
+    def _racing(self, step: Callable[[], _T]) -> _T:
+        """Take a step again when somebody else was faster; forty backfill runs may plan at one moment."""
+        for look in range(RACES):
+            try:
+                return step()
+            except ConcurrentChangeError as exc:
+                log.info("%s; looking again", exc)
+                # Of a random length, or all who lost together lose together again.
+                self._sleep(random.uniform(0, min(LONGEST_PAUSE, 0.01 * 2**look)))
+        try:
+            return step()
+        except ConcurrentChangeError as exc:
+            raise ConcurrentChangeError(f"{exc}; that happened {RACES} times. Let the task try again later") from exc
+
     def lag(self, group: KafkaGroup) -> Mapping[TopicPartition, Lag]:
         """Compare the watermark with what Kafka holds. Nothing is written."""
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
@@ -500,8 +542,15 @@ class WindowService:
         return ownership.watermark(self._ledger.load(group))
 
 
+def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
+    # A task that committed and then failed runs for the first time still: nobody was told yet.
+    is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
+    is_rerun = held.window.state is State.COMMITTED and not is_own_commit
+    return Planned(held.window, is_rerun, how, done)
+
+
 def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost)
+    return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost, is_capped=plan.is_capped)
 
 
 def _topics_to_move(group: KafkaGroup, topics: Sequence[str]) -> Sequence[str]:
@@ -518,12 +567,3 @@ def _check_signature(who: str, why: str) -> None:
         raise BadInputError("Say why: the reason is kept in the ledger for whoever finds this later")
     if not who.strip() or len(who) > MAX_WHO:
         raise BadInputError(f"Say who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
-
-
-def _racing(step: Callable[[], _T]) -> _T:
-    for _ in range(RACES - 1):
-        try:
-            return step()
-        except ConcurrentChangeError as exc:
-            log.info("%s; looking again", exc)
-    return step()

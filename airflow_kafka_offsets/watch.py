@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 
 NEWEST = 50
-"""How many of a group's newest committed windows are looked at for a cut time."""
+"""How many of a group's newest windows that can prove a cut time are looked at: in order, later ones have later times."""
 
 
 class Watch:
@@ -73,7 +73,7 @@ class _Look:
         self._open_log = open_log
         self._now = now
         self._states: dict[str, GroupState | Exception] = {}
-        self._committed: dict[str, Sequence[Window] | Exception] = {}
+        self._committed: dict[str, tuple[GroupState, Sequence[Window]] | Exception] = {}
         self._windows: dict[str, Window | Exception] = {}
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
@@ -94,11 +94,19 @@ class _Look:
         until = dict.fromkeys(c.group_name for c in conditions if isinstance(c, CommittedUntil))
         ids = dict.fromkeys(c.window_id for c in conditions if isinstance(c, WindowCommitted))
         self._states = _each(names, lambda name: self._ledger.load(name))
-        self._committed = _each(until, self._newest_committed)
+        self._committed = _each(until, self._committed_of)
         self._windows = _each(ids, lambda window_id: self._ledger.window(window_id).held.window)
 
-    def _newest_committed(self, group: str) -> list[Window]:
-        rows = self._ledger.windows(group, states=[State.COMMITTED], lane=Lane.LIVE, limit=NEWEST)
+    def _committed_of(self, group: str) -> tuple[GroupState, Sequence[Window]]:
+        # The windows first: of what is planned in between, an older one may be open that the state does not show.
+        committed = self._proofs(group)
+        state = self._ledger.load(group)
+        return state, self._proofs(group, before=state.open[0].window.seq) if state.open else committed
+
+    def _proofs(self, group: str, before: int | None = None) -> list[Window]:
+        rows = self._ledger.windows(
+            group, states=[State.COMMITTED], lane=Lane.LIVE, is_capped=False, before=before, limit=NEWEST
+        )
         return [row.held.window for row in rows]
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
@@ -160,7 +168,7 @@ class _Look:
             case WindowCommitted(window_id):
                 return decide_window(_value(self._windows[window_id]))
             case CommittedUntil(name):
-                return decide_until(condition, _value(self._states[name]), _value(self._committed[name]))
+                return decide_until(condition, *_value(self._committed[name]))
             case _:
                 return decide(condition, self._seen(condition))
 
@@ -186,10 +194,8 @@ class _Look:
 
 def _group_name(condition: Condition) -> str | None:
     match condition:
-        case WindowCommitted() | TimePassed():
+        case WindowCommitted() | CommittedUntil() | TimePassed():
             return None
-        case CommittedUntil(name):
-            return name
         case _:
             return condition.group.name
 

@@ -143,7 +143,7 @@ WINDOWS = Command(
 PLAN = Command(
     "plan",
     "what the next window would be, and why; or what a replay would run",
-    "Show what a run that asks now would get: the window that is open, and the one that would be cut next. With --windows, "
+    "Show the oldest open window, and the one that would be cut next up to the end offset. With --windows, "
     "--from and --to, or --starting-offsets and --ending-offsets: the windows that a replay of these would run. Writes nothing.",
     f"{_HERE}.plan.plan",
     (

@@ -49,6 +49,7 @@ def window_document(row: WindowRow) -> Document:
         "isolation_level": window.isolation_level.value,
         "partitions": len(window.ranges.without_empty()),
         "span": window.span,
+        "is_capped": window.is_capped,
         "records": row.records,
         "attempts": row.attempts,
         "held_by": claim_document(row.held.holder),

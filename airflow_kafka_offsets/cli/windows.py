@@ -83,7 +83,7 @@ def _detail_text(window: Document) -> str:
         ("planned", time(window["planned_at"])),
         ("committed", time(window["committed_at"]) or "-"),
         ("held by", run_name(window["held_by"])),
-        ("span", f"{window['span']} in {counted(window['partitions'], 'partition')}"),
+        ("span", _span_text(window)),
         ("records", "-" if window["records"] is None else window["records"]),
     ]
     parts = ["\n".join(f"{name + ':':<11}{value}" for name, value in facts), ranges_table(window["ranges"])]
@@ -91,6 +91,11 @@ def _detail_text(window: Document) -> str:
         parts.append("Lost to retention before this window started:\n\n" + ranges_table(window["lost"]))
     parts.append(_history(window["history"]) if window["history"] else "No attempts.")
     return "\n\n".join(parts)
+
+
+def _span_text(window: Document) -> str:
+    capped = "; capped, more was there" if window["is_capped"] else ""
+    return f"{window['span']} in {counted(window['partitions'], 'partition')}{capped}"
 
 
 def _history(attempts: Sequence[Document]) -> str:

@@ -111,13 +111,17 @@ def is_free(held: Held, *, is_rerun: bool, holder_is_over: bool) -> bool:
     return holder_is_over
 
 
-def is_handed_over(held: Held, claim: Claim) -> bool:
-    """Whether a claim may work on a window without asking who is over: it is its own, or one of its run's plan task.
+def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
+    """Whether a claim may work on a window without asking who is over.
 
-    The plan task itself may always have it again: it works on nothing, and says what the tasks of its run work on.
+    Args:
+        held: the window.
+        claim: who asks.
+        is_known: the claim had the window, or was given its name by the plan task of its run. Then plan task and workers
+            of one run hand it to each other: the plan task works on nothing, and says what the others work on.
     """
     is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
-    return held.holder == claim or (is_planner and held.holder.is_same_run(claim))
+    return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
 
 
 def to_hold(helds: Sequence[Held], claim: Claim) -> list[Held]:

@@ -48,6 +48,7 @@ class Plan:
         verdicts: what was said of each partition.
         lost: what retention removed and the policy ``skip`` let go.
         warnings: sentences for the log.
+        is_capped: whether ``max_offsets`` cut something off: more was there to read, up to the planned end.
     """
 
     ranges: OffsetRanges
@@ -55,6 +56,7 @@ class Plan:
     verdicts: Mapping[TopicPartition, Verdict]
     lost: OffsetRanges
     warnings: tuple[str, ...] = field(default=())
+    is_capped: bool = False
 
 
 def judge(
@@ -140,8 +142,12 @@ def plan_window(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
-    whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
-    return replace(whole, ranges=cap(whole.ranges, group.max_offsets))
+    return _capped(_plan_all(group, position, log, first or {}, recovered or {}, ends or {}), group.max_offsets)
+
+
+def _capped(plan: Plan, max_offsets: int | None) -> Plan:
+    ranges = cap(plan.ranges, max_offsets)
+    return replace(plan, ranges=ranges, is_capped=ranges.span < plan.ranges.span)
 
 
 def _plan_all(
@@ -198,10 +204,11 @@ def plan_windows(
         LogError: see `plan_window`.
     """
     whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
-    plans = [replace(whole, ranges=cap(whole.ranges, group.max_offsets))]
+    plans = [_capped(whole, group.max_offsets)]
     # One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
     while len(plans) < number and (left := _behind(plans[-1].ranges, whole.ranges)).span:
-        plans.append(Plan(cap(left, group.max_offsets), whole.topic_ids, whole.verdicts, OffsetRanges({})))
+        rest = Plan(left, whole.topic_ids, whole.verdicts, OffsetRanges({}))
+        plans.append(_capped(rest, group.max_offsets))
     return plans
 
 

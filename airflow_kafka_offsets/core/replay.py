@@ -119,6 +119,15 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
     return before + after
 
 
+def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
+    """Leave out what the live lane has not read yet, and will."""
+    position = watermark(state)
+    marks = position.offsets if position else {}
+    return OffsetRanges(
+        (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
+    )
+
+
 def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
     """Refuse offsets without an owner that the live lane will read.
 

@@ -89,7 +89,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     Raises:
         BadInputError: more than one way at once, half a way, or a value that can't be read.
     """
-    given: dict[str, Any] = {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key))}
+    given = _given(params)
     ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
     if not ways:
         return None
@@ -109,6 +109,15 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
             return Offsets(
                 OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
             )
+
+
+def names_replay(params: Mapping[str, Any]) -> bool:
+    """Whether a run was given anything that chooses a replay, be it right or wrong."""
+    return bool(_given(params))
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key in REPLAY_KEYS if not _is_empty(value := params.get(key))}
 
 
 def _is_empty(value: Any) -> bool:

@@ -130,7 +130,11 @@ class WindowCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CommittedUntil:
-    """All live windows up to a cut time are committed: one that was cut then or later is, and none before it is open."""
+    """All that a group could read at a cut time is committed.
+
+    The proof is a committed live window that was cut then or later and not capped, with no older live window open. A
+    capped window left something of that time unread, and so a group that lags behind is waited for until it has caught up.
+    """
 
     group_name: str
     until: datetime
@@ -284,16 +288,16 @@ def decide_window(window: Window) -> Answer:
 
 
 def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequence[Window]) -> Answer:
-    """Decide whether all live windows up to a cut time are committed.
+    """Decide whether all that a group could read at a cut time is committed.
 
     Args:
         condition: group and cut time.
         state: the group in the ledger.
-        committed: its newest committed live windows.
+        committed: its newest committed live windows that can prove it: not capped, and none older than they is open.
     """
     oldest_open = state.open[0].window.seq if state.open else None
-    behind = [w for w in committed if oldest_open is None or w.seq < oldest_open]
-    proof = next((w for w in behind if w.until >= condition.until), None)
+    proofs = [w for w in committed if not w.is_capped and (oldest_open is None or w.seq < oldest_open)]
+    proof = next((w for w in proofs if w.until >= condition.until), None)
     facts = {
         "until": condition.until.isoformat(),
         "window_id": proof.id if proof else None,

@@ -68,6 +68,8 @@ class Window:
         until: its cut time; by time, the window belongs to the span that contains this moment.
         isolation_level: which records it reads.
         lost: offsets that retention had removed before this window started, recorded instead of read.
+        is_capped: whether ``max_offsets`` cut something off when it was planned: up to its cut time, more was there to
+            read. Never of the backfill lane.
     """
 
     group: str
@@ -79,6 +81,7 @@ class Window:
     until: datetime
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    is_capped: bool = False
 
     @property
     def id(self) -> str:
@@ -167,11 +170,13 @@ class Held:
         window: the window.
         holder: the claim.
         holds: how often the window was given to a claim: tells two holds by the same claim apart.
+        committed_at: when it was committed, in UTC; None: it is not.
     """
 
     window: Window
     holder: Claim
     holds: int = 0
+    committed_at: datetime | None = None
 
 
 class Outcome(StrEnum):

@@ -14,7 +14,9 @@ _TOLD = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ra
 def emit_events(
     operator: BaseOperator, context: Context, windows: Sequence[Mapping[str, Any]], *, emit_empty: bool
 ) -> None:
-    """Let each outlet's event say what was committed; windows without an offset make none, unless asked.
+    """Let the event of each asset among the outlets say what was committed; windows without an offset make none, unless asked.
+
+    An alias has no event of its own: a task that uses one adds its assets itself.
 
     Args:
         operator: the task, with its outlets.
@@ -23,13 +25,14 @@ def emit_events(
         emit_empty: emit also when all of them are empty.
     """
     from airflow.sdk import Asset
+    from airflow.sdk.definitions.asset import AssetRef
 
     if not emit_empty and not any(window["span"] for window in windows):
         # Airflow reads the outlets after the task has succeeded; it knows no other way to succeed without an event.
         operator.outlets = []
     extra = event_extra(windows)
     for outlet in operator.outlets:
-        if isinstance(outlet, Asset):
+        if isinstance(outlet, Asset | AssetRef):
             context["outlet_events"][outlet].extra.update(extra)
 
 

@@ -15,11 +15,11 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
     may_pass,
 )
-from airflow_kafka_offsets.core.request import Live, Span, parse_replay
+from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.operators.job_files import Report
-from airflow_kafka_offsets.operators.runs import given_params, is_over, request_of
+from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
 from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
@@ -104,29 +104,30 @@ def plan(
     from airflow.sdk.exceptions import AirflowSkipException
 
     request = request_of(context, operator.group, new)
-    if isinstance(request, Span) and parse_replay(operator.group.name, given_params(context)):
+    if isinstance(request, Span) and names_replay(given_params(context)):
         log.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + operator.group.grace)
-    max_tries = context["ti"].max_tries
     planned = _unless_busy(
         operator,
         claim,
-        lambda: service.plan(operator.group, claim, is_over, request, max_tries=max_tries, at_most=at_most),
+        lambda: service.plan(operator.group, claim, is_over, request, last_clear=last_clear(context), at_most=at_most),
     )
     if not planned:
         assert isinstance(request, Span)
         raise AirflowSkipException(
-            f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and nobody's "
-            "records are of that time: nothing to replay"
+            f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no record of that "
+            "time is without an owner: nothing to replay"
         )
     return planned
 
 
 def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
     """Get one window that a plan task of this run handed over; while another run works on it, as `plan`."""
-    name, max_tries = named_window(window)[0], context["ti"].max_tries
-    return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, max_tries))
+    name = named_window(window)[0]
+    return _unless_busy(
+        operator, claim, lambda: service.take(operator.group, name, claim, is_over, last_clear(context))
+    )
 
 
 def named_window(window: Any) -> tuple[str, str | None]:
@@ -152,11 +153,16 @@ def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
             raise AirflowSkipException(str(busy)) from busy
         if operator.on_open_window == "fail":
             raise
-        if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim):
+        if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim) and not _is_sibling(busy.holder, claim):
             raise  # to wait for the end of one's own run would be for ever
         log.info("%s Waiting.", busy)
         _defer(operator, busy)
         raise  # not reached: defer raises
+
+
+def _is_sibling(holder: Claim, claim: Claim) -> bool:
+    # Mapped tasks are over before their run is: after the plan task was cleared, another index may have had the window.
+    return holder.task_id == claim.task_id and holder.map_index != claim.map_index
 
 
 def _defer(operator: Planner, busy: WindowBusyError) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import Until
-from airflow_kafka_offsets.core.request import Live, Request, Span, parse_replay
+from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Request, Span, parse_replay
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ def claim_of(context: Context, scope: Scope) -> Claim:
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
+
+
+def last_clear(context: Context) -> int:
+    """Return the number of the try after which the task was last cleared; 0: never.
+
+    A clear sets `max_tries` to that number plus the task's retries; neither a retry nor the clear of another task moves it.
+    """
+    return max(0, context["ti"].max_tries - (context["task"].retries or 0))
 
 
 def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request:
@@ -52,10 +60,17 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
 
 
 def given_params(context: Context) -> Mapping[str, Any]:
-    """Return what a run was given: its conf, on top of the DAG's params."""
+    """Return what a run was given: its conf, on top of the DAG's params.
+
+    Without what a DAG calls by one of our names and means otherwise: one that declares only some of them, such as ``from``
+    and ``to`` of a report, does not have them from `replay_params`.
+    """
     # Airflow can be told not to merge the conf into the params ([core] dag_run_conf_overrides_params).
     conf: Mapping[str, Any] = context["dag_run"].conf or {}
-    return {**context["params"], **conf}
+    given = {**context["params"], **conf}
+    declared = set(context["dag"].params) & set(REPLAY_KEYS)
+    own = declared if len(declared) < len(REPLAY_KEYS) else set()
+    return {key: value for key, value in given.items() if key not in own}
 
 
 def _interval(context: Context) -> Span:

@@ -16,8 +16,10 @@ from airflow_kafka_offsets.operators.planning import (
     check_on_open_window,
     committed_result,
     named_window,
+    patiently,
     placeholders,
     plan,
+    take,
     window_result,
 )
 from airflow_kafka_offsets.operators.runs import claim_of
@@ -70,11 +72,24 @@ class PlanWindowOperator(_PlanOperator):
     several windows is refused: see `PlanWindowsOperator`.
 
     :param group: the group.
+    :param window: instead of planning: the window to hand on, one item of what a `PlanWindowsOperator` of the same run
+        returned. In a mapped task group this makes sure, when only its tasks are cleared, that no other run has taken the
+        window meanwhile. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     """
 
+    template_fields: Sequence[str] = ("window",)
+
+    def __init__(self, *, window: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.window = window
+
     def _plan(self, context: Context) -> dict[str, Any]:
+        if self.window is not None:
+            service = wiring.open_service(self.group)
+            given = take(self, context, service, claim_of(context, Scope.RUN), self.window)
+            return {**window_result(self.group, given), **placeholders(given.window)}
         if windows := self._planned(context, at_most=1, new=1):
             return windows[0]
         raise AirflowSkipException("The window is empty and committed: nothing to launch")
@@ -120,7 +135,7 @@ class CommitWindowOperator(BaseOperator):
         window_id, ledger_conn_id = named_window(self.window)
         service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
         window = service.window(window_id)
-        service.check(window)
-        is_first = service.commit(window_id, claim_of(context, Scope.RUN))
+        patiently(lambda: service.check(window))
+        is_first = patiently(lambda: service.commit(window_id, claim_of(context, Scope.RUN)))
         emit_events(self, context, [committed_result(window, is_rerun=not is_first)], emit_empty=True)
         return {"window_id": window_id, "is_rerun": not is_first}

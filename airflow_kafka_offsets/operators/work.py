@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import patiently, window_result
+from airflow_kafka_offsets.operators.runs import last_clear
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,7 +75,7 @@ class Work:
             return Report(records=planned.done.records)
         self.stop.check()
         ti = self.context["ti"]
-        attempt = self.service.start_attempt(window, self.claim, ti.try_number, ti.max_tries)
+        attempt = self.service.start_attempt(window, self.claim, ti.try_number, last_clear(self.context))
         report = self._attempt(planned, attempt)
         patiently(lambda: self.service.commit(window.id, self.claim, attempt))
         return report

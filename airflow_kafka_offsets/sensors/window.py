@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class WindowCommittedSensor(ConditionSensor):
-    """Wait until one window, or all live windows of a group up to a cut time, are committed. Asks the ledger only.
+    """Wait until one window, or all that a group could read at a cut time, is committed. Asks the ledger only.
 
     :param group: the group, or its name.
-    :param until: the cut time, usually ``"{{ data_interval_end }}"``: a window that was cut then or later is committed, and
-        none before it is open. (templated)
+    :param until: the cut time, usually ``"{{ data_interval_end }}"``: a live window that was cut then or later, and that
+        ``max_offsets`` did not cap, is committed, and no older one is open. A group that is capped for hours is waited
+        for until it has caught up. (templated)
     :param window_id: instead of `until`: one window. (templated)
     :param ledger_conn_id: the ledger, where `group` is only a name; None: the configured one.
     """

@@ -93,7 +93,7 @@ class KafkaWindow:
         }
         self._unchecked: CountedRead | None = None
         self._checked: Counts | None = None
-        self._is_read_elsewhere = False
+        self._taken: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<KafkaWindow {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -112,16 +112,26 @@ class KafkaWindow:
     def starting_offsets(self) -> str:
         """Spark's JSON of the first offsets, without the partitions that have nothing to read.
 
-        Who takes it reads and checks by means of their own: `read` is not expected any more.
+        Who takes these and the ends reads and checks by means of their own: `read` is not expected any more.
         """
-        guard.release(self.id)
-        self._is_read_elsewhere = True
+        self._take(0)
         return offsets_json(self.ranges, 0)
 
     @property
     def ending_offsets(self) -> str:
-        """Spark's JSON of the ends, without the partitions that have nothing to read."""
+        """Spark's JSON of the ends, without the partitions that have nothing to read; see `starting_offsets`."""
+        self._take(1)
         return offsets_json(self.ranges, 1)
+
+    def _take(self, bound: int) -> None:
+        # Both: one alone is looked at for a log, and reads nothing.
+        self._taken.add(bound)
+        if self._is_read_elsewhere:
+            guard.release(self.id)
+
+    @property
+    def _is_read_elsewhere(self) -> bool:
+        return self._taken == {0, 1}
 
     @property
     def is_unchecked(self) -> bool:

@@ -39,6 +39,8 @@ def test_windows_in_detail(cli: Cli) -> None:
     assert done.code == 0
     assert "window:    lake.orders-000002" in done.out
     assert "state:     planned, live lane, read_committed" in done.out
+    spans = [line for line in done.out.splitlines() if line.startswith("span:")]
+    assert spans == ["span:      400 in 1 partition", "span:      1000 in 1 partition; capped, more was there"]
     failed, running = map(cells, done.out.splitlines()[-2:])
     assert failed[1:] == [
         "orders/scheduled__3/load",
@@ -49,6 +51,11 @@ def test_windows_in_detail(cli: Cli) -> None:
         "2026-01-31 00:12:00Z",
     ]
     assert running[1:] == ["orders/scheduled__3/load", "2", "running", "-", "2026-01-31 00:13:00Z", "-"]
+
+
+def test_which_windows_were_capped_is_known_to_programs(cli: Cli) -> None:
+    windows = cli("windows", "lake.orders", "-o", "json").json["windows"]
+    assert {w["seq"]: w["is_capped"] for w in windows} == {1: False, 2: False, 3: True}
 
 
 def test_detail_for_programs(cli: Cli) -> None:

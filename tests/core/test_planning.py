@@ -326,6 +326,28 @@ def test_several_windows_are_cut_one_behind_the_other_and_stop_at_the_end() -> N
 def test_one_window_is_planned_even_if_it_is_empty() -> None:
     [plan] = plan_windows(5, group(max_offsets=10), position({tp(): 7}), log({tp(): (0, 7)}))
     assert plan.ranges == ranges({tp(): (7, 7)})
+    assert not plan.is_capped
+
+
+@pytest.mark.parametrize(
+    ("number", "max_offsets", "ends", "capped"),
+    [
+        pytest.param(1, None, {}, [False], id="no cap"),
+        pytest.param(1, 25, {}, [False], id="all of it fits exactly"),
+        pytest.param(1, 24, {}, [True], id="one offset is left"),
+        pytest.param(3, 10, {}, [True, True, False], id="the last of several reaches the end"),
+        pytest.param(2, 10, {}, [True, True], id="the last of several leaves some, too"),
+        pytest.param(1, 10, {tp(): 10}, [False], id="what is left comes after the end by time"),
+        pytest.param(1, 10, {tp(): 11}, [True], id="what is left comes before the end by time"),
+    ],
+)
+def test_a_window_is_capped_when_more_was_there_up_to_its_planned_end(
+    number: int, max_offsets: int | None, ends: dict[TopicPartition, int | None], capped: list[bool]
+) -> None:
+    here, now = position({tp(): 0}), log({tp(): (0, 25)})
+    plans = plan_windows(number, group(max_offsets=max_offsets), here, now, ends=ends)
+    assert [p.is_capped for p in plans] == capped
+    assert plan_window(group(max_offsets=max_offsets), here, now, ends=ends).is_capped is capped[0]
 
 
 def test_what_was_lost_and_its_warning_belong_to_the_first_of_several_windows() -> None:
@@ -371,9 +393,11 @@ def test_several_windows_are_those_that_runs_one_after_the_other_would_get(
     capped = group(max_offsets=max_offsets)
     plans = plan_windows(number, capped, here, now, ends=ends)
     for plan in plans:
-        assert plan.ranges == plan_window(capped, here, now, ends=ends).ranges
+        alone = plan_window(capped, here, now, ends=ends)
+        assert (plan.ranges, plan.is_capped) == (alone.ranges, alone.is_capped)
         assert plan.ranges.starts == here.offsets
         here = position(plan.ranges.ends)
+        assert plan.is_capped == bool(plan_window(capped, here, now, ends=ends).ranges.span)
     assert all(p.ranges.span for p in plans[1:])
     rest = plan_window(capped, here, now, ends=ends).ranges.span
     assert len(plans) == number or not rest

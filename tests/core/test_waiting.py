@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -293,10 +294,9 @@ def test_a_window_that_was_given_up_is_not_waited_for(life: State) -> None:
         decide_window(window({tp(0): (0, 5)}, state=life))
 
 
-def numbered(seq: int, life: State = State.COMMITTED, until: datetime = NOON) -> Window:
+def numbered(seq: int, life: State = State.COMMITTED, until: datetime = NOON, *, is_capped: bool = False) -> Window:
     """Make a window with a number and a cut time."""
-    made = window({tp(0): (seq, seq + 1)}, seq, life)
-    return Window(**{name: getattr(made, name) for name in made.__slots__} | {"until": until})
+    return replace(window({tp(0): (seq, seq + 1)}, seq, life), until=until, is_capped=is_capped)
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,13 @@ def numbered(seq: int, life: State = State.COMMITTED, until: datetime = NOON) ->
         ([numbered(1, State.PLANNED)], [numbered(2)], None),  # committed ahead of an older one
         ([numbered(2, State.PLANNED)], [numbered(3), numbered(1, until=NOON + HOUR)], "lake-000001"),
         ([], [numbered(2, until=NOON - HOUR), numbered(1, until=NOON)], "lake-000001"),
+        ([], [numbered(1, is_capped=True)], None),  # the rest of that time is not planned yet
+        ([numbered(2, State.PLANNED)], [numbered(1, is_capped=True)], None),  # the rest is in the open one
+        ([], [numbered(2, until=NOON + HOUR), numbered(1, is_capped=True)], "lake-000002"),
+        ([], [numbered(2, until=NOON + HOUR, is_capped=True), numbered(1)], "lake-000001"),
     ],
 )
-def test_all_windows_up_to_a_cut_time(
+def test_all_that_was_there_at_a_cut_time_is_committed(
     open_windows: list[Window], committed: list[Window], expected: str | None
 ) -> None:
     found = decide_until(CommittedUntil("lake", NOON), state({tp(0): 9}, *open_windows), committed)

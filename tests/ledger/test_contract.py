@@ -324,8 +324,8 @@ class LedgerContract:
     def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
-        def attempt(held: Held, by: Claim, max_tries: int, outcome: Outcome) -> int:
-            number = ledger.start_attempt(held.window, by, 1, max_tries, NOW)
+        def attempt(held: Held, by: Claim, last_clear: int, outcome: Outcome) -> int:
+            number = ledger.start_attempt(held.window, by, 1, last_clear, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
 
@@ -401,6 +401,15 @@ class LedgerContract:
         assert seqs(cut_in=(NOW, NOW + timedelta(hours=1)), seqs=[1, 3], lane=Lane.LIVE) == [3]
         tiles = [(times[0] - micro, NOW), (NOW, NOW + micro), (NOW + micro, times[-1])]
         assert [seqs(cut_in=tile) for tile in tiles] == [[2, 1], [3], [4]]
+
+    def test_whether_a_window_was_capped_is_kept_and_found(self, ledger: Ledger, name: str) -> None:
+        added = add_all(ledger, name, [draft(0, 10, is_capped=True), draft(10, 20), draft(20, 30, is_capped=True)])
+        assert [held.window.is_capped for held in added] == [True, False, True]
+        assert ledger.load(name, claim()).open == ledger.load(name, claim()).claimed == tuple(added)
+        assert [row.held.window.is_capped for row in ledger.windows(name)] == [True, False, True]
+        assert ledger.window(added[0].window.id).held.window.is_capped is True  # not a 1, which is no JSON true
+        assert [row.held.window.seq for row in ledger.windows(name, is_capped=True)] == [3, 1]
+        assert [row.held.window.seq for row in ledger.windows(name, is_capped=False)] == [2]
 
     def test_groups_are_listed_as_they_last_planned(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))

@@ -112,7 +112,7 @@ from tests.operators.test_kafka_spark import operator_with
 from airflow.sdk import DAG
 with DAG("d"):
     operator = operator_with()
-operator._planned = [SimpleNamespace(window=SimpleNamespace(span=1), done=None)]
+operator._planned = [SimpleNamespace(needs_job=True)]
 operator.execute_callable()
 """
 

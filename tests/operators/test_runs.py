@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.operators.runs import request_of, task_is_over
+from airflow_kafka_offsets.operators.runs import last_clear, request_of, task_is_over
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -49,7 +49,8 @@ def test_a_mapped_task_is_asked_for_by_its_index() -> None:
 
 
 def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
-    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, **more}
+    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS))
+    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, "dag": dag, **more}
 
 
 HOUR = {
@@ -95,3 +96,21 @@ def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
     asked = request_of(context_of("backfill", **HOUR), ORDERS)
     assert isinstance(asked, Span)
     assert epoch_milliseconds(asked.end) == END.timestamp() * 1000
+
+
+def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
+    report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"})
+    given = {"from": "2026-01-01", "to": "ada@example.org"}
+    assert request_of(context_of("manual", conf=given) | {"dag": report}, ORDERS) == Live()
+    assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
+    none = SimpleNamespace(params={})
+    assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
+
+
+def test_a_clear_is_seen_although_the_number_of_retries_was_changed() -> None:
+    def tries(max_tries: int, retries: int) -> Any:
+        return {"ti": SimpleNamespace(max_tries=max_tries), "task": SimpleNamespace(retries=retries)}
+
+    assert last_clear(tries(2, 2)) == 0
+    assert last_clear(tries(1 + 1, 1)) == 1, "cleared after its first try, with one retry less in the file"
+    assert last_clear(tries(0, 3)) == 0, "retries were added since"

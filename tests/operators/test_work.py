@@ -36,13 +36,14 @@ def world() -> Iterator[World]:
         yield world
 
 
-def work(world: World, run: Callable[[Planned], Report], *, max_tries: int = 0, stop: Stop | None = None) -> Work:
-    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=max_tries)}
+def work(world: World, run: Callable[[Planned], Report], *, last_clear: int = 0, stop: Stop | None = None) -> Work:
+    ti = SimpleNamespace(try_number=1, max_tries=last_clear + 2)
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=2)}
     return Work(context, world.service, world.group, REPLAY, run, stop or Stop())
 
 
-def ask(world: World, max_tries: int = 0) -> list[Planned]:
-    return world.ask(REPLAY, Windows((1, 2, 3)), max_tries=max_tries)
+def ask(world: World, last_clear: int = 0) -> list[Planned]:
+    return world.ask(REPLAY, Windows((1, 2, 3)), last_clear=last_clear)
 
 
 def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_again(world: World) -> None:
@@ -59,7 +60,7 @@ def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_agai
     results = work(world, run).all(ask(world))
     assert ran == [1, 2, 2, 3]
     assert [(r["seq"], r["records"]) for r in results] == [(1, 10), (2, 10), (3, 10)]
-    work(world, run, max_tries=1).all(ask(world, max_tries=1))
+    work(world, run, last_clear=1).all(ask(world, last_clear=1))
     assert ran == [1, 2, 2, 3, 1, 2, 3]
 
 

@@ -54,10 +54,10 @@ def holders(world: World) -> dict[int, Claim]:
     return {held.window.seq: held.holder for held in world.ledger.load("lake").open}
 
 
-def take(world: World, who: Claim, window: Window, max_tries: int = 0) -> Planned:
+def take(world: World, who: Claim, window: Window, last_clear: int = 0) -> Planned:
     """Let a mapped task have its window."""
     world.over.discard(who)
-    return world.service.take(world.group, window.id, who, world.over.__contains__, max_tries)
+    return world.service.take(world.group, window.id, who, world.over.__contains__, last_clear)
 
 
 # Several windows of one task.
@@ -155,12 +155,12 @@ def test_the_warning_of_a_plan_is_told_once(world: World, caplog: pytest.LogCapt
 
 
 def test_a_retry_of_a_task_with_several_windows_does_what_is_left(world: World) -> None:
-    first, second = (p.window for p in world.ask(ONE, Live(at_most=2), max_tries=1))
-    world.do(first, ONE, max_tries=1)
-    retry = world.ask(ONE, Live(at_most=2), max_tries=1)
-    assert [(p.window.seq, p.is_rerun, p.done is not None) for p in retry] == [(1, True, True), (2, False, False)]
-    world.work(second, ONE, max_tries=1)  # and dies before its commit
-    retry = world.ask(ONE, Live(at_most=2), max_tries=1)
+    first, second = (p.window for p in world.ask(ONE, Live(at_most=2), last_clear=1))
+    world.do(first, ONE, last_clear=1)
+    retry = world.ask(ONE, Live(at_most=2), last_clear=1)
+    assert [(p.window.seq, p.is_rerun, p.done is not None) for p in retry] == [(1, False, True), (2, False, False)]
+    world.work(second, ONE, last_clear=1)  # and dies before its commit
+    retry = world.ask(ONE, Live(at_most=2), last_clear=1)
     assert [p.done is not None for p in retry] == [True, True]
     assert world.service.commit(second.id, ONE, retry[1].done.id if retry[1].done else None) is True
 
@@ -230,7 +230,7 @@ def test_a_mapped_task_that_is_tried_again_has_its_window_again(world: World) ->
     retry = take(world, me, first.window)
     assert retry.done is not None
     assert world.service.commit(first.window.id, me, retry.done.id) is True
-    cleared = take(world, me, first.window, max_tries=7)
+    cleared = take(world, me, first.window, last_clear=7)
     assert (cleared.is_rerun, cleared.done) == (True, None)
     assert holders(world) == {second.window.seq: planner("run-1")}
 
@@ -323,7 +323,7 @@ def test_half_way_commits_are_finished_by_the_next_plan_of_anybody(world: World)
     assert seqs(world.ask(TWO)) == [3]
     assert world.watermark == {0: 20, 1: 0}
     retry = world.ask(ONE)
-    assert [(p.is_rerun, p.done is not None) for p in retry] == [(True, True), (True, True)]
+    assert [(p.is_rerun, p.done is not None) for p in retry] == [(False, True), (False, True)]
 
 
 def test_a_half_way_commit_in_the_middle_is_finished_and_not_run_again(world: World) -> None:
@@ -333,7 +333,7 @@ def test_a_half_way_commit_in_the_middle_is_finished_and_not_run_again(world: Wo
     world.work(planned[1].window, me)
     world.crash_in_commit(planned[1].window)
     given = take(world, me, planned[1].window)
-    assert (given.window.state, given.is_rerun, given.done is not None) == (State.COMMITTED, True, True)
+    assert (given.window.state, given.is_rerun, given.done is not None) == (State.COMMITTED, False, True)
     assert world.service.commit(planned[1].window.id, me, given.done.id if given.done else None) is False
     assert world.watermark == {0: 0, 1: 0}
 
@@ -343,3 +343,13 @@ def test_a_window_that_is_committing_is_not_abandoned(world: World) -> None:
     world.crash_in_commit(planned.window)
     with pytest.raises(IllegalStepError, match="is committing"):
         world.service.abandon(planned.window.id, "me", "because")
+
+
+def test_what_dead_runs_left_is_worked_on_although_nothing_can_be_cut_behind_it(world: World) -> None:
+    left = world.ask(ONE, Live(at_most=1))
+    world.die(ONE)
+    world.kafka.produce(tp(1), 5)
+    world.kafka.expire(tp(1), 3)
+    assert seqs(world.ask(TWO, Live(at_most=2))) == seqs(left)
+    with pytest.raises(DataLossError, match=r"orders-1: offsets 0 to 2 expired"):
+        world.ask(THREE, Live(at_most=2))

@@ -61,7 +61,7 @@ class Lake(RuleBasedStateMachine):
         # Jobs that did well: the attempt, or None where a launcher that is not ours was green.
         self.succeeded: dict[tuple[Claim, str], int | None] = {}
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
-        self.max_tries: Counter[Claim] = Counter()
+        self.last_clear: Counter[Claim] = Counter()
         self.number = 0
 
     def teardown(self) -> None:
@@ -108,35 +108,51 @@ class Lake(RuleBasedStateMachine):
             self._take(task)
         return multiple(plan, *mapped)
 
-    @rule(target=runs, scope=st.sampled_from(Scope), data=st.data())
-    def start_replay(self, scope: Scope, data: st.DataObject) -> Claim:
+    @rule(target=runs, data=st.data(), does_well=st.booleans(), scope=st.sampled_from(Scope))
+    def replay_windows(self, data: st.DataObject, does_well: bool, scope: Scope) -> Claim:
+        some = st.lists(st.integers(1, max(1, len(self.seen))), min_size=1, max_size=3, unique=True)
+        return self._replay(Windows(tuple(sorted(data.draw(some)))), does_well, scope)
+
+    @rule(
+        target=runs,
+        data=st.data(),
+        is_interval=st.booleans(),
+        does_well=st.booleans(),
+        scope=st.sampled_from(Scope),
+    )
+    def replay_span(self, data: st.DataObject, is_interval: bool, does_well: bool, scope: Scope) -> Claim:
+        return self._replay(replace(data.draw(self._spans()), is_interval=is_interval), does_well, scope)
+
+    def _spans(self) -> st.SearchStrategy[Span]:
+        minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
+        edges = st.lists(st.integers(-15, minutes), min_size=2, max_size=2, unique=True).map(sorted)
+        return edges.map(lambda edge: Span(*(NOON + timedelta(minutes=m) for m in edge)))
+
+    @rule(
+        target=runs,
+        partition=st.integers(0, 2),
+        back=st.integers(-3, 15),
+        span=st.integers(1, 12),
+        does_well=st.booleans(),
+    )
+    def replay_offsets(self, partition: int, back: int, span: int, does_well: bool) -> Claim:
+        start = max(0, self.world.watermark.get(partition, 0) - back)
+        return self._replay(Offsets(OffsetRanges({tp(partition): OffsetRange(start, start + span)})), does_well)
+
+    def _replay(self, request: Request, does_well: bool, scope: Scope = Scope.TASK) -> Claim:
         run = replace(self._new_run(), scope=scope)
         half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
         before = self.world.watermark
-        self._ask(run, data.draw(st.one_of(self._windows(), self._spans(st.booleans()), self._offsets())))
+        self._ask(run, request)
+        if does_well:
+            self._do_well(run)
         assert half_way or self.world.watermark == before, "a replay moved the watermark"
         return run
 
-    def _windows(self) -> st.SearchStrategy[Request]:
-        some = st.lists(st.integers(1, max(1, len(self.seen))), min_size=1, max_size=3, unique=True)
-        return some.map(sorted).map(tuple).map(Windows)
-
-    def _spans(self, is_interval: st.SearchStrategy[bool]) -> st.SearchStrategy[Request]:
-        minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
-        edges = st.lists(st.integers(-30, minutes), min_size=2, max_size=2, unique=True).map(sorted)
-        return st.builds(
-            lambda edge, is_interval: Span(*(NOON + timedelta(minutes=m) for m in edge), is_interval=is_interval),
-            edges,
-            is_interval,
-        )
-
-    def _offsets(self) -> st.SearchStrategy[Request]:
-        return st.builds(
-            lambda p, start, span: Offsets(OffsetRanges({tp(p): OffsetRange(start, start + span)})),
-            st.integers(0, 2),
-            st.integers(0, 20),
-            st.integers(0, 9),
-        )
+    def _do_well(self, run: Claim) -> None:
+        self.work(run)
+        self._commit(run, self.working.get(run, []))
+        self.world.die(run)
 
     def _new_run(self) -> Claim:
         self.number += 1
@@ -144,14 +160,14 @@ class Lake(RuleBasedStateMachine):
 
     @rule(run=runs, is_clear=st.booleans())
     def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
-        self.max_tries[run] += is_clear
+        self.last_clear[run] += is_clear
         self._ask_again(run, Live())
 
     @rule(run=runs, data=st.data())
     def reprocess(self, run: Claim, data: st.DataObject) -> None:
         """Let a backfill clear a run, which is one of the backfill from now on, and asks for its interval."""
-        self.max_tries[run] += 1
-        self._ask_again(run, data.draw(self._spans(st.just(True))))
+        self.last_clear[run] += 1
+        self._ask_again(run, replace(data.draw(self._spans()), is_interval=True))
 
     def _ask_again(self, run: Claim, request: Request) -> None:
         if run in self.given:
@@ -165,7 +181,7 @@ class Lake(RuleBasedStateMachine):
         before = self._rows()
         self._settle(run)
         try:
-            planned = self.world.ask(run, request, max_tries=self.max_tries[run])
+            planned = self.world.ask(run, request, last_clear=self.last_clear[run])
         except (WindowBusyError, DataLossError):
             assert self._is_as_before(before)
             self.world.die(run)
@@ -189,7 +205,7 @@ class Lake(RuleBasedStateMachine):
         is_over = self.world.over.__contains__
         try:
             planned = self.world.service.take(
-                self.world.group, self.given[task], task, is_over, max_tries=self.max_tries[task]
+                self.world.group, self.given[task], task, is_over, last_clear=self.last_clear[task]
             )
         except (WindowBusyError, DataLossError, IllegalStepError):
             self.world.die(task)
@@ -231,7 +247,7 @@ class Lake(RuleBasedStateMachine):
     def _work(self, run: Claim, window: Window) -> None:
         self.sink[window.id] = records(window.ranges)
         is_ours = run.scope is Scope.TASK
-        attempt = self.world.work(window, run, max_tries=self.max_tries[run]) if is_ours else None
+        attempt = self.world.work(window, run, last_clear=self.last_clear[run]) if is_ours else None
         self.succeeded[run, window.id] = attempt
 
     @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]), data=st.data())
@@ -244,7 +260,7 @@ class Lake(RuleBasedStateMachine):
         for window in windows[:failing]:
             self._work(run, window)
         if run.scope is Scope.TASK:
-            self.world.work(windows[failing], run, outcome, max_tries=self.max_tries[run])
+            self.world.work(windows[failing], run, outcome, last_clear=self.last_clear[run])
         self.world.die(run)
 
     @rule(run=runs)
@@ -339,22 +355,7 @@ class Lake(RuleBasedStateMachine):
     def read_ahead(self) -> None:
         """Let three runs in a row do well, so that longer histories come about."""
         for _ in range(3):
-            run = self.start_run()
-            self.work(run)
-            self._commit(run, self.working.get(run, []))
-            self.world.die(run)
-
-    @rule(partition=st.integers(0, 1))
-    def fill_the_past(self, partition: int) -> None:
-        """Replay all below the watermark, and do well: what nobody owned gets an owner."""
-        bounds = self.world.kafka.bounds([tp(partition)], self.world.group.isolation_level)[tp(partition)]
-        high = self.world.watermark.get(partition, 0)
-        if bounds.beginning < high <= bounds.end:
-            run = self._new_run()
-            self._ask(run, Offsets(OffsetRanges({tp(partition): OffsetRange(bounds.beginning, high)})))
-            self.work(run)
-            self._commit(run, self.working.get(run, []))
-            self.world.die(run)
+            self._do_well(self.start_run())
 
     # The laws.
 
@@ -385,7 +386,7 @@ class Lake(RuleBasedStateMachine):
         for w in live:
             if not w.state.owns:
                 continue
-            for p, r in w.ranges.without_empty().items():  # a reset goes back over an empty range without a word
+            for p, r in w.ranges.without_empty().items():
                 skipped = {(p, o) for o in range(at.get(p, r.start), r.start)}
                 assert at.get(p, 0) <= r.start
                 assert skipped <= gaps, f"{w.id} does not start where the one before ends"
@@ -399,8 +400,8 @@ class Lake(RuleBasedStateMachine):
         for w in owning:
             if first_open is None or w.seq < first_open.seq:
                 assert w.state is State.COMMITTED
-                owned = w.ranges.without_empty()
-                assert all(r.end <= self.world.watermark[p.partition] for p, r in owned.items())
+                read = w.ranges.without_empty()  # over an empty one, a reset goes back without a word
+                assert all(r.end <= self.world.watermark[p.partition] for p, r in read.items())
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""
@@ -445,7 +446,7 @@ class ThreeOpen(Lake):
 
 
 PROFILE = settings(
-    max_examples=8,
+    max_examples=12,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -27,8 +27,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
-from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
+from airflow_kafka_offsets.service import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.service.world import QUICK, World
 
@@ -209,6 +209,7 @@ def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> Non
     assert cuts == [(0, 8), (8, 16), (16, 20)]
     assert {p.window.until for p in planned} == {at(-2)}
     assert seqs(planned) == [3, 4, 5]
+    assert not any(p.window.is_capped for p in planned)  # that is said of live windows only
 
 
 def test_more_windows_than_the_task_can_have_are_refused_before_anything_is_written(latecomer: World) -> None:
@@ -324,17 +325,17 @@ def test_a_partition_that_was_added_later_is_replayed_like_any_other(hourly: Wor
 
 
 def test_a_half_done_replay_goes_on_where_it_stopped(hourly: World) -> None:
-    first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
     assert first.done is None
-    hourly.do(first.window, ONE, max_tries=2)
-    hourly.work(rest[0].window, ONE, Outcome.FAILED, max_tries=2)
-    retry = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=2)
+    hourly.do(first.window, ONE, last_clear=2)
+    hourly.work(rest[0].window, ONE, Outcome.FAILED, last_clear=2)
+    retry = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
     assert [p.done is not None for p in retry] == [True, False, False]
     assert retry[0].done is not None
     assert retry[0].done.records == 10
     assert [p.how for p in retry] == ["again"] * 3
     # A clear of the task means: all of it, again.
-    cleared = hourly.ask(ONE, Windows((1, 2, 3)), max_tries=5)
+    cleared = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=5)
     assert [p.done for p in cleared] == [None] * 3
 
 
@@ -414,7 +415,7 @@ def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run
     latecomer.work(planned.window, ONE)
     latecomer.crash_in_commit(planned.window)
     [retry] = latecomer.ask(ONE, request_)
-    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, True, True)
+    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, False, True)
     latecomer.crash_in_commit(planned.window)
     latecomer.die(ONE)
     [other] = latecomer.ask(TWO, request_)
@@ -574,3 +575,94 @@ def test_a_claim_that_got_nothing_asks_anew(hourly: World) -> None:
     hourly.kafka.produce(tp(0), 5, at=at(0.5))
     hourly.run(ONE, Live(until=at(1)))
     assert seqs(hourly.ask(nothing, interval(0, 1))) == [4]
+
+
+def test_a_reprocessed_run_fills_what_nobody_owned_in_its_interval_and_leaves_the_rest_to_the_live_lane(
+    world: World,
+) -> None:
+    """The seam of a group that started at latest in the middle of an hour."""
+    world.configure(starting_offsets="latest")
+    world.kafka.produce(tp(0), 10, at=at(-1.5))
+    own = world.plan(ONE, Live(until=at(-1)))
+    world.service.commit(own.window.id, ONE)
+    world.kafka.produce(tp(0), 5, at=at(-1.2))  # came late, and is not read yet
+    world.kafka.produce(tp(0), 5, at=at(0))
+    world.run(TWO, Live(until=at(-1)))
+    world.kafka.produce(tp(1), 3, at=at(-1.3))  # above the watermark
+    asked = world.ask(ONE, interval(-2, -1), last_clear=1)
+    assert [(p.window.seq, p.window.lane, p.window.span) for p in asked] == [
+        (1, Lane.LIVE, 0),
+        (2, Lane.LIVE, 10),
+        (3, Lane.BACKFILL, 10),
+    ]
+    assert asked[2].window.ranges == ranges({tp(0): (0, 10)})
+    assert seqs(world.ask(ONE, interval(-2, -1), last_clear=2)) == [1, 2, 3], "in the same order as before"
+
+
+def test_windows_of_an_interval_keep_their_order_whatever_was_claimed_first(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 10, at=at(-0.8))
+    hourly.run(claim("by-hand"), Live(until=at(-0.7)))
+    hourly.kafka.produce(tp(0), 10, at=at(-0.5))
+    hourly.run(ONE, Live(until=at(0)))
+    for last_clear in (1, 2):
+        assert seqs(hourly.ask(ONE, interval(-1, 0), last_clear=last_clear)) == [4, 5]
+
+
+def test_an_empty_window_does_not_count_against_what_a_task_can_have(hourly: World) -> None:
+    hourly.kafka.produce(tp(0), 10, at=at(-0.8))
+    hourly.run(claim("by-hand"), Live(until=at(-0.7)))
+    hourly.run(ONE, Live(until=at(0)))
+    assert seqs(hourly.ask(ONE, interval(-1, 0), last_clear=1, at_most=1)) == [4, 5]
+
+
+def test_two_plan_tasks_of_one_run_do_not_get_one_window(hourly: World) -> None:
+    one, other = (claim(task=task, scope=Scope.RUN) for task in ("plan_a", "plan_b"))
+    hourly.ask(one, Windows((2,)))
+    with pytest.raises(WindowBusyError, match="plan_a"):
+        hourly.ask(other, Windows((2,)))
+
+
+def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(world: World) -> None:
+    world.configure(starting_offsets="latest")
+    for minute in range(40):
+        world.kafka.produce(tp(0), 1, at=NOON + timedelta(minutes=minute - 60))
+    world.run(claim("first"))
+    service = WindowService(world.ledger, world.kafka, clock=lambda: world.now)  # with its pauses
+    barrier, windows, errors = Barrier(40), [], []
+
+    def ask(minute: int) -> None:
+        start = NOON + timedelta(minutes=minute - 60)
+        span = Span(start, start + timedelta(minutes=1), is_interval=True)
+        barrier.wait()
+        try:
+            windows.extend(service.plan(world.group, claim(f"backfill-{minute}"), lambda _: False, span))
+        except Exception as exc:
+            errors.append(exc)
+
+    threads = [Thread(target=ask, args=(minute,)) for minute in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sorted(p.window.ranges[tp(0)].start for p in windows) == list(range(40))
+
+
+def test_a_holder_is_asked_about_once_however_many_windows_it_has(latecomer: World) -> None:
+    latecomer.configure(starting_offsets="latest", max_offsets=1)
+    filled = latecomer.ask(claim("fill"), offsets(0, 20))
+    asked: list[Claim] = []
+
+    def is_over(holder: Claim) -> bool:
+        asked.append(holder)
+        return True
+
+    numbers = Windows(tuple(seqs(filled)))
+    assert len(latecomer.service.plan(latecomer.group, claim("again"), is_over, numbers)) == 20
+    assert asked == [claim("fill")]
+
+
+def test_a_backfill_window_is_no_target_of_a_reset(latecomer: World) -> None:
+    [filled] = latecomer.ask(ONE, offsets(0, 20))
+    with pytest.raises(BadInputError, match=r"is a backfill window.*\{\"orders\":\{\"0\":0\}\}"):
+        latecomer.service.preview_reset(latecomer.group, "earliest", to_window=filled.window.id)

@@ -58,7 +58,7 @@ def test_a_cleared_run_gets_its_window_although_others_came_after(world: World) 
     first = world.run(ONE)
     world.kafka.produce(tp(0), 10)
     world.run(TWO)
-    again = world.plan(ONE)
+    again = world.plan(ONE, last_clear=1)
     assert again.is_rerun
     assert (again.window.id, again.window.ranges) == (first.id, first.ranges)
     assert world.service.commit(first.id, ONE, world.work(again.window, ONE)) is False
@@ -139,7 +139,7 @@ def test_retention_before_a_rerun_is_an_error_with_the_ranges(world: World) -> N
     world.run(ONE)
     world.kafka.expire(tp(0), 4)
     with pytest.raises(DataLossError, match=r"orders-0: offsets 0 to 9 .*beginning offset 4"):
-        world.plan(ONE, max_tries=1)  # cleared
+        world.plan(ONE, last_clear=1)  # cleared
     assert world.watermark == {0: 10, 1: 0}
 
 

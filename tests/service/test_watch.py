@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,8 @@ from airflow_kafka_offsets.core.waiting import (
     TimePassed,
     WindowCommitted,
 )
-from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.watch import Watch
+from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.watch import NEWEST, Watch
 from tests.core.examples import NOON, claim, group, tp
 from tests.service.memory_log import MemoryLog
 from tests.service.world import World
@@ -158,6 +159,88 @@ def test_a_downstream_dag_waits_for_the_commit_not_for_the_plan(world: World) ->
     assert (is_met(world, until), is_met(world, window)) == (True, True)
     assert not is_met(world, CommittedUntil("lake", NOON + 2 * HOUR))
     assert world.kafka.calls == ["snapshot"], "a question to the ledger asked Kafka"
+
+
+ELEVEN = NOON - HOUR
+
+
+def cut(world: World, number: int, request: Live) -> list[Window]:
+    """Let runs that go on get a window each, of one record."""
+    windows = []
+    for i in range(number):
+        world.kafka.produce(tp(0), 1)
+        windows.append(world.plan(claim(f"{request.until}-{i}"), request).window)
+    return windows
+
+
+def do(world: World, window: Window) -> None:
+    """Let the run that has a window do its work."""
+    world.do(window, world.ledger.window(window.id).held.holder)
+
+
+def test_a_capped_window_is_no_proof_and_the_group_is_waited_for_until_it_has_caught_up(world: World) -> None:
+    world.configure(max_offsets=100)
+    world.kafka.produce(tp(0), 400)
+    seen = []
+    for hours in range(4):
+        world.run(claim(f"run-{hours}"), Live(until=ELEVEN + hours * HOUR))
+        seen.append((world.watermark[0], is_met(world, CommittedUntil("lake", ELEVEN))))
+    assert seen == [(100, False), (200, False), (300, False), (400, True)]
+    assert is_met(world, CommittedUntil("lake", ELEVEN + 3 * HOUR))
+
+
+def test_windows_that_were_cut_at_once_are_waited_for_to_the_last(world: World) -> None:
+    world.configure(max_offsets=100, max_open_windows=4)
+    world.kafka.produce(tp(0), 400)
+    asked = [planned.window for planned in world.ask(claim(), Live(until=ELEVEN, at_most=4))]
+    assert [window.until for window in asked] == [ELEVEN] * 4
+    seen = []
+    for number in (0, 3, 2, 1):  # the last one is committed ahead of others
+        world.do(asked[number], claim())
+        seen.append(is_met(world, CommittedUntil("lake", ELEVEN)))
+    assert seen == [False, False, False, True]
+
+
+def test_any_number_of_windows_that_are_committed_ahead_hide_no_proof(world: World) -> None:
+    world.configure(max_open_windows=100)
+    for window in cut(world, 3, Live(until=ELEVEN)):
+        do(world, window)
+    stuck, *ahead = cut(world, NEWEST + 10, Live(until=NOON))
+    for window in ahead:
+        do(world, window)
+    assert world.ledger.load("lake").open[0].window == stuck
+    assert is_met(world, CommittedUntil("lake", ELEVEN))
+    assert not is_met(world, CommittedUntil("lake", NOON))
+
+
+def test_any_number_of_capped_windows_hide_no_proof(world: World) -> None:
+    world.run(claim("caught up"), Live(until=ELEVEN))
+    world.configure(max_offsets=1)
+    world.kafka.produce(tp(0), 2 * NEWEST)
+    for i in range(NEWEST + 1):
+        world.run(claim(f"run-{i}"), Live(until=NOON))
+    assert is_met(world, CommittedUntil("lake", ELEVEN))
+    assert not is_met(world, CommittedUntil("lake", NOON))
+
+
+@pytest.mark.parametrize("question", ["load", "windows"])
+def test_a_window_that_is_committed_ahead_between_two_questions_is_no_proof(
+    world: World, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever question comes first: behind its answer two windows are planned, and the second is committed."""
+    world.configure(max_open_windows=2)
+    ask_ledger = getattr(world.ledger, question)
+
+    def busy(*args: Any, **wanted: Any) -> Any:
+        monkeypatch.undo()
+        found = ask_ledger(*args, **wanted)
+        [_, ahead] = cut(world, 2, Live(until=NOON))
+        do(world, ahead)
+        return found
+
+    monkeypatch.setattr(world.ledger, question, busy)
+    assert not is_met(world, CommittedUntil("lake", NOON))
+    assert [held.window.seq for held in world.ledger.load("lake").open] == [1]
 
 
 def test_each_error_stays_with_its_own_condition(world: World) -> None:

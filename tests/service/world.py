@@ -39,7 +39,7 @@ class World:
         self.kafka = MemoryLog()
         self.kafka.create("orders", 2)
         self.now: datetime = NOON
-        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now)
+        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now, sleep=lambda _: None)
         self.group = group(**options)
         self.over: set[Claim] = set()
 
@@ -63,18 +63,18 @@ class World:
         self.over.add(claim)
 
     def work(
-        self, window: Window, claim: Claim, outcome: Outcome = Outcome.SUCCEEDED, max_tries: int = 0
+        self, window: Window, claim: Claim, outcome: Outcome = Outcome.SUCCEEDED, last_clear: int = 0
     ) -> int | None:
         """Let the window's job run, if there is anything to read; return the attempt."""
         if not window.span:
             return None
-        attempt = self.service.start_attempt(window, claim, 1, max_tries)
+        attempt = self.service.start_attempt(window, claim, 1, last_clear)
         self.service.end_attempt(attempt, outcome, window.span)
         return attempt
 
-    def do(self, window: Window, claim: Claim, max_tries: int = 0) -> bool:
+    def do(self, window: Window, claim: Claim, last_clear: int = 0) -> bool:
         """Let the window's job run and succeed, and commit."""
-        return self.service.commit(window.id, claim, self.work(window, claim, max_tries=max_tries))
+        return self.service.commit(window.id, claim, self.work(window, claim, last_clear=last_clear))
 
     def run_all(self, claim: Claim, request: Request = LIVE, **more: Any) -> list[Window]:
         """Ask for windows, work on all of them, commit, and be over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -111,9 +112,9 @@ class SqlLedger:
             _hold(connection, helds, claim_id)
             (group_id,) = _group(connection, helds[0].window.group, groups.c.id)
             _note_claims(connection, claim_id, group_id, [held.window.seq for held in helds])
-        return [Held(held.window, claim, held.holds + 1) for held in helds]
+        return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, max_tries: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
         """Record that a try begins, and return its number."""
         with writing(self._engine) as connection:
             (group_id,) = _group(connection, window.group, groups.c.id)
@@ -123,17 +124,19 @@ class SqlLedger:
                     seq=window.seq,
                     claim_id=_claim_id(connection, claim),
                     try_number=try_number,
-                    max_tries=max_tries,
+                    last_clear=last_clear,
                     outcome=Outcome.RUNNING,
                     started_at=now,
                 )
             )
             return _new_id(result)
 
-    def succeeded(self, group: str, claim: Claim, max_tries: int) -> Mapping[int, Attempt]:
+    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
         mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
-        query = _attempts(group).where(mine, attempts.c.max_tries == max_tries, attempts.c.outcome == Outcome.SUCCEEDED)
+        query = _attempts(group).where(
+            mine, attempts.c.last_clear == last_clear, attempts.c.outcome == Outcome.SUCCEEDED
+        )
         with reading(self._engine) as connection:
             return {row.seq: _attempt(row) for row in connection.execute(query)}
 
@@ -226,6 +229,7 @@ class SqlLedger:
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
+        is_capped: bool | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first; `before` (a seq) pages on."""
@@ -240,6 +244,8 @@ class SqlLedger:
             query = query.where(windows.c.until > cut_in[0], windows.c.until <= cut_in[1])
         if before is not None:
             query = query.where(windows.c.seq < before)
+        if is_capped is not None:
+            query = query.where(windows.c.is_capped.is_(is_capped))
         with reading(self._engine) as connection:
             return [_window_row(row) for row in connection.execute(query)]
 
@@ -340,8 +346,9 @@ def _held(row: Row[Any]) -> Held:
         until=row.until,
         isolation_level=IsolationLevel(row.isolation_level),
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+        is_capped=row.is_capped,
     )
-    return Held(window, _claim(row), row.holds)
+    return Held(window, _claim(row), row.holds, row.committed_at)
 
 
 def _window(group: str, seq: int, draft: Draft) -> Window:
@@ -355,6 +362,7 @@ def _window(group: str, seq: int, draft: Draft) -> Window:
         until=draft.until,
         isolation_level=draft.isolation_level,
         lost=draft.lost,
+        is_capped=draft.is_capped,
     )
 
 
@@ -368,6 +376,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "span": window.span,
         "ranges": dump_ranges(window.ranges, window.topic_ids),
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
+        "is_capped": window.is_capped,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     ForeignKey,
@@ -114,6 +115,8 @@ windows = Table(
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
     Column("lost", document()),
+    # Whether its cut time is no proof that all up to it was planned.
+    Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
     Index(None, "group_id", "state"),
@@ -137,8 +140,8 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # Airflow's: the same for all retries, another after a clear. So a retry goes on, and a cleared task begins again.
-    Column("max_tries", Integer, nullable=False),
+    # The try after which the task was last cleared: a retry goes on with what it did since, a cleared task begins again.
+    Column("last_clear", Integer, nullable=False),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),

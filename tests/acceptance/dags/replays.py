@@ -62,8 +62,9 @@ def around_each(group: KafkaGroup) -> None:
 
     @task_group
     def one(window: dict) -> None:
-        run = PythonOperator(task_id="run", python_callable=consume, op_args=[window])
-        run >> CommitWindowOperator(task_id="commit", window=window)
+        take = PlanWindowOperator(task_id="take", group=group, window=window, poll_interval=5)
+        run = PythonOperator(task_id="run", python_callable=consume, op_args=[take.output])
+        run >> CommitWindowOperator(task_id="commit", window=take.output)
 
     one.expand(window=plan.output)
 
