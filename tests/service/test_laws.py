@@ -60,6 +60,7 @@ class Lake(RuleBasedStateMachine):
         self.working: dict[Claim, list[Window]] = {}
         # Jobs that did well: the attempt, or None where a launcher that is not ours was green.
         self.succeeded: dict[tuple[Claim, str], int | None] = {}
+        self.first_commit: dict[str, tuple[Claim, int]] = {}  # by whom, and after how many clears
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
         self.last_clear: Counter[Claim] = Counter()
         self.number = 0
@@ -220,7 +221,8 @@ class Lake(RuleBasedStateMachine):
     def _note(self, run: Claim, planned: Sequence[Planned]) -> None:
         for p in planned:
             assert p.how == "new" or p.window.id in self.seen
-            assert p.is_rerun == (p.window.state is State.COMMITTED)
+            is_own_commit = p.done and self.first_commit.get(p.window.id) == (run, self.last_clear[run])
+            assert p.is_rerun == (p.window.state is State.COMMITTED) or is_own_commit
             self.seen.setdefault(p.window.id, replace(p.window, state=State.PLANNED))
             if p.done:
                 assert p.window.id in self.sink
@@ -288,7 +290,7 @@ class Lake(RuleBasedStateMachine):
     def _commit_one(self, run: Claim, committer: Claim, window: Window) -> None:
         evidence = self.succeeded.get((run, window.id))
         try:
-            self.world.service.commit(window.id, committer, evidence)
+            is_first = self.world.service.commit(window.id, committer, evidence)
         except NoEvidenceError:
             assert committer == run
             assert evidence is None
@@ -298,6 +300,8 @@ class Lake(RuleBasedStateMachine):
         else:
             assert self.world.ledger.window(window.id).held.holder == run, "committed what another works on"
             self.sink.setdefault(window.id, set())  # empty: there was no job
+            if is_first:
+                self.first_commit[window.id] = (run, self.last_clear[run])
 
     @rule(run=runs)
     def crash_in_commit(self, run: Claim) -> None:
@@ -307,6 +311,7 @@ class Lake(RuleBasedStateMachine):
             has_evidence = window.span == 0 or (run, window.id) in self.succeeded
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())
+                self.first_commit[window.id] = (run, self.last_clear[run])
                 self.world.crash_in_commit(window)
         self.world.die(run)
 
