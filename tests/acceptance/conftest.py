@@ -191,6 +191,7 @@ def lab(
                 "dag_processor": {"min_file_process_interval": "600"},
                 "kafka_offsets": {"ledger_conn_id": "ledger"},
             },
+            preload=("confluent_kafka", "pandas", "pyspark.sql.connect.session"),
         )
         stack.callback(airflow.kill)
         airflow.start()

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 TOPIC = "matrix"
@@ -52,9 +56,37 @@ class Cell:
         return OUTCOMES[self.action][self.stage] not in (FINISHED, DONE)
 
     @property
+    def runs_after_again(self) -> bool:
+        """Whether the task behind the load is run a second time."""
+        return self.action in ("clear with downstream", "reprocess")
+
+    @property
+    def is_rerun(self) -> bool:
+        """Whether the second try is told that its window was committed before; a retry finds its own commit."""
+        return self.stage != "planned" and self.action != "retry"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the first try has to be in the middle of its job: what has failed can't be marked as failed."""
+        return (self.action, self.stage) == ("mark failed, clear", "planned")
+
+    @property
     def fails_first(self) -> bool:
-        """Whether the first try fails: what is done to a run that went well needs no failure."""
-        return self.action == "retry" or self.stage != "committed"
+        """Whether the first try fails by itself: what is done to a run that went well needs no failure."""
+        return self.action == "retry" or (self.stage == "planned" and not self.is_held)
+
+
+def stop_commit_half_way(engine: Engine, group: str) -> None:
+    """Leave the group's newest window as a commit leaves it that was stopped half-way."""
+    from sqlalchemy import text
+
+    query = (
+        "UPDATE kafka_offsets_windows SET state = 'committing', committed_at = NULL WHERE group_id = "
+        "(SELECT id FROM kafka_offsets_groups WHERE name = :name) AND seq = (SELECT max(seq) FROM "
+        "kafka_offsets_windows WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = :name))"
+    )
+    with engine.begin() as connection:
+        connection.execute(text(query), {"name": group})
 
 
 def cells() -> Iterator[Cell]:

@@ -58,7 +58,9 @@ class Lake(RuleBasedStateMachine):
         self.seen: dict[str, Window] = {}  # each window as it was when it was planned
         self.sink: dict[str, set[Record]] = {}  # what lies under each window id
         self.working: dict[Claim, list[Window]] = {}
+        # Jobs that did well: the attempt, or None where a launcher that is not ours was green.
         self.succeeded: dict[tuple[Claim, str], int | None] = {}
+        self.first_commit: dict[str, tuple[Claim, int]] = {}  # by whom, and after how many clears
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
         self.last_clear: Counter[Claim] = Counter()
         self.number = 0
@@ -93,26 +95,39 @@ class Lake(RuleBasedStateMachine):
         return run
 
     @rule(target=runs, at_most=st.integers(1, 3))
-    def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
+    def start_run_around_another_launcher(self, at_most: int) -> Claim:
         plan = replace(self._new_run(), task_id="plan", scope=Scope.RUN)
         self._ask(plan, Live(at_most=at_most))
+        return plan
+
+    @rule(target=runs, at_most=st.integers(1, 3))
+    def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
+        plan = self.start_run_around_another_launcher(at_most)
         mapped = [replace(plan, task_id="load", map_index=i, scope=Scope.TASK) for i in range(at_most)]
         for task, window in zip(mapped, self.working.get(plan, []), strict=False):
             self.given[task] = window.id
             self._take(task)
         return multiple(plan, *mapped)
 
-    @rule(target=runs, data=st.data(), does_well=st.booleans())
-    def replay_windows(self, data: st.DataObject, does_well: bool) -> Claim:
+    @rule(target=runs, data=st.data(), does_well=st.booleans(), scope=st.sampled_from(Scope))
+    def replay_windows(self, data: st.DataObject, does_well: bool, scope: Scope) -> Claim:
         some = st.lists(st.integers(1, max(1, len(self.seen))), min_size=1, max_size=3, unique=True)
-        return self._replay(Windows(tuple(sorted(data.draw(some)))), does_well)
+        return self._replay(Windows(tuple(sorted(data.draw(some)))), does_well, scope)
 
-    @rule(target=runs, data=st.data(), is_interval=st.booleans(), does_well=st.booleans())
-    def replay_span(self, data: st.DataObject, is_interval: bool, does_well: bool) -> Claim:
+    @rule(
+        target=runs,
+        data=st.data(),
+        is_interval=st.booleans(),
+        does_well=st.booleans(),
+        scope=st.sampled_from(Scope),
+    )
+    def replay_span(self, data: st.DataObject, is_interval: bool, does_well: bool, scope: Scope) -> Claim:
+        return self._replay(replace(data.draw(self._spans()), is_interval=is_interval), does_well, scope)
+
+    def _spans(self) -> st.SearchStrategy[Span]:
         minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
         edges = st.lists(st.integers(-15, minutes), min_size=2, max_size=2, unique=True).map(sorted)
-        start, end = (NOON + timedelta(minutes=m) for m in data.draw(edges))
-        return self._replay(Span(start, end, is_interval), does_well)
+        return edges.map(lambda edge: Span(*(NOON + timedelta(minutes=m) for m in edge)))
 
     @rule(
         target=runs,
@@ -125,8 +140,8 @@ class Lake(RuleBasedStateMachine):
         start = max(0, self.world.watermark.get(partition, 0) - back)
         return self._replay(Offsets(OffsetRanges({tp(partition): OffsetRange(start, start + span)})), does_well)
 
-    def _replay(self, request: Request, does_well: bool) -> Claim:
-        run = self._new_run()
+    def _replay(self, request: Request, does_well: bool, scope: Scope = Scope.TASK) -> Claim:
+        run = replace(self._new_run(), scope=scope)
         half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
         before = self.world.watermark
         self._ask(run, request)
@@ -147,10 +162,19 @@ class Lake(RuleBasedStateMachine):
     @rule(run=runs, is_clear=st.booleans())
     def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
         self.last_clear[run] += is_clear
+        self._ask_again(run, Live())
+
+    @rule(run=runs, data=st.data())
+    def reprocess(self, run: Claim, data: st.DataObject) -> None:
+        """Let a backfill clear a run, which is one of the backfill from now on, and asks for its interval."""
+        self.last_clear[run] += 1
+        self._ask_again(run, replace(data.draw(self._spans()), is_interval=True))
+
+    def _ask_again(self, run: Claim, request: Request) -> None:
         if run in self.given:
             self._take(run)
         elif run.map_index < 0:
-            self._ask(run, Live())
+            self._ask(run, request)
 
     def _ask(self, run: Claim, request: Request) -> None:
         had = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state.owns]
@@ -197,7 +221,8 @@ class Lake(RuleBasedStateMachine):
     def _note(self, run: Claim, planned: Sequence[Planned]) -> None:
         for p in planned:
             assert p.how == "new" or p.window.id in self.seen
-            assert p.is_rerun == (p.window.state is State.COMMITTED)
+            is_own_commit = p.done and self.first_commit.get(p.window.id) == (run, self.last_clear[run])
+            assert p.is_rerun == (p.window.state is State.COMMITTED) or is_own_commit
             self.seen.setdefault(p.window.id, replace(p.window, state=State.PLANNED))
             if p.done:
                 assert p.window.id in self.sink
@@ -218,23 +243,26 @@ class Lake(RuleBasedStateMachine):
     def work(self, run: Claim) -> None:
         """Run the jobs; a zombie, whose run is over, can do this too: it writes the same records under the same id."""
         for window in self.working.get(run, []):
-            if run.scope is Scope.TASK and (run, window.id) not in self.succeeded:
+            if (run, window.id) not in self.succeeded:
                 self._work(run, window)
 
     def _work(self, run: Claim, window: Window) -> None:
         self.sink[window.id] = records(window.ranges)
-        self.succeeded[run, window.id] = self.world.work(window, run, last_clear=self.last_clear[run])
+        is_ours = run.scope is Scope.TASK
+        attempt = self.world.work(window, run, last_clear=self.last_clear[run]) if is_ours else None
+        self.succeeded[run, window.id] = attempt
 
     @rule(run=runs, outcome=st.sampled_from([Outcome.FAILED, Outcome.KILLED]), data=st.data())
     def fail(self, run: Claim, outcome: Outcome, data: st.DataObject) -> None:
         """Let one job fail, after those before it did well."""
         windows = self.working.get(run, [])
-        if run.scope is Scope.RUN or not windows:
+        if not windows:
             return
         failing = data.draw(st.integers(0, len(windows) - 1))
         for window in windows[:failing]:
             self._work(run, window)
-        self.world.work(windows[failing], run, outcome, last_clear=self.last_clear[run])
+        if run.scope is Scope.TASK:
+            self.world.work(windows[failing], run, outcome, last_clear=self.last_clear[run])
         self.world.die(run)
 
     @rule(run=runs)
@@ -245,7 +273,7 @@ class Lake(RuleBasedStateMachine):
     def commit(self, run: Claim, data: st.DataObject) -> None:
         """Commit in any order, all or some of them."""
         windows = self.working.get(run, [])
-        if run.scope is Scope.RUN or not windows:
+        if not windows:
             return
         some = data.draw(st.lists(st.sampled_from(windows), unique_by=lambda w: w.id))
         self._commit(run, some)
@@ -254,25 +282,36 @@ class Lake(RuleBasedStateMachine):
 
     def _commit(self, run: Claim, windows: Sequence[Window]) -> None:
         for window in windows:
-            evidence = self.succeeded.get((run, window.id))
-            try:
-                self.world.service.commit(window.id, run, evidence)
-            except NoEvidenceError:
-                assert evidence is None
-            except (WindowBusyError, IllegalStepError):
-                held = self.world.ledger.window(window.id).held
-                assert held.holder != run or not held.window.state.owns
-            else:
-                self.sink.setdefault(window.id, set())  # empty: there was no job
+            if run.scope is Scope.TASK:
+                self._commit_one(run, run, window)
+            elif window.span == 0 or (run, window.id) in self.succeeded:  # else Airflow does not start the commit task
+                self._commit_one(run, replace(run, task_id="commit"), window)
+
+    def _commit_one(self, run: Claim, committer: Claim, window: Window) -> None:
+        evidence = self.succeeded.get((run, window.id))
+        try:
+            is_first = self.world.service.commit(window.id, committer, evidence)
+        except NoEvidenceError:
+            assert committer == run
+            assert evidence is None
+        except (WindowBusyError, IllegalStepError):
+            held = self.world.ledger.window(window.id).held
+            assert held.holder != run or not held.window.state.owns
+        else:
+            assert self.world.ledger.window(window.id).held.holder == run, "committed what another works on"
+            self.sink.setdefault(window.id, set())  # empty: there was no job
+            if is_first:
+                self.first_commit[window.id] = (run, self.last_clear[run])
 
     @rule(run=runs)
     def crash_in_commit(self, run: Claim) -> None:
         """Die after the mark and before the end of a commit."""
         for window in self.working.get(run, []):
             held = self.world.ledger.window(window.id).held
-            has_evidence = window.span == 0 or self.succeeded.get((run, window.id)) is not None
+            has_evidence = window.span == 0 or (run, window.id) in self.succeeded
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())
+                self.first_commit[window.id] = (run, self.last_clear[run])
                 self.world.crash_in_commit(window)
         self.world.die(run)
 
@@ -375,7 +414,7 @@ class Lake(RuleBasedStateMachine):
         assert set(read.values()) <= {1}
         assert set(read) == {r for w in windows if w.state is State.COMMITTED for r in records(w.ranges)}
         gaps = self._gaps(windows)
-        filled = {r for w in windows if w.lane is Lane.BACKFILL for r in records(w.ranges)}
+        filled = {r for w in windows if w.lane is Lane.BACKFILL and w.state.owns for r in records(w.ranges)}
         for partition, watermark in self.world.watermark.items():
             missing = {(tp(partition), o) for o in range(watermark)} - read.keys() - gaps
             assert not missing, f"the watermark passed {sorted(missing)}"

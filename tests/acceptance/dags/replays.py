@@ -1,6 +1,7 @@
 """Replays, backlogs, backfills and windows by time. As in windows.py, group, topic and lake have the DAG's name."""
 
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,12 +33,20 @@ def spark(dag_id: str) -> dict:
 
 
 def consume(window: dict) -> int:
-    """Stand for a foreign launcher: reads the window without Spark, and fails as long as a file tells it to."""
+    """Stand for a foreign launcher: reads the window without Spark, and fails or waits as long as a file tells it to."""
     from tests.acceptance.foreign import consume_to_parquet
 
     if (LAB / "fail" / window["window_id"]).exists():
         raise RuntimeError(f"{window['window_id']} is told to fail")
+    if window["lane"] == "live":
+        wait_while_held(LAB / "hold" / window["group"])
     return consume_to_parquet(window, LAB / "lake" / window["group"])
+
+
+def wait_while_held(hold: Path) -> None:
+    while hold.exists():
+        hold.with_name(f"{hold.name}.reached").touch()
+        time.sleep(0.1)
 
 
 def around(group: KafkaGroup, on_open_window: str = "wait") -> None:
