@@ -114,15 +114,14 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     lab.produce(dag_id, 20)
     scheduled, had = wait_for_scheduled_window(lab, dag_id)
     run = lab.api.run(dag_id, scheduled)
-    lab.api.pause(dag_id)
     start = datetime.fromisoformat(run["data_interval_start"])
-    lab.api.wait_for_quiet(dag_id)
     lab.api.wait_for_backfill(lab.api.backfill(dag_id, start, start, reprocess="completed"), timeout=300)
     assert lab.api.run(dag_id, scheduled)["run_type"] == "backfill"
     assert lab.api.xcom(dag_id, scheduled, "plan")["window_id"] == had
     assert lab.api.xcom(dag_id, scheduled, "commit") == {"window_id": had, "is_rerun": True}
+    lab.api.pause(dag_id)
     windows = [row.held.window for row in lab.windows(dag_id)]
-    assert {w.state for w in windows} == {State.COMMITTED}
+    assert {w.state for w in windows if w.span} == {State.COMMITTED}
     expect_tiling([w for w in windows if w.lane is Lane.LIVE])
     expect_once(lab, dag_id, windows)
 
