@@ -155,6 +155,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "lab" in getattr(item, "fixturenames", ()):
             for marker in ("airflow", "kafka", "spark", "postgres"):
                 item.add_marker(marker)
+            # Some fixtures bring a hundred tasks to an end.
+            item.add_marker(pytest.mark.timeout(1500))
 
 
 @pytest.fixture(scope="session")
