@@ -33,10 +33,7 @@ test-unit: setup ## the tests that need no server (seconds)
 
 test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
 	@$(BIN)/python -m tests.lab
-	@mkdir -p build && echo "==> acceptance tests run beside the others; their report comes last (meanwhile: build/acceptance.log)"
-	@$(BIN)/python -m pytest tests/acceptance > build/acceptance.log 2>&1 & acceptance=$$!; trap 'kill $$acceptance' INT TERM; \
-	  $(BIN)/python -m pytest --ignore=tests/acceptance; others=$$?; \
-	  wait $$acceptance; acceptance=$$?; cat build/acceptance.log; exit $$((others + acceptance))
+	@$(BIN)/python -m pytest
 
 bench: setup     ## plan and commit beside their floors; 1,000 sensors in one event loop; on real servers
 	@$(BIN)/python -m tests.bench.plan_and_commit
