@@ -129,7 +129,7 @@ class _Asking:
     at_most: int | None = None
 
     def check_number(self, spans: Sequence[int]) -> None:
-        number = sum(span > 0 for span in spans)  # what is empty is committed on the spot
+        number = _filled(spans)
         if self.at_most is not None and number > self.at_most:
             raise BadInputError(
                 f"{self.claim} would get {number} windows and can take {self.at_most}: ask for fewer, or plan them with "
@@ -200,7 +200,7 @@ class WindowService:
     def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         if own := ownership.own_windows(state):
-            more, drafts = self._more_of_interval(asking.group, request, state, own)
+            more, drafts = self._more_of_interval(asking, request, state, own)
             helds = sorted([*own, *more], key=lambda held: held.window.seq)
             return self._give(asking, state, helds, drafts, how="again")
         if isinstance(request, Live):
@@ -249,8 +249,12 @@ class WindowService:
     ) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
         asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
-        is_known = how in ("again", "given")
-        foreign = [held for held in helds if not ownership.is_handed_over(held, asking.claim, is_known=is_known)]
+        known = {held.window.seq for held in (helds if how == "given" else state.claimed)}
+        foreign = [
+            held
+            for held in helds
+            if not ownership.is_handed_over(held, asking.claim, is_known=held.window.seq in known)
+        ]
         # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
@@ -264,8 +268,8 @@ class WindowService:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
         elif take:
             self._ledger.hold(take, asking.claim)
-        known = [_planned(held, how, done.get(held.window.seq)) for held in helds]
-        return known + [Planned(held.window, False, "new") for held in added]
+        there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
+        return there + [Planned(held.window, False, "new") for held in added]
 
     def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, last_clear: int = 0) -> Planned:
         """Give a task one window by name: usually one of those that the plan task of its run planned.
@@ -317,12 +321,28 @@ class WindowService:
         return windows, drafts
 
     def _more_of_interval(
-        self, group: KafkaGroup, request: Request, state: GroupState, own: Sequence[Held]
+        self, asking: _Asking, request: Request, state: GroupState, own: Sequence[Held]
     ) -> tuple[list[Held], list[Draft]]:
-        """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the run had."""
+        """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
         if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
             return [], []
-        return self._answers.more_of(group, request, state, own)
+        helds, drafts = self._answers.more_of(asking.group, request, state, own)
+        # What another task of the run has is given by that one.
+        helds = [h for h in helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
+        spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in drafts]
+        if asking.at_most is not None and _filled(spans) > asking.at_most:
+            left_out = [held.window.id for held in helds] + [
+                f"{draft.ranges.span} offsets of nobody" for draft in drafts
+            ]
+            log.warning(
+                "Group %s: %s can take %d windows, and gets its own; of its interval this is left out: %s",
+                asking.group.name,
+                asking.claim,
+                asking.at_most,
+                name_some(left_out, ", "),
+            )
+            return [], []
+        return helds, drafts
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -540,6 +560,10 @@ class WindowService:
     def watermark(self, group: str) -> Position | None:
         """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
         return ownership.watermark(self._ledger.load(group))
+
+
+def _filled(spans: Sequence[int]) -> int:
+    return sum(span > 0 for span in spans)  # what is empty is committed on the spot
 
 
 def _planned(held: Held, how: str, done: Attempt | None) -> Planned:

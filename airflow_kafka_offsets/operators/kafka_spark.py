@@ -172,7 +172,8 @@ class KafkaSparkOperator(PySparkOperator):
 
     def _checked_value(self, value: Any) -> Any:
         # Before the commit: Airflow would refuse it after.
-        if self.multiple_outputs and not isinstance(value, Mapping):
+        is_split = self.multiple_outputs and self.do_xcom_push and value is not None
+        if is_split and not isinstance(value, Mapping):
             raise BadInputError(f"With multiple_outputs the function must return a dict, got {type(value).__name__}")
         return value
 

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
-from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
 from airflow_kafka_offsets.triggers.window import MIN_POLL
@@ -104,7 +104,7 @@ def plan(
     from airflow.sdk.exceptions import AirflowSkipException
 
     request = request_of(context, operator.group, new)
-    if isinstance(request, Span) and names_replay(given_params(context)):
+    if isinstance(request, Span) and request.is_interval and names_replay(given_params(context)):
         log.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + operator.group.grace)
@@ -162,7 +162,8 @@ def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
 
 def _is_sibling(holder: Claim, claim: Claim) -> bool:
     # Mapped tasks are over before their run is: after the plan task was cleared, another index may have had the window.
-    return holder.task_id == claim.task_id and holder.map_index != claim.map_index
+    is_worker = holder.scope is Scope.TASK
+    return is_worker and holder.task_id == claim.task_id and holder.map_index != claim.map_index
 
 
 def _defer(operator: Planner, busy: WindowBusyError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+
+log = logging.getLogger(__name__)
 
 _RUN_IS_ALIVE = ["queued", "running"]
 # A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
@@ -70,6 +73,10 @@ def given_params(context: Context) -> Mapping[str, Any]:
     given = {**context["params"], **conf}
     declared = set(context["dag"].params) & set(REPLAY_KEYS)
     own = declared if len(declared) < len(REPLAY_KEYS) else set()
+    if own:
+        log.info(
+            "The DAG's own params %s choose no replay; replay_params() gives it those that do", ", ".join(sorted(own))
+        )
     return {key: value for key, value in given.items() if key not in own}
 
 

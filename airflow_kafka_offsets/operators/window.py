@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.window import Scope, parse_window_id
+from airflow_kafka_offsets.core.window import Scope, State, parse_window_id
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.planning import (
     OnOpenWindow,
@@ -136,6 +136,9 @@ class CommitWindowOperator(BaseOperator):
         service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
         window = service.window(window_id)
         patiently(lambda: service.check(window))
-        is_first = patiently(lambda: service.commit(window_id, claim_of(context, Scope.RUN)))
-        emit_events(self, context, [committed_result(window, is_rerun=not is_first)], emit_empty=True)
-        return {"window_id": window_id, "is_rerun": not is_first}
+        patiently(lambda: service.commit(window_id, claim_of(context, Scope.RUN)))
+        # As planned: a commit that is tried twice finds itself done, and this is the first run still.
+        known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
+        is_rerun = window.state is State.COMMITTED if known is None else bool(known)
+        emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
+        return {"window_id": window_id, "is_rerun": is_rerun}

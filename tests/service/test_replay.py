@@ -666,3 +666,25 @@ def test_a_backfill_window_is_no_target_of_a_reset(latecomer: World) -> None:
     [filled] = latecomer.ask(ONE, offsets(0, 20))
     with pytest.raises(BadInputError, match=r"is a backfill window.*\{\"orders\":\{\"0\":0\}\}"):
         latecomer.service.preview_reset(latecomer.group, "earliest", to_window=filled.window.id)
+
+
+def test_two_plan_tasks_of_a_reprocessed_run_keep_their_own_windows(world: World) -> None:
+    world.configure(max_open_windows=2)
+    one, other = (claim(task=task, scope=Scope.RUN) for task in ("plan_a", "plan_b"))
+    for who, hour in ((one, -1.5), (other, -1.2)):
+        world.kafka.produce(tp(0), 10, at=at(hour))
+        planned = world.plan(who, Live(until=at(-1)))
+        world.service.commit(planned.window.id, who)
+    assert seqs(world.ask(one, interval(-2, -1), last_clear=1)) == [1]
+    assert seqs(world.ask(other, interval(-2, -1), last_clear=1)) == [2]
+
+
+def test_a_task_that_can_have_one_window_gets_its_own_back_and_the_rest_is_named(
+    hourly: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    hourly.kafka.produce(tp(0), 10, at=at(-0.8))
+    hourly.run(claim("by-hand"), Live(until=at(-0.7)))
+    hourly.kafka.produce(tp(0), 10, at=at(-0.5))
+    own = hourly.run(ONE, Live(until=at(0)))
+    assert seqs(hourly.ask(ONE, interval(-1, 0), last_clear=1, at_most=1)) == [own.seq]
+    assert "left out: lake-000004" in caplog.text
