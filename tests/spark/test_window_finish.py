@@ -34,6 +34,9 @@ def test_a_window_that_nobody_read_is_an_error(make_window: MakeWindow) -> None:
 def test_who_takes_the_offsets_reads_by_means_of_its_own(make_window: MakeWindow) -> None:
     window = make_window({"orders": {0: (0, 10)}})
     assert window.starting_offsets == '{"orders":{"0":0}}'
+    with pytest.raises(IncompleteReadError, match="nothing was read"):  # one bound is looked at for a log
+        window.finish()
+    assert window.ending_offsets == '{"orders":{"0":10}}'
     window.finish()
     assert window.records is None
 
