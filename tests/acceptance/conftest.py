@@ -66,7 +66,7 @@ class Lab:
 
     def windows(self, dag_id: str) -> list[WindowRow]:
         """Return the group's windows, oldest first."""
-        return list(reversed(self.ledger.windows(dag_id)))
+        return list(reversed(self.ledger.windows(dag_id, limit=1000)))
 
     def attempts(self, row: WindowRow) -> list[Attempt]:
         """Return the attempts at a window, oldest first."""
