@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core import replay as replays
 from airflow_kafka_offsets.core.errors import UnknownWindowError, name_some
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
@@ -99,7 +99,7 @@ class Answers:
         return helds, self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
 
     def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> tuple[list[Held], list[Draft]]:
-        replays.check_topics(group, asked)
+        check_reads(group, (tp.topic for tp in asked))
         if not asked.span:
             raise replays.nothing_to_replay("the offset ranges are empty")
         owners = self._owners(group.name, asked, state)

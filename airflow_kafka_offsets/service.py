@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
     name_some,
 )
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -79,7 +79,8 @@ class Planned:
 
     Attributes:
         window: the window.
-        is_rerun: it was committed before: the job runs again, and its commit changes nothing but the history.
+        is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
+            changes nothing but the history.
         how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
         done: the attempt by which this very task did it already, since it was last cleared; None: it has to be done.
         warnings: what a person should know about a new window.
@@ -483,9 +484,9 @@ class WindowService:
                 f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
             )
         resets.check_no_open_window(group.name, state)
-        names = _topics_to_move(group, topics)
+        check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
-        moving = names if target is None else sorted({tp.topic for tp in target})
+        moving = topics or group.topics if target is None else sorted({tp.topic for tp in target})
         snapshot = self._snapshot_of_all(moving, group)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
@@ -520,7 +521,7 @@ class WindowService:
         if not to.lstrip().startswith("{"):
             return None
         target = load_offsets(to)
-        _topics_to_move(group, [tp.topic for tp in target])
+        check_reads(group, (tp.topic for tp in target))
         return target
 
     def _looked_up_target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
@@ -575,15 +576,6 @@ def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
 
 def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
     return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost, is_capped=plan.is_capped)
-
-
-def _topics_to_move(group: KafkaGroup, topics: Sequence[str]) -> Sequence[str]:
-    strange = sorted(set(topics) - set(group.topics))
-    if strange:
-        raise BadInputError(
-            f"Group {group.name} doesn't read {name_some(strange, ', ')}; it reads {name_some(group.topics, ', ')}"
-        )
-    return topics or group.topics
 
 
 def _check_signature(who: str, why: str) -> None:

@@ -25,7 +25,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError, name_some
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    may_pass,
+    name_some,
+)
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.secrets import is_secret
@@ -127,17 +133,13 @@ class KafkaLog:
     def _ask(self, question: Callable[[_Lookup], _T]) -> _T:
         # Everything but a refusal is asked again: librdkafka calls only some of what passes "retriable".
         retrying = Retrying(
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(may_pass),
             stop=stop_before_delay(self._timeout),
             wait=wait_random_exponential(multiplier=0.2, max=3),
             before_sleep=_tell,
             reraise=True,
         )
         return retrying(question, _Lookup(_Line(self._config, self._timeout)))
-
-
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, KafkaUnavailableError) and not isinstance(error, KafkaRefusedError)
 
 
 def _tell(state: RetryCallState) -> None:

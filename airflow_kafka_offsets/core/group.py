@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -196,6 +196,18 @@ def check_spark_options(options: Mapping[str, str]) -> None:
         raise CollidingOptionError(
             f"spark_options must not hold {', '.join(colliding)}: the window fixes what is read, and the group its "
             "isolation_level"
+        )
+
+
+def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
+    """Refuse topics that the group does not read.
+
+    Raises:
+        BadInputError: with the topics that it reads.
+    """
+    if strange := sorted(set(topics) - set(group.topics)):
+        raise BadInputError(
+            f"Group {group.name} doesn't read {name_some(strange, ', ')}; it reads {name_some(group.topics, ', ')}"
         )
 
 

@@ -142,7 +142,7 @@ def plan_window(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
-    return _capped(_plan_all(group, position, log, first or {}, recovered or {}, ends or {}), group.max_offsets)
+    return plan_windows(1, group, position, log, first, recovered, ends)[0]
 
 
 def _capped(plan: Plan, max_offsets: int | None) -> Plan:

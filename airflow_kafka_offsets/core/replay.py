@@ -15,10 +15,9 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     name_some,
 )
-from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.limits import cap
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.request import Span
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
@@ -121,8 +120,7 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
 
 def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
     """Leave out what the live lane has not read yet, and will."""
-    position = watermark(state)
-    marks = position.offsets if position else {}
+    marks = _marks(state)
     return OffsetRanges(
         (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
     )
@@ -139,8 +137,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
     Raises:
         BadInputError: with the partitions and numbers.
     """
-    position = watermark(state)
-    marks = position.offsets if position else {}
+    marks = _marks(state)
     above = []
     for tp, pieces in sorted(gaps.items()):
         bounds = log.bounds.get(tp)
@@ -152,6 +149,11 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
             f"A replay ends below the watermark; the live lane has not read all of this yet and will: {name_some(above)}. "
             "Let an ordinary run of the DAG read it, or ask for an earlier end"
         )
+
+
+def _marks(state: GroupState) -> Offsets:
+    position = watermark(state)
+    return position.offsets if position else {}
 
 
 def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
@@ -229,18 +231,6 @@ def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
 def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
     for depth in range(max(map(len, gaps.values()), default=0)):
         yield OffsetRanges((tp, pieces[depth]) for tp, pieces in gaps.items() if depth < len(pieces))
-
-
-def check_topics(group: KafkaGroup, asked: OffsetRanges) -> None:
-    """Refuse offsets of topics that the group does not read.
-
-    Raises:
-        BadInputError: with the topics that it reads.
-    """
-    if strange := sorted({tp.topic for tp in asked} - set(group.topics)):
-        raise BadInputError(
-            f"Group {group.name} doesn't read {name_some(strange, ', ')}; it reads {name_some(group.topics, ', ')}"
-        )
 
 
 def check_divides(span: Span) -> None:

@@ -20,8 +20,6 @@ REPLAY_KEYS = (WINDOWS, FROM, TO, STARTING_OFFSETS, ENDING_OFFSETS)
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
 
-SPARKS_OPTIONS = f"{STARTING_OFFSETS} and {ENDING_OFFSETS}"
-
 
 @dataclass(frozen=True, slots=True)
 class Live:
@@ -95,7 +93,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
         return None
     if len(ways) > 1:
         raise BadInputError(
-            f"A replay is chosen by one of windows, from and to, or {SPARKS_OPTIONS}; got {_named(given)}"
+            f"A replay is chosen by one of windows, from and to, or starting_offsets and ending_offsets; got {', '.join(given)}"
         )
     [way] = ways
     if missing := [key for key in way if key not in given]:
@@ -196,7 +194,3 @@ def _time(key: str, value: Any) -> datetime:
         return time.astimezone(UTC)
     except OverflowError as exc:
         raise BadInputError(f"{key}: {value} lies outside of the years 1 to 9999") from exc
-
-
-def _named(given: Mapping[str, Any]) -> str:
-    return ", ".join(given)

@@ -64,13 +64,14 @@ def handoff_of(planned: Planned, options: Mapping[str, str], expect_gaps: bool, 
         is_rerun=planned.is_rerun,
         isolation_level=window.isolation_level.value,
         expect_gaps=expect_gaps,
-        topics=_topics(window),
+        topics=ranges_by_topic(window),
         options=options,
         report=str(report) if report else None,
     )
 
 
-def _topics(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
+def ranges_by_topic(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return topic -> partition -> (start, end), ``start <= offset < end``, without empty ranges."""
     topics: dict[str, dict[str, tuple[int, int]]] = {}
     for tp, offsets in window.ranges.without_empty().items():
         topics.setdefault(tp.topic, {})[str(tp.partition)] = (offsets.start, offsets.end)

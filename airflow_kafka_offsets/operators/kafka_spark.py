@@ -28,7 +28,7 @@ from airflow_kafka_offsets.operators.job_files import (
     refuse_login,
     write_login,
 )
-from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan, take
+from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan_or_take
 from airflow_kafka_offsets.operators.runs import claim_of
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
@@ -121,10 +121,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         service = wiring.open_service(self.group)
         claim = claim_of(context, Scope.TASK)
-        if self.window is None:
-            self._planned = plan(self, context, service, claim, at_most=None)
-        else:
-            self._planned = [take(self, context, service, claim, self.window)]
+        self._planned = plan_or_take(self, context, service, claim)
         self._work = partial(Work, context, service, self.group, claim, stop=self._stop)
         return super().execute(context)
 

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
-from airflow_kafka_offsets.operators.job_files import Report
+from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
 from airflow_kafka_offsets.triggers.window import MIN_POLL
 
@@ -83,6 +83,12 @@ class Planner(Protocol):
         """Wait without holding a worker; raises."""
 
 
+class Worker(Planner, Protocol):
+    """What an operator that also works on windows has."""
+
+    window: Any
+
+
 def plan(
     operator: Planner, context: Context, service: WindowService, claim: Claim, at_most: int | None = 1, new: int = 1
 ) -> list[Planned]:
@@ -120,6 +126,13 @@ def plan(
             "time is without an owner: nothing to replay"
         )
     return planned
+
+
+def plan_or_take(operator: Worker, context: Context, service: WindowService, claim: Claim) -> list[Planned]:
+    """Get the windows that a task works on itself: the one that it was given, or those that it plans."""
+    if operator.window is None:
+        return plan(operator, context, service, claim, at_most=None)
+    return [take(operator, context, service, claim, operator.window)]
 
 
 def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
@@ -204,9 +217,8 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
 def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
     """Return what is known of a window when only its name was handed on."""
     ranges = window.ranges.without_empty()
-    by_topic: dict[str, dict[str, list[int]]] = {}
-    for tp, offsets in ranges.items():
-        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = [offsets.start, offsets.end]
+    # XCom would give tuples back as such, and JSON has none.
+    by_topic = {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
     return {
         "window_id": window.id,
         "group": window.group,

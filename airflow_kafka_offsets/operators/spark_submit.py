@@ -32,8 +32,7 @@ from airflow_kafka_offsets.operators.planning import (
     OnOpenWindow,
     check_on_open_window,
     placeholders,
-    plan,
-    take,
+    plan_or_take,
 )
 from airflow_kafka_offsets.operators.runs import claim_of, task_state
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
@@ -114,10 +113,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         options = self._check_input()
         service = wiring.open_service(self.group)
         claim = self._claim = claim_of(context, Scope.TASK)
-        if self.window is None:
-            planned = plan(self, context, service, claim, at_most=None)
-        else:
-            planned = [take(self, context, service, claim, self.window)]
+        planned = plan_or_take(self, context, service, claim)
         work = Work(context, service, self.group, claim, lambda p: self._launch(context, p, options), self._stop)
         results = work.all(planned)
         emit_events(self, context, results, emit_empty=self.emit_empty)

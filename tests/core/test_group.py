@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.group import (
     OnDataLoss,
     Until,
     check_group_name,
+    check_reads,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel
 from tests.core.examples import NOON, group
@@ -178,3 +179,10 @@ def test_a_definition_of_an_older_version_has_one_open_window_and_ends_now() -> 
     old = {k: v for k, v in group().to_json().items() if k not in ("max_open_windows", "until", "grace")}
     again = KafkaGroup.from_json(old)
     assert (again.max_open_windows, again.until, again.grace) == (1, Until.NOW, timedelta(0))
+
+
+def test_topics_that_the_group_does_not_read_are_refused() -> None:
+    reads = group()
+    check_reads(reads, ["orders"])
+    with pytest.raises(BadInputError, match="Group lake doesn't read a, b; it reads orders"):
+        check_reads(reads, ["b", "a", "orders"])

@@ -29,7 +29,6 @@ from airflow_kafka_offsets.core.replay import (
     check_in_log,
     check_not_truncated,
     check_replayable,
-    check_topics,
     cut_backfill,
     may_replay,
     nothing_to_replay,
@@ -38,7 +37,7 @@ from airflow_kafka_offsets.core.replay import (
 )
 from airflow_kafka_offsets.core.request import Span
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
-from tests.core.examples import NOON, claim, group, log, position, ranges, tp, window
+from tests.core.examples import NOON, claim, log, position, ranges, tp, window
 
 IDS = {"orders": "id-of-orders"}
 Record = tuple[TopicPartition, int]
@@ -219,12 +218,6 @@ def test_partitions_that_are_not_there_and_topics_that_were_recreated_are_refuse
         check_in_log(gaps_of((0, 1), partition=6) | gaps_of((0, 1), partition=5), log({tp(0): (0, 9)}), here)
     with pytest.raises(TopicRecreatedError, match="orders-0: topic orders was recreated"):
         check_in_log(gaps_of((0, 1)), log({tp(0): (0, 9)}, orders="new"), here)
-
-
-def test_topics_that_the_group_does_not_read_are_refused() -> None:
-    check_topics(group(), ranges({tp(0): (0, 1)}))
-    with pytest.raises(BadInputError, match="Group lake doesn't read a, b; it reads orders"):
-        check_topics(group(), ranges({tp(0, "b"): (0, 1), tp(0, "a"): (0, 1), tp(0): (0, 1)}))
 
 
 @pytest.mark.parametrize(
