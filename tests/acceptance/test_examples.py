@@ -97,6 +97,7 @@ def test_the_load_by_hour_catches_up(lab: Lab) -> None:
 def test_the_chain_without_a_clock(lab: Lab) -> None:
     for dag_id in ("asset_driven_report", "asset_driven"):
         lab.api.unpause(dag_id)
+    lab.api.reparse("asset_driven")
     first = wait_for_load(lab, "lake.orders_on_arrival")
     report = lab.api.wait_for_first_run("asset_driven_report", timeout=PATIENCE)
     lab.api.wait_for_run("asset_driven_report", report["dag_run_id"], timeout=PATIENCE)

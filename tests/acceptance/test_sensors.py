@@ -28,6 +28,7 @@ def runs(lab: Lab) -> Runs:
     lab.topic("wait_flaky", 0, kafka=lab.flaky_kafka)
     for dag_id in ("wait_downstream", "wait_nowhere"):
         lab.api.unpause(dag_id)
+    lab.api.reparse("arrivals")
     now = datetime.now(UTC)
     runs = {dag_id: lab.api.trigger(dag_id, logical_date=now) for dag_id in [*WAITING, "wait_late", "wait_soft"]}
     for dag_id in WAITING:
