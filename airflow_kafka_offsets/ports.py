@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.store import Guarantees
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 
 
@@ -47,6 +48,50 @@ class LogOffsets(Protocol):
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return what a Kafka consumer group has committed; None: nothing for that partition."""
+        ...
+
+
+class OffsetStore(Protocol):
+    """Where committed watermarks are also kept, for the rest of the company to read. Offsets are next offsets.
+
+    Nothing is asked of the server before the first call. Every method returns or raises within a time that the store was
+    built with (and a small multiple of it for the many requests of a large group).
+
+    Attributes:
+        name: its address as the group writes it, for messages; it holds no secret.
+        guarantees: what it promises.
+
+    Raises:
+        StoreUnavailableError: it did not answer, and nothing was written.
+        StoreOutcomeUnknownError: it went silent while it wrote; `advance` again tells.
+        StoreRefusedError: it said no: login, rights, read-only, full.
+        StoreContentError: what it holds under our names is not an offset.
+    """
+
+    name: str
+    guarantees: Guarantees
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the next offset of each topic-partition that the store holds for a group; a group never seen has none."""
+        ...
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Move the offsets of a group from `before` to `after`, all partitions or none, if they are still at `before`.
+
+        What is at `after` already, or nowhere, is fine: see `core.store.must_write`. Partitions that `after` does not name
+        stay as they are.
+
+        Args:
+            group: the group.
+            before: where its partitions stand; one that is new to the group is not there.
+            after: where they go; names every partition of `before`.
+            window_id: the window whose commit this is, for stores that have a place for it; empty: none.
+
+        Raises:
+            StoreDriftError: a partition stands elsewhere; nothing was written.
+            StoreLimitError: too many partitions for one atomic write; nothing was written.
+            ConcurrentChangeError: others kept writing at the same moment; nothing was written, ask again.
+        """
         ...
 
 

@@ -17,6 +17,13 @@
     ├── LedgerError
     │   ├── LedgerUnavailableError  the database did not answer: try again later
     │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
+    ├── StoreError
+    │   ├── StoreUnavailableError   the offset store did not answer, nothing was written: try again later
+    │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that tells
+    │   │   └── StoreRefusedError   it said no (login, rights, read-only, full): correct that first
+    │   ├── StoreDriftError         somebody else moved its offsets; nothing was written: look, then decide
+    │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
+    │   └── StoreContentError       what it holds is not an offset
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
     │   ├── IllegalStepError        a step that a window's life does not have
@@ -50,9 +57,9 @@ class KafkaOffsetsError(Exception):
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may heal an error: Kafka or the ledger's database did not answer, and did not say no."""
-    is_silence = isinstance(error, KafkaUnavailableError | LedgerUnavailableError)
-    return is_silence and not isinstance(error, KafkaRefusedError)
+    """Whether waiting may heal an error: Kafka, the ledger's database or a store did not answer, and did not say no."""
+    is_silence = isinstance(error, KafkaUnavailableError | LedgerUnavailableError | StoreUnavailableError)
+    return is_silence and not isinstance(error, KafkaRefusedError | StoreRefusedError)
 
 
 class BadInputError(KafkaOffsetsError, ValueError):
@@ -117,6 +124,55 @@ class LedgerUnavailableError(LedgerError):
 
 class LedgerSchemaError(LedgerError):
     """The ledger's tables are missing or of another version of this package."""
+
+
+class StoreError(KafkaOffsetsError):
+    """An offset store can't be used."""
+
+
+class StoreUnavailableError(StoreError):
+    """The offset store did not answer; nothing was written."""
+
+
+class StoreOutcomeUnknownError(StoreUnavailableError):
+    """The offset store went silent while it wrote: all is written or nothing is; the same advance again tells."""
+
+
+class StoreRefusedError(StoreUnavailableError):
+    """The offset store said no: login, rights, read-only, full. Trying again does not help before that is corrected."""
+
+
+class StoreDriftError(StoreError):
+    """Somebody else moved the offsets of a store; nothing was written.
+
+    Attributes:
+        store, group: where.
+        partitions: before (None: the group had no offset there), after, and what was found, in next offsets.
+    """
+
+    def __init__(
+        self, store: str, group: str, partitions: Mapping[TopicPartition, tuple[int | None, int, int]]
+    ) -> None:
+        named = [
+            f"{tp}: {found} (expected {after if before is None else before}, to become {after})"
+            for tp, (before, after, found) in sorted(partitions.items())
+        ]
+        super().__init__(
+            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Somebody "
+            f"else writes them. Nothing was written. Compare: kafka-offsets verify {group}. When the ledger is right: "
+            f"kafka-offsets copy {group} --from ledger --to '{store}'"
+        )
+        self.store = store
+        self.group = group
+        self.partitions = dict(partitions)
+
+
+class StoreLimitError(StoreError):
+    """An offset store can't take that many partitions at once; nothing was written."""
+
+
+class StoreContentError(StoreError):
+    """What an offset store holds under our names is not an offset."""
 
 
 class WindowError(KafkaOffsetsError):

@@ -14,6 +14,7 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import is_whole
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
+from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -73,7 +74,7 @@ class KafkaGroup:
         ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: ``[kafka_offsets] ledger_conn_id``
             of the configuration, and without that SQLite under AIRFLOW_HOME.
         starting_offsets: where the very first window starts: ``"earliest"``, ``"latest"``, ``"committed"`` (by the
-            Kafka consumer group of this name), a time with a zone, a timedelta back from now, or Spark's JSON.
+            `offset_store`, or else the Kafka consumer group of this name), a time with a zone, a timedelta back from now, or Spark's JSON.
         isolation_level: which records are read; the same for planning and for Spark.
         max_offsets: the largest span of one window; None: up to the end offset of the moment.
         max_open_windows: how many live windows may wait for their commit at once, 1 to 1000. With more than one, runs and
@@ -88,6 +89,8 @@ class KafkaGroup:
         kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
             the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case.
+        offset_store: where the watermark is also published with each commit, and where ``starting_offsets="committed"``
+            begins: ``"redis://redis_default"``, or a `StoreAddress`; None: nowhere.
 
     Raises:
         BadInputError: a value can't be used; the message says which and why.
@@ -108,6 +111,7 @@ class KafkaGroup:
     expect_gaps: bool = False
     kafka_timeout: float = 30.0
     spark_options: Mapping[str, str] = field(default_factory=dict)
+    offset_store: str | StoreAddress | None = None
 
     def __post_init__(self) -> None:
         check_group_name(self.name)
@@ -131,6 +135,8 @@ class KafkaGroup:
             raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout!r}")
         check_spark_options(self.spark_options)
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
+        if self.offset_store is not None:
+            _set(self, "offset_store", str(parse_store_address(self.offset_store)))
 
     @property
     def start(self) -> Start:

@@ -1,0 +1,104 @@
+"""Where an offset store is, in one line: ``redis://redis_default?key=...``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+_OPTIONS: Mapping[str, frozenset[str]] = {
+    "files": frozenset(),
+    "hbase": frozenset(),
+    "hdfs": frozenset(),
+    "kafka": frozenset(),
+    "redis": frozenset(),
+    "s3": frozenset(),
+    "sql": frozenset(),
+    "zookeeper": frozenset(),
+}
+"""The options of each kind, beside those of all."""
+_OF_ALL = frozenset({"timeout"})
+_CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
+_EXAMPLE = "such as 'redis://redis_default'"
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """An offset store: its kind, the Airflow connection to it, and what the kind wants to know besides.
+
+    Attributes:
+        kind: ``files``, ``hbase``, ``hdfs``, ``kafka``, ``redis``, ``s3``, ``sql`` or ``zookeeper``.
+        conn_id: the Airflow connection; empty for ``files``, and for ``kafka``: the group's own.
+        path: what stands behind it: a directory, bucket and prefix, or table; empty where the kind has a default.
+        options: names and values, as docs/stores lists them for the kind; ``timeout`` (seconds that the store may stay
+            silent, 10 by default, 1 to 300) is one of all kinds.
+
+    Raises:
+        BadInputError: an unknown kind or option.
+    """
+
+    kind: str
+    conn_id: str = ""
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in _OPTIONS:
+            raise BadInputError(f"There is no offset store {self.kind!r}; there are {', '.join(sorted(_OPTIONS))}")
+        if not _CONN_ID.fullmatch(self.conn_id):
+            raise BadInputError(
+                f"An offset store is reached through an Airflow connection, which has host and password; its address names "
+                f"only that connection, {_EXAMPLE}"
+            )
+        known = _OPTIONS[self.kind] | _OF_ALL
+        if unknown := sorted(set(self.options) - known):
+            raise BadInputError(
+                f"An offset store of kind {self.kind} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+            )
+        object.__setattr__(self, "options", MappingProxyType({k: str(v) for k, v in sorted(self.options.items())}))
+        self.timeout  # noqa: B018 a wrong one is told here, not at the first commit
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that the store may stay silent."""
+        text = self.options.get("timeout", "10")
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0
+        if not 1 <= seconds <= 300:
+            raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {text!r}")
+        return seconds
+
+    def __str__(self) -> str:
+        query = f"?{urlencode(self.options, safe=':/{}')}" if self.options else ""
+        return f"{self.kind}://{self.conn_id}{quote(self.path, safe='/=.-_')}{query}"
+
+
+def parse_store_address(text: str | StoreAddress) -> StoreAddress:
+    """Read an address.
+
+    >>> parse_store_address("s3://aws_default/offsets/prod").path
+    '/offsets/prod'
+
+    Raises:
+        BadInputError: it is not one; it is not shown, as it might hold a password.
+    """
+    if isinstance(text, StoreAddress):
+        return text
+    if not isinstance(text, str) or "://" not in text:
+        raise BadInputError(f"An offset store is written as an address {_EXAMPLE}, got {text!r}")
+    parts = urlsplit(text)
+    if parts.fragment:
+        raise BadInputError(f"The address of an offset store has no '#'; it is written {_EXAMPLE}")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    if len(dict(options)) < len(options):
+        raise BadInputError("The address of an offset store names an option twice")
+    return StoreAddress(parts.scheme, parts.netloc, unquote(parts.path), dict(options))

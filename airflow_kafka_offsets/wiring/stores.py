@@ -1,0 +1,41 @@
+"""Offset stores from their addresses and Airflow's connections. A missing client library names the extra to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.store_address import StoreAddress
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.ports import OffsetStore
+
+EXTRA_OF_MODULE: Mapping[str, str] = {}
+"""Which extra of this package installs a client library, by its top-level module."""
+
+
+def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+    """Open a store; nothing is asked of its server yet.
+
+    Args:
+        address: where it is.
+        group: the group whose offsets it keeps.
+
+    Raises:
+        BadInputError: the connection is missing or of another type, or the client library is not installed.
+    """
+    try:
+        return _OPENERS[address.kind](address, group)
+    except ModuleNotFoundError as exc:
+        extra = EXTRA_OF_MODULE.get((exc.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise BadInputError(
+            f"The offset store {address} needs the Python module {exc.name}: "
+            f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
+        ) from exc
+
+
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {}

@@ -1,0 +1,295 @@
+"""What every offset store promises; each subclass runs it against its real server.
+
+A subclass is a `pytest` class with these fixtures:
+
+- `store`: the store on a shared server;
+- `open_store`: a function that opens it once more, for a competing writer (called in the writer's own thread);
+- `proxied`: `(store, proxy)`: the same server through a `tests.lab.proxy.Proxy`, with a time-out of about two seconds;
+- `group` (given here): a name that no other test has; topics are named after it.
+
+What a store can't keep stands in its `guarantees`, and the test of that line checks exactly what remains.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    StoreDriftError,
+    StoreLimitError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.store import Compares
+from airflow_kafka_offsets.ports import OffsetStore
+from tests.lab.proxy import Proxy
+
+Offsets = dict[TopicPartition, int]
+WRITERS = 16
+MANY = 10_000
+BIG = 9_000_000_000
+
+
+def at(topic: str, *offsets: int) -> Offsets:
+    """Return offsets of partitions 0, 1, ... of a topic."""
+    return {TopicPartition(topic, partition): offset for partition, offset in enumerate(offsets)}
+
+
+def topics_of(offsets: Offsets) -> list[str]:
+    """Return the topics of offsets."""
+    return sorted({tp.topic for tp in offsets})
+
+
+class StoreContract:
+    """Each subclass says where the store is, with its fixtures."""
+
+    many = MANY
+    """How many partitions an advance must carry; less only where `guarantees.limit` says so."""
+    cuts = (0, 1, 200, 2_000, 20_000)
+    """After how many bytes of requests a connection is cut, in turn."""
+    cut_partitions = 500
+    """Size of the advances that are cut."""
+
+    @pytest.fixture
+    def group(self) -> str:
+        """Return the name of a group that no other test has, with dots and dashes."""
+        return f"lake.orders-{uuid.uuid4().hex[:8]}"
+
+    @pytest.fixture
+    def topic(self, group: str) -> str:
+        """Return a topic name of the group's own."""
+        return f"orders.v1-{group[-8:]}"
+
+    # Reading and moving
+
+    def test_a_group_never_seen_has_no_offsets(self, store: OffsetStore, group: str, topic: str) -> None:
+        assert store.read(group, [topic]) == {}
+
+    def test_the_first_advance_writes_all_partitions(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 0, 10, BIG), f"{group}-000001")
+        assert store.read(group, [topic]) == at(topic, 0, 10, BIG)
+
+    def test_offsets_move_from_before_to_after(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 5, 10))
+        store.advance(group, at(topic, 5, 10), at(topic, 7, 10), f"{group}-000002")
+        assert store.read(group, [topic]) == at(topic, 7, 10)
+
+    def test_another_client_reads_the_same(
+        self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
+    ) -> None:
+        store.advance(group, {}, at(topic, 5, 10))
+        assert open_store().read(group, [topic]) == at(topic, 5, 10)
+
+    def test_an_advance_that_is_done_is_done(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 5, 10))
+        for _ in range(2):
+            store.advance(group, at(topic, 5, 10), at(topic, 7, 12))
+        assert store.read(group, [topic]) == at(topic, 7, 12)
+
+    def test_what_expired_is_published_again(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, at(topic, 5, 10), at(topic, 7, 12))
+        assert store.read(group, [topic]) == at(topic, 7, 12)
+
+    def test_a_half_done_advance_is_finished(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 7, 10))
+        store.advance(group, at(topic, 5, 10), at(topic, 7, 12))
+        assert store.read(group, [topic]) == at(topic, 7, 12)
+
+    def test_backwards_is_a_move_too(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 50, 10))
+        store.advance(group, at(topic, 50, 10), at(topic, 5, 0))
+        assert store.read(group, [topic]) == at(topic, 5, 0)
+
+    def test_a_partition_is_added(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 5))
+        store.advance(group, at(topic, 5), at(topic, 6, 3))
+        assert store.read(group, [topic]) == at(topic, 6, 3)
+
+    def test_several_topics_move_at_once(self, store: OffsetStore, group: str, topic: str) -> None:
+        other = f"{topic}.other"
+        store.advance(group, {}, at(topic, 5, 6) | at(other, 7))
+        store.advance(group, at(topic, 5, 6) | at(other, 7), at(topic, 6, 6) | at(other, 9))
+        assert store.read(group, [topic, other]) == at(topic, 6, 6) | at(other, 9)
+        assert store.read(group, [other]) == at(other, 9)
+
+    def test_a_topic_that_the_advance_does_not_name_stays(self, store: OffsetStore, group: str, topic: str) -> None:
+        other = f"{topic}.other"
+        store.advance(group, {}, at(topic, 5) | at(other, 7))
+        store.advance(group, at(topic, 5), at(topic, 6))
+        assert store.read(group, [topic, other]) == at(topic, 6) | at(other, 7)
+
+    def test_names_that_look_alike_are_kept_apart(self, store: OffsetStore, group: str, topic: str) -> None:
+        names = [topic, f"{topic}-1", f"{topic}.1", f"{topic}_1", topic.upper()]
+        for number, name in enumerate(names):
+            store.advance(group, {}, at(name, number))
+        other = f"{group}-1"
+        store.advance(other, {}, at(topic, 99))
+        assert store.read(group, names) == {TopicPartition(name, 0): number for number, name in enumerate(names)}
+        assert store.read(other, names) == at(topic, 99)
+
+    def test_ten_thousand_partitions(self, store: OffsetStore, group: str, topic: str) -> None:
+        before, after = at(topic, *range(self.many)), at(topic, *range(BIG, BIG + self.many))
+        store.advance(group, {}, before)
+        store.advance(group, before, after, f"{group}-000002")
+        assert store.read(group, [topic]) == after
+
+    def test_more_than_the_declared_limit_is_refused(self, store: OffsetStore, group: str, topic: str) -> None:
+        if store.guarantees.limit is None:
+            assert self.many >= MANY
+            return
+        with pytest.raises(StoreLimitError):
+            store.advance(group, {}, at(topic, *range(30_000)))
+        assert store.read(group, [topic]) == {}
+
+    # Drift
+
+    def test_drift_is_refused_with_both_values(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 5, 10, 20))
+        with pytest.raises(StoreDriftError, match=rf"{topic}-1: 10 \(expected 11, to become 12\)") as caught:
+            store.advance(group, at(topic, 5, 11, 20), at(topic, 6, 12, 21))
+        assert caught.value.partitions == {TopicPartition(topic, 1): (11, 12, 10)}
+        assert store.name in str(caught.value)
+        assert store.read(group, [topic]) == at(topic, 5, 10, 20)
+
+    def test_a_value_where_the_group_had_none_is_drift(self, store: OffsetStore, group: str, topic: str) -> None:
+        store.advance(group, {}, at(topic, 5))
+        with pytest.raises(StoreDriftError, match=r"expected 0, to become 9|expected 9, to become 9"):
+            store.advance(group, {}, at(topic, 9))
+        assert store.read(group, [topic]) == at(topic, 5)
+
+    def test_an_advance_must_name_all_that_was_there(self, store: OffsetStore, group: str, topic: str) -> None:
+        with pytest.raises(BadInputError):
+            store.advance(group, at(topic, 5, 6), at(topic, 7))
+        assert store.read(group, [topic]) == {}
+
+    # Competing writers
+
+    def test_of_competing_writers_one_wins(
+        self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
+    ) -> None:
+        if store.guarantees.compares is Compares.NOBODY:
+            pytest.fail("a store that compares with nobody overrides this test")
+        other = f"{topic}.other"
+        before = at(topic, *[0] * 20) | at(other, 0)
+        store.advance(group, {}, before)
+        start = threading.Barrier(WRITERS)
+
+        def compete(number: int) -> bool:
+            own, after = open_store(), dict.fromkeys(before, 100 + number)
+            start.wait(60)
+            try:
+                own.advance(group, before, after)
+            except (StoreDriftError, ConcurrentChangeError):
+                return False
+            return True
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            won = list(pool.map(compete, range(WRITERS)))
+        assert won.count(True) == 1
+        winner = 100 + won.index(True)
+        assert set(store.read(group, [topic, other]).values()) == {winner}
+
+    def test_writers_of_the_same_advance_all_succeed(
+        self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
+    ) -> None:
+        before, after = at(topic, 0, 0, 0), at(topic, 1, 2, 3)
+        store.advance(group, {}, before)
+        start = threading.Barrier(4)
+
+        def advance(_: int) -> None:
+            own = open_store()
+            start.wait(60)
+            own.advance(group, before, after)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(advance, range(4)))
+        assert store.read(group, [topic]) == after
+
+    # Faults
+
+    def test_a_server_that_refuses_connections(
+        self, proxied: tuple[OffsetStore, Proxy], group: str, topic: str
+    ) -> None:
+        store, proxy = proxied
+        proxy.stop()
+        with pytest.raises(StoreUnavailableError):
+            store.read(group, [topic])
+        with pytest.raises(StoreUnavailableError):
+            store.advance(group, {}, at(topic, 1))
+
+    def test_a_server_that_hangs(self, proxied: tuple[OffsetStore, Proxy], group: str, topic: str) -> None:
+        store, proxy = proxied
+        proxy.hang()
+        with pytest.raises(StoreUnavailableError):
+            store.read(group, [topic])
+        with pytest.raises(StoreUnavailableError):
+            store.advance(group, {}, at(topic, 1))
+
+    def test_a_server_that_went_away_and_came_back(
+        self, proxied: tuple[OffsetStore, Proxy], group: str, topic: str
+    ) -> None:
+        store, proxy = proxied
+        store.advance(group, {}, at(topic, 5))
+        proxy.stop()
+        with pytest.raises(StoreUnavailableError):
+            store.advance(group, at(topic, 5), at(topic, 6))
+        proxy.heal()
+        store.advance(group, at(topic, 5), at(topic, 6))
+        assert store.read(group, [topic]) == at(topic, 6)
+
+    def test_an_answer_that_is_lost_leaves_all_or_nothing(
+        self, proxied: tuple[OffsetStore, Proxy], store: OffsetStore, group: str, topic: str
+    ) -> None:
+        """The write itself must go out before answers are lost: the subclass may prepare by overriding `lose_answer`."""
+        before, after = at(topic, *[5] * 50), at(topic, *[6] * 50)
+        store.advance(group, {}, before)
+        through, proxy = proxied
+        self.lose_answer(through, proxy, group, before, after)
+        proxy.heal()
+        found = store.read(group, [topic])
+        if store.guarantees.is_atomic:
+            assert found in (before, after)
+        else:
+            assert set(found.values()) <= {5, 6}
+        through.advance(group, before, after)
+        assert store.read(group, [topic]) == after
+
+    def lose_answer(self, store: OffsetStore, proxy: Proxy, group: str, before: Offsets, after: Offsets) -> None:
+        """Advance while answers are swallowed."""
+        store.read(group, topics_of(after))
+        proxy.swallow_answers()
+        with pytest.raises(StoreUnavailableError):
+            store.advance(group, before, after)
+
+    def test_a_connection_that_is_cut_leaves_all_or_nothing(
+        self, proxied: tuple[OffsetStore, Proxy], store: OffsetStore, group: str, topic: str
+    ) -> None:
+        through, proxy = proxied
+        before = at(topic, *[5] * self.cut_partitions)
+        store.advance(group, {}, before)
+        for cut in self.cuts:
+            after = {tp: offset + 1 for tp, offset in before.items()}
+            proxy.cut_after(cut)
+            try:
+                through.advance(group, before, after)
+            except StoreUnavailableError as exc:
+                is_unknown = isinstance(exc, StoreOutcomeUnknownError)
+            else:
+                is_unknown = True  # the client tried again by itself, or got through before the cut
+            proxy.heal()
+            found = store.read(group, [topic])
+            if not is_unknown:
+                assert found == before, f"cut after {cut} bytes: it said that nothing was written"
+            elif store.guarantees.is_atomic:
+                assert found in (before, after), f"cut after {cut} bytes"
+            through.advance(group, before, after)
+            assert store.read(group, [topic]) == after
+            before = after

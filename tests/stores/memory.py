@@ -1,0 +1,53 @@
+"""An offset store in memory; it passes the same contract as the real ones, where it has no server that could fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from airflow_kafka_offsets.adapters.stores.swapping import swap
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+
+
+class MemoryStore:
+    """Offsets by group. Set `failure` to make the next calls fail, before they write or after."""
+
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
+
+    def __init__(self, name: str = "memory://") -> None:
+        self.name = name
+        self.groups: dict[str, dict[TopicPartition, int]] = {}
+        self.windows: list[str] = []
+        self.failure: Exception | None = None
+        self.fails_after_write = False
+        self._lock = threading.Lock()
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return what is there."""
+        self._fail()
+        return {tp: offset for tp, offset in self.groups.get(group, {}).items() if tp.topic in topics}
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Compare and set."""
+        if not self.fails_after_write:
+            self._fail()
+
+        def look() -> tuple[Offsets, Offsets]:
+            found = dict(self.groups.get(group, {}))
+            return found, found
+
+        def write(seen: Offsets) -> bool:
+            with self._lock:
+                if self.groups.get(group, {}) != seen:
+                    return False
+                self.groups[group] = {**seen, **after}
+            self.windows.append(window_id)
+            return True
+
+        swap(self.name, group, before, after, look, write)
+        self._fail()
+
+    def _fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
