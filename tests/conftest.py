@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.databases import MariaDB, Postgres
+    from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
+    from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
 
 _MARKER_OF_FIXTURE = {
@@ -22,6 +24,8 @@ _MARKER_OF_FIXTURE = {
     "kafka_sasl": "kafka",
     "postgres": "postgres",
     "mariadb": "mariadb",
+    "s3": "s3",
+    "hdfs": "hdfs",
     "spark_connector": "spark",
     "spark_connect": "spark",
 }
@@ -84,6 +88,24 @@ def mariadb() -> Iterator[MariaDB]:
     from tests.lab.databases import MariaDB
 
     with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """Run a server that speaks S3's protocol."""
+    from tests.lab.s3 import S3
+
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """Run a name node and a data node. A test that stops one of them starts it again."""
+    from tests.lab.hdfs import Hdfs
+
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring import file_stores
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
-EXTRA_OF_MODULE: Mapping[str, str] = {}
+EXTRA_OF_MODULE: Mapping[str, str] = {
+    "boto3": "s3",
+    "botocore": "s3",
+    "hdfs": "hdfs",
+    "requests_kerberos": "hdfs-kerberos",
+}
 """Which extra of this package installs a client library, by its top-level module."""
 
 
@@ -38,4 +44,8 @@ def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         ) from exc
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {}
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
+    "files": file_stores.open_files,
+    "hdfs": file_stores.open_hdfs,
+    "s3": file_stores.open_s3,
+}

@@ -10,6 +10,7 @@ import shutil
 from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
+from tests.lab.hdfs import hdfs_jars
 from tests.lab.jars import java, kafka_classpath, spark_connector_jars
 
 
@@ -21,6 +22,7 @@ def main() -> None:
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
+    print(f"==> HDFS: {hdfs_jars()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 
