@@ -50,7 +50,7 @@ class Hdfs:
         self._data_ports = (free_port(), free_port())
         self.user = getpass.getuser()
         self.name_node = Server("name node", [], log=folder / "name-node.log", ready=self._is_listing)
-        self.data_node = Server("data node", [], log=folder / "data-node.log", ready=self._takes_files)
+        self.data_node = Server("data node", [], log=folder / "data-node.log", ready=self.takes_files)
 
     @property
     def url(self) -> str:
@@ -86,10 +86,26 @@ class Hdfs:
         with urllib.request.urlopen(f"{self.url}/jmx?{query}", timeout=10) as answer:
             return bool(json.load(answer)["beans"][0]["FSState"] == "safeMode")
 
+    def takes_files(self) -> bool:
+        """Tell whether a file can be written."""
+        from hdfs.util import HdfsError
+        from requests import RequestException
+
+        try:
+            self.client().write("/.ready", b"ready", overwrite=True)
+        except (HdfsError, RequestException):
+            return False
+        return True
+
     def put(self, operation: str, path: str, **parameters: str | int) -> None:
         """Do what the client has no method for, as superuser: a PUT of WebHDFS."""
         with self._request("PUT", operation, path, **parameters):
             pass
+
+    def set_safe_mode(self, *, is_on: bool) -> None:
+        """Let the name node refuse every change, as an administrator does, or allow them again."""
+        command = [*self.name_node.command[:-1], "org.apache.hadoop.hdfs.tools.DFSAdmin", "-safemode"]
+        subprocess.run([*command, "enter" if is_on else "leave"], capture_output=True, check=True)
 
     def client(self, user: str = "", url: str = "", timeout: float = 10) -> Any:
         """Return a client, of the superuser unless said otherwise."""
@@ -108,16 +124,6 @@ class Hdfs:
                 return True
         except (URLError, TimeoutError, ConnectionError):
             return False
-
-    def _takes_files(self) -> bool:
-        from hdfs.util import HdfsError
-        from requests import RequestException
-
-        try:
-            self.client().write("/.ready", b"ready", overwrite=True)
-        except (HdfsError, RequestException):
-            return False
-        return True
 
     def _format(self) -> None:
         command = [*self.name_node.command, "-format", "-nonInteractive"]

@@ -135,8 +135,7 @@ class HdfsPlace:
 
     def _upload(self, group: str, temporary: str, content: bytes) -> None:
         with _translated(f"A file can't be written to {self.where(group, '')}; no offset was changed"):
-            # Of a parent that is missing, RENAME says no more than of a target that is there.
-            self._client.makedirs(self._path(group, ""))
+            # This makes the folders too; RENAME alone would say no more of a missing one than of a name that is taken.
             self._client.write(self._path(group, temporary), content)
 
     def _rename(self, group: str, temporary: str, name: str) -> bool:
