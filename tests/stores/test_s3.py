@@ -174,14 +174,15 @@ def test_a_service_that_ignores_if_none_match_is_refused(s3: S3, empty: str) -> 
 def test_a_writer_whose_object_was_overwritten_did_not_win(s3: S3, empty: str) -> None:
     other = json.dumps({"group": GROUP, "next_offsets": {"orders": {"0": 99}}}).encode()
 
-    def overwrite(model: Any, http_response: Any, **_: Any) -> None:
-        s3.client().put_object(Bucket=empty, Key=f"prod/{GROUP}/{file_name(1)}", Body=other)
+    def overwrite(**_: Any) -> None:
+        s3.client().put_object(Bucket=empty, Key=f"prod/{GROUP}/{file_name(2)}", Body=other)
 
     client = s3.client()
     store = store_at(client, empty)
+    store.advance(GROUP, {}, at("orders", 5))
     client.meta.events.register("after-call.s3.PutObject", overwrite)
     with pytest.raises(StoreDriftError, match="orders-0: 99"):
-        store.advance(GROUP, {}, at("orders", 5))
+        store.advance(GROUP, at("orders", 5), at("orders", 6))
 
 
 @pytest.mark.parametrize(("status", "code"), [(409, "ConditionalRequestConflict"), (412, "PreconditionFailed")])
