@@ -85,6 +85,7 @@ def test_ports_and_service_know_no_adapter() -> None:
         "ports": ("core",),
         "replaying": ("core", "ports"),
         "service": ("core", "ports", "replaying"),
+        "moving": ("core", "ports", "replaying", "service"),
         "watch": ("core", "ports", "service"),
     }
     for module, layers in allowed.items():
