@@ -15,8 +15,6 @@ from airflow_kafka_offsets.core import reset as resets
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     MissingPartitionError,
-    StoreError,
-    StoreUnavailableError,
     UnknownWindowError,
     name_some,
 )
@@ -31,12 +29,13 @@ from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.core.store import must_write
 from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.replaying import pages
 from airflow_kafka_offsets.service import utc_now
 
 
 class LedgerSource:
-    """`ports.OffsetSource` on the watermark of a group in the ledger."""
+    """`ports.OffsetSource` on the watermark of a group in the ledger, where its offset store should stand."""
 
     name = "ledger"
 
@@ -47,8 +46,9 @@ class LedgerSource:
     def read(self, topics: Sequence[str] = ()) -> Found:
         """Return the watermark, of all topics that it has."""
         self._ledger.group(self._group)  # raises when there is none
-        position = watermark(self._ledger.load(self._group))
-        return Found(position.offsets, topic_ids=position.topic_ids) if position else Found({})
+        state = self._ledger.load(self._group)
+        mark = watermark(state)
+        return Found(core.published(state), topic_ids=mark.topic_ids if mark else {})
 
 
 class StoreSource:
@@ -258,8 +258,7 @@ class Moving:
         superseded = [window.seq for window in reset.superseded]
         act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
-        if store is not None:
-            _follow(store, name, before, after)
+        Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
         details = {"place": found.place, **core.facts(found.taken)}
@@ -377,13 +376,3 @@ def _snapshot(kafka: LogOffsets, group: KafkaGroup, topics: set[str]) -> LogSnap
             f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or look whether this is the right Kafka"
         )
     return snapshot
-
-
-def _follow(store: OffsetStore, group: str, before: Offsets, after: Offsets) -> None:
-    try:
-        store.advance(group, before, after)
-    except StoreError as exc:
-        raise StoreUnavailableError(
-            f"The watermark has moved in the ledger, but not in the offset store: {exc}. To publish it again: "
-            f"kafka-offsets copy {group} --from ledger --to '{store.name}' --why '...'"
-        ) from exc

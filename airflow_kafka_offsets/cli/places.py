@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.place import (
     check_name,
     parse_place,
 )
-from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.moving import ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
 
@@ -79,10 +79,10 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
-    """Return the use cases on a ledger and the group's Kafka."""
+    """Return the use cases on a ledger, the group's Kafka and its offset store."""
     from airflow_kafka_offsets.service import WindowService
 
-    return WindowService(ledger, open_log(args, group))
+    return WindowService(ledger, open_log(args, group), store=wiring.open_offset_store(group))
 
 
 def open_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> OffsetSource:
@@ -126,13 +126,6 @@ def open_target(address: str, group: KafkaGroup) -> OffsetStore:
             raise BadInputError(f"A file is no offset store; offsets go there by: kafka-offsets export {group.name}")
         case _:
             raise BadInputError("A checkpoint belongs to its query: nobody else can write to it")
-
-
-def open_own_store(group: KafkaGroup) -> OffsetStore | None:
-    """Open the group's own offset store; None: it has none."""
-    if group.offset_store is None:
-        return None
-    return stores.open_store(parse_store_address(group.offset_store), group)
 
 
 def kafka_config(args: Namespace) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offset
 from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets
 from airflow_kafka_offsets.core.planning import Verdict, judge
+from airflow_kafka_offsets.core.publishing import before
 from airflow_kafka_offsets.core.window import State
 
 
@@ -134,9 +135,9 @@ Moves = Mapping[TopicPartition, tuple[int | None, int]]
 """Old and new offset of each partition; old None: there was none."""
 
 
-def moves(before: Offsets, after: Offsets) -> dict[TopicPartition, tuple[int | None, int]]:
+def moves(old: Offsets, new: Offsets) -> dict[TopicPartition, tuple[int | None, int]]:
     """Return what would change."""
-    return {tp: (before.get(tp), new) for tp, new in sorted(after.items()) if before.get(tp) != new}
+    return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
 
 
 def unlike(wanted: Offsets, found: Offsets) -> dict[TopicPartition, tuple[int, int | None]]:
@@ -179,7 +180,7 @@ def compare(state: GroupState, topics: Iterable[str], stored: Offsets | None, lo
     reads = set(topics)
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
-        problems = [] if stored is None else _in_store(mark.offsets.get(tp), stored.get(tp), _under_way(state, tp))
+        problems = [] if stored is None else _in_store(mark.offsets.get(tp), stored.get(tp), _on_the_way(state, tp))
         if tp.topic in reads:
             problems += _in_kafka(tp, mark, log)
         if problems:
@@ -188,18 +189,27 @@ def compare(state: GroupState, topics: Iterable[str], stored: Offsets | None, lo
     return differences
 
 
+def published(state: GroupState) -> dict[TopicPartition, int]:
+    """Return where the offset store of a group should stand: what was lost before an open window is passed with its commit."""
+    mark = watermark(state)
+    offsets = dict(mark.offsets) if mark else {}
+    return offsets | before(state.open[0].window) if state.open else offsets
+
+
 def committing(state: GroupState) -> tuple[str, ...]:
     """Return the windows whose commit has begun: the store may have followed them already."""
     return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
 
 
-def _under_way(state: GroupState, tp: TopicPartition) -> set[int]:
-    windows = [held.window for held in state.open if held.window.state is State.COMMITTING]
-    return {window.ranges[tp].end for window in windows if tp in window.ranges}
+def _on_the_way(state: GroupState, tp: TopicPartition) -> set[int]:
+    """Return where a store may stand: at the watermark, or on its way behind the commits that have begun."""
+    begun = [held.window for held in state.open if held.window.state is State.COMMITTING]
+    steps = [published(state), *(step for window in begun for step in (before(window), window.ranges.ends))]
+    return {step[tp] for step in steps if tp in step}
 
 
-def _in_store(watermark: int | None, stored: int | None, under_way: set[int]) -> list[str]:
-    if stored == watermark or stored in under_way:
+def _in_store(watermark: int | None, stored: int | None, on_the_way: set[int]) -> list[str]:
+    if stored == watermark or stored in on_the_way:
         return []
     if watermark is None:
         return ["only in the store"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError
-from airflow_kafka_offsets.core.moving import compare, moves, take, unlike
+from airflow_kafka_offsets.core.moving import compare, moves, published, take, unlike
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.place import Found, Meaning
 from airflow_kafka_offsets.core.window import Claim, Held, State
@@ -85,6 +87,14 @@ def test_a_store_may_stand_behind_any_commit_that_is_under_way() -> None:
     for stands in (20, 30, 45):
         assert problems(state(30, 45), ["orders"], {tp(0): stands, tp(1): 20}, KAFKA) == {}
     assert problems(state(30, 45), ["orders"], {tp(0): 31, tp(1): 20}, KAFKA) == {tp(0): ("store ahead by 11",)}
+
+
+def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None:
+    lossy = replace(window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED), lost=ranges({tp(0): (15, 20)}))
+    waiting = GroupState(1, position({tp(0): 30, tp(1): 20}), (Held(lossy, Claim("d", "r", "t")),))
+    assert published(waiting) == {tp(0): 15, tp(1): 20}
+    assert problems(waiting, ["orders"], {tp(0): 15, tp(1): 20}, KAFKA) == {}
+    assert problems(waiting, ["orders"], {tp(0): 16, tp(1): 20}, KAFKA) == {tp(0): ("store behind by 4",)}
 
 
 def test_each_difference_is_named() -> None:
