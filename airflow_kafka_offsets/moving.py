@@ -87,23 +87,56 @@ def _check_topics(place: str, topics: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person wants to be taken from a place.
+
+    Attributes:
+        source: the place.
+        name: under which name it keeps the offsets.
+        meaning: what its numbers say.
+        topics: only these; none: all that the group reads, or all that the place has.
+    """
+
+    source: OffsetSource
+    name: str
+    meaning: Meaning = Meaning.NEXT
+    topics: tuple[str, ...] = ()
+
+    def read(self, topics: Sequence[str]) -> Found:
+        """Return what the place holds.
+
+        Args:
+            topics: what to ask for when the person named none.
+
+        Raises:
+            BadInputError: nothing of that.
+        """
+        found = self.source.read(self.topics or topics)
+        found = replace(found, offsets=only(found.offsets, self.topics))
+        core.check_something(self.source.name, self.name, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Import:
     """What an import would do.
 
     Attributes:
         group: as the ledger knows it, or as it would be founded.
-        place: where the offsets are from.
+        asked: where the offsets are from.
         taken: these offsets.
         notes: what the place has to say.
+        log: what Kafka holds of their topics.
         position: where the group will go on.
         state: the group as it was seen.
         reset: how its watermark moves; None: the group is new to the ledger.
     """
 
     group: KafkaGroup
-    place: str
+    asked: Asked
     taken: Taken
     notes: tuple[str, ...]
+    log: LogSnapshot
     position: Position
     state: GroupState
     reset: Reset | None
@@ -115,43 +148,42 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
+class Export:
+    """The next offsets of a place.
+
+    Attributes:
+        asked: where they are from.
+        found: the numbers as the place has them.
+        notes: what it has to say.
+        offsets: the next offsets.
+    """
+
+    asked: Asked
+    found: Offsets
+    notes: tuple[str, ...]
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """What a copy would do.
 
     Attributes:
         group: whose offsets.
-        place, store: from where to where.
-        found: the numbers as the place has them.
-        meaning: what they say.
-        notes: what the place has to say.
-        held: what the store holds now.
-        after: the next offsets that it gets.
+        given: what the place holds.
+        store: where it goes.
+        held: what that holds now.
     """
 
     group: str
-    place: str
+    given: Export
     store: str
-    found: Offsets
-    meaning: Meaning
-    notes: tuple[str, ...]
     held: Offsets
-    after: Offsets
 
     @property
     def moves(self) -> Moves:
         """The old and new offset of each partition that changes."""
-        return core.moves(self.held, self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """What an export writes: next offsets, and where they are from."""
-
-    place: str
-    found: Offsets
-    meaning: Meaning
-    notes: tuple[str, ...]
-    offsets: Offsets
+        return core.moves(self.held, self.given.offsets)
 
 
 class Moving:
@@ -171,26 +203,20 @@ class Moving:
     def plan_import(
         self,
         name: str,
-        source: OffsetSource,
+        asked: Asked,
         open_log: Callable[[KafkaGroup], LogOffsets],
         *,
-        meaning: Meaning = Meaning.NEXT,
-        topics: Sequence[str] = (),
         kafka_conn_id: str | None = None,
         skip_lost: bool = False,
-        name_there: str | None = None,
     ) -> Import:
         """Work out an import without writing anything.
 
         Args:
             name: the group that goes on from there; one that the ledger does not know is founded.
-            source: where the offsets are.
+            asked: where the offsets are, and which.
             open_log: opens the group's Kafka.
-            meaning: what the numbers say.
-            topics: only these; none: all that the group reads, or all that the place has.
             kafka_conn_id: the Airflow connection of a group that is founded.
             skip_lost: go on at the beginning offset where retention has removed what would come next.
-            name_there: under which name the place keeps them, for messages.
 
         Raises:
             BadInputError: the place has nothing that could be taken over; the message has the numbers.
@@ -200,20 +226,18 @@ class Moving:
         """
         group, state = self.known(name), self._ledger.load(name)
         if group is not None:
-            _check_known(group, state, topics, kafka_conn_id)
-        found = source.read(topics or (group.topics if group else ()))
-        found = replace(found, offsets=only(found.offsets, tuple(topics)))
-        core.check_something(source.name, name_there or name, found)
+            _check_known(group, state, asked.topics, kafka_conn_id)
+        found = asked.read(group.topics if group else ())
+        topics = sorted({tp.topic for tp in found.offsets} | set(asked.topics))
         if group is not None:
-            check_reads(group, (tp.topic for tp in found.offsets))
+            check_reads(group, topics)
         else:
-            read = topics or sorted({tp.topic for tp in found.offsets})
-            group = KafkaGroup(name, topics=read, kafka_conn_id=kafka_conn_id or "kafka_default")
-        snapshot = _snapshot(open_log(group), group, {tp.topic for tp in found.offsets} | set(topics))
-        taken = core.take(source.name, found, meaning, snapshot, skip_lost=skip_lost)
+            group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
+        snapshot = _snapshot(open_log(group), group, topics)
+        taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
         reset = self._reset(group, state, taken, snapshot) if state.position is not None else None
         position = reset.position if reset else taken.position(snapshot)
-        return Import(group, source.name, taken, found.notes, position, state, reset)
+        return Import(group, asked, taken, found.notes, snapshot, position, state, reset)
 
     def _reset(self, group: KafkaGroup, state: GroupState, taken: Taken, snapshot: LogSnapshot) -> Reset:
         assert state.position is not None
@@ -254,39 +278,30 @@ class Moving:
         before = found.state.position.offsets if found.state.position else {}
         after = {**before, **found.position.offsets}
         if store is not None:
-            must_write(store.name, name, before, after, store.read(name, sorted({tp.topic for tp in after})))
+            must_write(store.name, name, before, after, store.read(name, _topics(after)))
         superseded = [window.seq for window in reset.superseded]
         act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
-        details = {"place": found.place, **core.facts(found.taken)}
+        details = {**_origin(found.asked), **core.facts(found.taken)}
         if found.reset is None:
             details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
         else:
             details |= resets.summary(found.reset)
         return Act(kind, who, why, self._clock(), details)
 
-    def plan_copy(
-        self,
-        group: KafkaGroup,
-        source: OffsetSource,
-        store: OffsetStore,
-        *,
-        meaning: Meaning = Meaning.NEXT,
-        topics: Sequence[str] = (),
-        name_there: str | None = None,
-    ) -> Copy:
+    def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
         """Work out a copy into an offset store without writing anything.
 
         Raises:
             BadInputError: the place has nothing that could be copied.
             StoreError: place or store did not answer.
         """
-        out = self.plan_export(group, source, meaning=meaning, topics=topics, name_there=name_there)
-        held = store.read(group.name, sorted({tp.topic for tp in out.offsets}))
-        return Copy(group.name, out.place, store.name, out.found, meaning, out.notes, held, out.offsets)
+        given = self.plan_export(group, asked)
+        held = store.read(group.name, _topics(given.offsets))
+        return Copy(group.name, given, store.name, held)
 
     def carry_out_copy(
         self, found: Copy, store: OffsetStore, who: str, why: str
@@ -301,49 +316,33 @@ class Moving:
             StoreError: as it says.
         """
         check_signature(who, why)
-        before = {tp: offset for tp, offset in found.held.items() if tp in found.after}
-        store.advance(found.group, before, found.after)
-        back = store.read(found.group, sorted({tp.topic for tp in found.after}))
-        unlike = core.unlike(found.after, back)
+        after = found.given.offsets
+        store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
+        unlike = core.unlike(after, store.read(found.group, _topics(after)))
         details = {
-            "place": found.place,
+            **_origin(found.given.asked),
             "store": found.store,
-            "meaning": found.meaning.value,
             "moves": {str(tp): list(move) for tp, move in found.moves.items()},
             "unlike": {str(tp): list(both) for tp, both in unlike.items()},
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
         return unlike
 
-    def plan_export(
-        self,
-        group: KafkaGroup,
-        source: OffsetSource,
-        *,
-        meaning: Meaning = Meaning.NEXT,
-        topics: Sequence[str] = (),
-        name_there: str | None = None,
-    ) -> Export:
+    def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.
 
         Raises:
             BadInputError: the place has nothing of these topics.
             StoreError: it did not answer.
         """
-        found = source.read(topics or group.topics)
-        found = replace(found, offsets=only(found.offsets, tuple(topics)))
-        core.check_something(source.name, name_there or group.name, found)
-        return Export(source.name, found.offsets, meaning, found.notes, next_offsets(found.offsets, meaning))
+        found = asked.read(group.topics)
+        return Export(asked, found.offsets, found.notes, next_offsets(found.offsets, asked.meaning))
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
         """Record that offsets went into a file."""
         check_signature(who, why)
-        details = {
-            "place": found.place,
-            "to": to,
-            "meaning": found.meaning.value,
-            "offsets": {str(tp): offset for tp, offset in found.offsets.items()},
-        }
+        offsets = {str(tp): offset for tp, offset in found.offsets.items()}
+        details = {**_origin(found.asked), "to": to, "offsets": offsets}
         self._ledger.record(group, Act("export", who, why, self._clock(), details))
 
     def verify(self, group: KafkaGroup, store: OffsetStore | None, kafka: LogOffsets) -> list[Difference]:
@@ -359,6 +358,14 @@ class Moving:
         return core.compare(state, group.topics, stored, kafka.snapshot(group.topics, group.isolation_level))
 
 
+def _origin(asked: Asked) -> dict[str, str]:
+    return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+
+
+def _topics(offsets: Offsets) -> list[str]:
+    return sorted({tp.topic for tp in offsets})
+
+
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
     resets.check_no_open_window(group.name, state)
     check_reads(group, topics)
@@ -369,9 +376,9 @@ def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], ka
         )
 
 
-def _snapshot(kafka: LogOffsets, group: KafkaGroup, topics: set[str]) -> LogSnapshot:
-    snapshot = kafka.snapshot(sorted(topics), group.isolation_level)
-    if absent := sorted(topics - snapshot.topic_ids.keys()):
+def _snapshot(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str]) -> LogSnapshot:
+    snapshot = kafka.snapshot(topics, group.isolation_level)
+    if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
         raise MissingPartitionError(
             f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or look whether this is the right Kafka"
         )

@@ -6,10 +6,9 @@ from argparse import Namespace
 
 from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_source, open_target, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_target, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, table
-from airflow_kafka_offsets.core.place import Meaning
 from airflow_kafka_offsets.moving import Copy, Moving
 
 
@@ -18,10 +17,7 @@ def copy(args: Namespace) -> Answer:
     who, ledger = person(args), open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
     store = open_target(args.to, group)
-    source = open_source(args, ledger, group)
-    found = moving.plan_copy(
-        group, source, store, meaning=Meaning(args.meaning), topics=args.topic or (), name_there=args.as_name
-    )
+    found = moving.plan_copy(group, asked_of_place(args, ledger, group), store)
     is_needed = bool(found.moves)
     unlike = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {
@@ -47,18 +43,19 @@ def copy(args: Namespace) -> Answer:
 
 
 def _copy_document(found: Copy) -> Document:
+    given = found.given
     return {
-        "from": found.place,
+        "from": given.asked.source.name,
         "to": found.store,
-        "meaning": found.meaning.value,
-        "notes": list(found.notes),
-        "same": len(found.after) - len(found.moves),
+        "meaning": given.asked.meaning.value,
+        "notes": list(given.notes),
+        "same": len(given.offsets) - len(found.moves),
         "moves": [
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "found": found.found[tp],
-                "meaning": found.meaning.value,
+                "found": given.found[tp],
+                "meaning": given.asked.meaning.value,
                 "from": old,
                 "to": new,
             }
@@ -67,7 +64,7 @@ def _copy_document(found: Copy) -> Document:
         "only_in_target": [
             {"topic": tp.topic, "partition": tp.partition, "offset": offset}
             for tp, offset in sorted(found.held.items())
-            if tp not in found.after
+            if tp not in given.offsets
         ],
     }
 

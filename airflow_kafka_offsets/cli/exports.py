@@ -6,12 +6,11 @@ from argparse import Namespace
 
 from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_source, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.offsets_csv import dump_csv
-from airflow_kafka_offsets.core.place import Meaning
 from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.moving import Export, Moving
 from airflow_kafka_offsets.wiring import sources
@@ -26,13 +25,7 @@ def export(args: Namespace) -> Answer:
         _check_signed(who, args.why)
     ledger = open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
-    found = moving.plan_export(
-        group,
-        open_source(args, ledger, group),
-        meaning=Meaning(args.meaning),
-        topics=args.topic or (),
-        name_there=args.as_name,
-    )
+    found = moving.plan_export(group, asked_of_place(args, ledger, group))
     csv = dump_csv(found.offsets)
     if is_file:
         sources.write_csv(file, csv, only_check=not args.yes)
@@ -51,15 +44,15 @@ def _check_signed(who: str | None, why: str | None) -> None:
 
 def _document(found: Export) -> Document:
     return {
-        "from": found.place,
-        "meaning": found.meaning.value,
+        "from": found.asked.source.name,
+        "meaning": found.asked.meaning.value,
         "notes": list(found.notes),
         "offsets": [
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
                 "found": found.found[tp],
-                "meaning": found.meaning.value,
+                "meaning": found.asked.meaning.value,
                 "to": offset,
             }
             for tp, offset in found.offsets.items()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_source, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, person
 from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
@@ -26,13 +26,10 @@ def import_offsets(args: Namespace) -> Answer:
     group = moving.known(args.group) or _to_be_founded(args)
     found = moving.plan_import(
         args.group,
-        open_source(args, ledger, group),
+        asked_of_place(args, ledger, group),
         lambda group: open_log(args, group),
-        meaning=Meaning(args.meaning),
-        topics=args.topic or (),
         kafka_conn_id=args.kafka_conn_id,
         skip_lost=args.skip_lost,
-        name_there=args.as_name,
     )
     is_needed = bool(found.moves) or found.reset is None
     if is_needed and args.yes:
@@ -60,7 +57,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
     beginnings = found.taken.unnamed if found.reset is None else ()
     named = sorted({*found.taken.target, *beginnings})
     return {
-        "from": found.place,
+        "from": found.asked.source.name,
         "meaning": found.taken.meaning.value,
         "founded": found.reset is None,
         "topics": list(found.group.topics),
@@ -74,6 +71,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
                 "meaning": found.taken.meaning.value if tp in found.taken.found else None,
                 "watermark": before.get(tp),
                 "to": found.position.offsets[tp],
+                "end": found.log.bounds[tp].end,
             }
             for tp in named
         ],
@@ -125,5 +123,5 @@ def _consequences(document: Document) -> list[str]:
 
 
 def _partitions(document: Document) -> str:
-    headers = ("topic", "partition", "found", "meaning", "watermark", "to")
+    headers = ("topic", "partition", "found", "meaning", "watermark", "to", "end")
     return table(headers, ([p[header] for header in headers] for p in document["partitions"]))

@@ -15,12 +15,13 @@ from airflow_kafka_offsets.core.place import (
     CsvPlace,
     LedgerPlace,
     Meaning,
+    Place,
     check_meaning,
     check_name,
     parse_place,
 )
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.moving import ConsumerGroupSource, LedgerSource, StoreSource
+from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
 
 if TYPE_CHECKING:
@@ -85,16 +86,20 @@ def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowSe
     return WindowService(ledger, open_log(args, group), store=wiring.open_offset_store(group))
 
 
-def open_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> OffsetSource:
-    """Open the place that offsets are taken from, under the name that it keeps them.
+def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
+    """Open the place that offsets are taken from, and say what of it.
 
     Raises:
         BadInputError: it is no place, or can't have that name or meaning.
     """
-    place = parse_place(args.from_place)
-    check_meaning(place, Meaning(args.meaning))
+    place, meaning = parse_place(args.from_place), Meaning(args.meaning)
+    check_meaning(place, meaning)
     check_name(place, args.as_name)
     name = args.as_name or group.name
+    return Asked(_open_source(args, ledger, group, place, name), name, meaning, tuple(args.topic or ()))
+
+
+def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
     match place:
         case LedgerPlace():
             return LedgerSource(ledger, name)

@@ -112,7 +112,6 @@ def _loss(place: str, lost: OffsetRanges) -> DataLossError:
 def facts(taken: Taken) -> dict[str, object]:
     """Return what the ledger's record of the act says of them."""
     return {
-        "meaning": taken.meaning.value,
         "found": {str(tp): number for tp, number in taken.found.items()},
         "lost": {str(tp): [gone.start, gone.end] for tp, gone in taken.lost.items()},
         "from_beginning": [str(tp) for tp in taken.unnamed],

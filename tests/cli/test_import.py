@@ -39,7 +39,7 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     assert done.code == 4
     assert "Group nightly, which is new to the ledger, would go on from csv:" in done.out
     assert "Its numbers are taken as next to read, and stay as they are" in done.out
-    assert ["orders", "0", "900", "next", "-", "900"] in map(cells, done.out.splitlines())
+    assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
     assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
     assert lake.dump() == before
     document = cli(*NEW, "--from", place, "--yes", "--who", "ann", "--kafka-conn-id", "other", "-o", "json").json
@@ -81,7 +81,7 @@ def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> N
     arguments = (*NEW, "--from", REDIS, "--topic", "orders", "--meaning", "last-read")
     done = cli(*arguments)
     assert "Its numbers are taken as last read, and the next offset is one higher" in done.out
-    assert ["orders", "0", "899", "last-read", "-", "900"] in map(cells, done.out.splitlines())
+    assert ["orders", "0", "899", "last-read", "-", "900", "1000"] in map(cells, done.out.splitlines())
     document = cli(*arguments, "--yes", "-o", "json").json
     assert [(p["found"], p["meaning"], p["to"]) for p in document["partitions"]] == [
         (899, "last-read", 900),
@@ -91,7 +91,7 @@ def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> N
     assert lake.ledger.acts("nightly")[0].details["found"] == {"orders-0": 899, "orders-1": 0}
 
 
-def test_a_place_may_know_the_group_under_another_name(cli: Cli, stores: Stores) -> None:
+def test_a_place_may_know_the_group_under_another_name(cli: Cli, lake: Lake, stores: Stores) -> None:
     stores[REDIS].groups["spark-loader-v2"] = {ORDERS_0: 900}
     place = (*NEW, "--from", REDIS, "--topic", "orders")
     done = cli(*place)
@@ -99,6 +99,8 @@ def test_a_place_may_know_the_group_under_another_name(cli: Cli, stores: Stores)
     assert "holds no offsets under the name nightly" in done.err
     assert "--as NAME" in done.err
     assert cli(*place, "--as", "spark-loader-v2").code == 4
+    cli(*place, "--as", "spark-loader-v2", "--yes")
+    assert lake.ledger.acts("nightly")[0].details["name"] == "spark-loader-v2"
 
 
 def test_a_store_has_to_be_asked_for_topics(cli: Cli, stores: Stores) -> None:
@@ -154,7 +156,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
     done = cli(*NEW, "--from", f"checkpoint:{tmp_path}")
     assert done.code == 4
     assert "Note: batch 2 was planned but not committed: the first window reads it again" in done.out
-    assert ["orders", "0", "900", "next", "-", "900"] in map(cells, done.out.splitlines())
+    assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
 
 
 # What can't be
