@@ -92,3 +92,28 @@ def test_errors_of_whatever_client_are_told_in_our_words(raised: Exception, expe
     with pytest.raises(expected, match=str(raised)) as caught:
         CheckpointDirectory(Broken(), "checkpoint:x").read()
     assert caught.value.__cause__ is raised
+
+
+def test_a_query_that_runs_on_meanwhile_is_read_as_it_was(tmp_path: Path) -> None:
+    fill(tmp_path)
+
+    class Running:
+        """A directory in which the next batch is done as soon as one of its logs was listed."""
+
+        def __truediv__(self, folder: str) -> Any:
+            return Listed(tmp_path / folder)
+
+    class Listed:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def __truediv__(self, batch: str) -> Path:
+            return self.folder / batch
+
+        def iterdir(self) -> list[Path]:
+            listed = list(self.folder.iterdir())
+            for folder in ("offsets", "commits"):
+                (tmp_path / folder / "3").write_text('v1\n{}\n{"orders":{"0":99}}')
+            return listed
+
+    assert CheckpointDirectory(Running(), "checkpoint:x").read().offsets == {tp(0): 10}

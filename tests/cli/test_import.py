@@ -138,6 +138,11 @@ def test_csv_from_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli(*NEW, "--from", "csv:-", "-o", "json").json["partitions"][0]["to"] == 900
 
 
+def test_a_mark_at_the_start_of_a_file_means_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "offsets.csv").write_bytes(b"\xef\xbb\xbforders,0,900\r\n")
+    assert cli(*NEW, "--from", f"csv:{tmp_path / 'offsets.csv'}", "-o", "json").json["partitions"][0]["to"] == 900
+
+
 def test_csv_of_several_groups(cli: Cli, tmp_path: Path) -> None:
     place = csv(tmp_path, "other,orders,0,1\nold,orders,0,900\n")
     done = cli(*NEW, "--from", place)
