@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.store import Guarantees
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 
@@ -95,6 +96,24 @@ class OffsetStore(Protocol):
         ...
 
 
+class OffsetSource(Protocol):
+    """Where offsets are taken from by hand: a store under some name, a checkpoint, a file. Only read.
+
+    Attributes:
+        name: the place as a person writes it, for messages.
+
+    Raises:
+        BadInputError: it is not there, or holds something else.
+        StoreUnavailableError: it did not answer.
+    """
+
+    name: str
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return what is there; of these topics only where the place has to be asked by topic."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
@@ -134,12 +153,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person did to a group: abandon or reset.
+    """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"`` or ``"reset"``.
+        kind: ``"abandon"``, ``"reset"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
-        details: JSON-able facts: windows concerned, gaps.
+        details: JSON-able facts: windows concerned, gaps, places.
     """
 
     kind: str
@@ -263,6 +282,22 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: the group is no longer at this version.
+        """
+        ...
+
+    def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
+        """Write down a group that never planned, and where its first window starts.
+
+        Raises:
+            ConcurrentChangeError: the group is there.
+        """
+        ...
+
+    def record(self, group: str, act: Act) -> None:
+        """Record what a person did that changes nothing in the ledger.
+
+        Raises:
+            UnknownWindowError: there is no such group.
         """
         ...
 

@@ -130,7 +130,7 @@ class Publisher:
         except StoreError as exc:
             raise StoreUnavailableError(
                 f"The watermark has moved in the ledger, but not in the offset store: {exc}. To publish it again: "
-                f"kafka-offsets copy {group} --from ledger --to '{self._store.name}'"
+                f"kafka-offsets copy {group} --from ledger --to '{self._store.name}' --why '...'"
             ) from exc
 
     def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -86,6 +86,7 @@ def test_ports_and_service_know_no_adapter() -> None:
         "replaying": ("core", "ports"),
         "publishing": ("core", "ports", "replaying"),
         "service": ("core", "ports", "replaying", "publishing"),
+        "moving": ("core", "ports", "replaying", "publishing", "service"),
         "watch": ("core", "ports", "service"),
     }
     for module, layers in allowed.items():

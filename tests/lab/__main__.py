@@ -11,6 +11,7 @@ from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
 from tests.lab.jars import java, kafka_classpath, spark_connector_jars
+from tests.lab.kafka_tools import kafka_tools_classpath
 
 
 def main() -> None:
@@ -21,6 +22,7 @@ def main() -> None:
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
+    print(f"==> Kafka's tools: {kafka_tools_classpath()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 

@@ -71,6 +71,51 @@ class LedgerContract:
             ledger.reset(name, version, Position({}, {}), [], act("reset"))
         assert (ledger.load(name), ledger.windows(name), ledger.groups()) == before
 
+    def test_a_group_is_founded_at_a_position(self, ledger: Ledger, name: str) -> None:
+        where = Position(
+            {TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 2**62}, {"orders": "id-of-orders"}
+        )
+        ledger.found(group(name, kafka_conn_id="other"), where, act("import", place="ledger"))
+        state = ledger.load(name, claim())
+        assert (state.position, state.open, state.claimed) == (where, (), ())
+        assert ledger.group(name).kafka_conn_id == "other"
+        assert ledger.acts(name) == [act("import", place="ledger")]
+        assert ledger.windows(name) == []
+
+    def test_a_group_that_was_founded_goes_on_like_any_other(self, ledger: Ledger, name: str) -> None:
+        offsets = {TopicPartition("orders", partition): 5 for partition in range(2)}
+        ledger.found(group(name), Position(offsets, {"orders": "id-of-orders"}), act("import"))
+        held = add(ledger, name, 5, 10)
+        assert (held.window.seq, ledger.load(name).position) == (
+            1,
+            Position(held.window.ranges.ends, {"orders": "id-of-orders"}),
+        )
+        ledger.abandon(held.window.id, act())
+        assert ledger.load(name).position == Position(offsets, {"orders": "id-of-orders"})
+        commit(ledger, add(ledger, name, 5, 20))
+        ledger.reset(name, ledger.load(name).version, Position({}, {}), [], act("reset"))
+        check_laws(ledger, name)
+
+    def test_a_group_that_is_there_is_not_founded(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        for known in (name, f"{name}-founded"):
+            if known != name:
+                ledger.found(group(known), Position({}, {}), act("import"))
+            before = (ledger.load(known), ledger.acts(known), ledger.group(known))
+            with pytest.raises(ConcurrentChangeError):
+                ledger.found(group(known, max_offsets=7), Position({}, {}), act("import"))
+            assert (ledger.load(known), ledger.acts(known), ledger.group(known)) == before
+
+    def test_an_act_that_changes_nothing_is_recorded(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        before = (ledger.load(name), ledger.window(held.window.id))
+        ledger.record(name, act("copy", moves={"orders-0": [None, 5]}))
+        ledger.record(name, act("export"))
+        assert ledger.acts(name) == [act("copy", moves={"orders-0": [None, 5]}), act("export")]
+        assert (ledger.load(name), ledger.window(held.window.id)) == before
+        with pytest.raises(UnknownWindowError):
+            ledger.record(f"{name}-2", act("copy"))
+
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
         upper = add(ledger, name.upper(), 0, 99, claim("run-A"))

@@ -196,6 +196,19 @@ class SqlLedger:
             _step(connection, group_id, superseded, State.COMMITTED, state=State.SUPERSEDED)
             _record(connection, group_id, act)
 
+    def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
+        """Write down a group that never planned, and where its first window starts."""
+        with writing(self._engine) as connection:
+            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), 0, act.at)
+            (group_id,) = _group(connection, group.name, groups.c.id)
+            _record(connection, group_id, act)
+
+    def record(self, group: str, act: Act) -> None:
+        """Record what a person did that changes nothing in the ledger."""
+        with writing(self._engine) as connection:
+            (group_id,) = _group(connection, group, groups.c.id)
+            _record(connection, group_id, act)
+
     def groups(self) -> Sequence[KafkaGroup]:
         """Return every group as it was defined when it last planned."""
         with reading(self._engine) as connection:
