@@ -223,8 +223,17 @@ class Ledger(Protocol):
         """Record how a try ended."""
         ...
 
-    def commit(self, window_id: str, claim: Claim, attempt: int | None, now: datetime) -> bool:
+    def commit(
+        self, window_id: str, claim: Claim, attempt: int | None, now: datetime, *, in_two_steps: bool = False
+    ) -> bool:
         """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+
+        Args:
+            window_id: the window.
+            claim: who commits.
+            attempt: the attempt that is the evidence; None: there is none, or none is needed.
+            now: the time.
+            in_two_steps: leave a live window committing, until `finish`.
 
         Raises:
             WindowError: see `core.window.check_commit`.
@@ -232,8 +241,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def finish(self, window_id: str, now: datetime) -> None:
-        """Finish a commit that stopped half-way: a window that is committing becomes committed; others stay as they are."""
+    def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
+        """Finish commits that were begun: windows that are committing become committed, all or none.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version, or one of the windows is not committing.
+        """
         ...
 
     def abandon(self, window_id: str, act: Act) -> Window:

@@ -67,10 +67,10 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
-    """Return the use cases on a ledger and the group's Kafka."""
+    """Return the use cases on a ledger, the group's Kafka and its offset store."""
     from airflow_kafka_offsets.service import WindowService
 
-    return WindowService(ledger, open_log(args, group))
+    return WindowService(ledger, open_log(args, group), store=wiring.open_offset_store(group))
 
 
 def kafka_config(args: Namespace) -> dict[str, Any] | None:

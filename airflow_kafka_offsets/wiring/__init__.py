@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.core.store_address import parse_store_address
+from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service import WindowService
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ SECTION = "kafka_offsets"
 
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
-    return WindowService(open_ledger(group.ledger_conn_id), open_log(group))
+    return WindowService(open_ledger(group.ledger_conn_id), open_log(group), store=open_offset_store(group))
 
 
 def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
@@ -34,7 +35,21 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
         UnknownWindowError: the ledger has no such group.
     """
     ledger = open_ledger(ledger_conn_id)
-    return WindowService(ledger, open_log(ledger.group(group)))
+    known = ledger.group(group)
+    return WindowService(ledger, open_log(known), store=open_offset_store(known))
+
+
+def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
+    """Open the group's offset store; None: it has none. Nothing is asked of its server yet.
+
+    Raises:
+        BadInputError: its connection is missing or of another type, or its client library is not installed.
+    """
+    if group.offset_store is None:
+        return None
+    from airflow_kafka_offsets.wiring.stores import open_store
+
+    return open_store(parse_store_address(group.offset_store), group)
 
 
 def open_ledger(conn_id: str | None = None) -> Ledger:

@@ -84,7 +84,8 @@ def test_ports_and_service_know_no_adapter() -> None:
     allowed = {
         "ports": ("core",),
         "replaying": ("core", "ports"),
-        "service": ("core", "ports", "replaying"),
+        "publishing": ("core", "ports", "replaying"),
+        "service": ("core", "ports", "replaying", "publishing"),
         "watch": ("core", "ports", "service"),
     }
     for module, layers in allowed.items():

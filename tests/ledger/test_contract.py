@@ -344,22 +344,38 @@ class LedgerContract:
         mapped = claim(map_index=0)
         assert ledger.succeeded(name, mapped, 0) == {}
 
-    def test_a_commit_that_stopped_half_way_is_finished_once(self, ledger: Ledger, name: str, url: str) -> None:
+    def test_a_commit_in_two_steps(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
-        ledger.finish(held.window.id, NOW)
-        assert ledger.window(held.window.id).held == held  # it is planned: nothing to finish
-        self._stop_half_way(url, name)
-        assert ledger.load(name).open[0].window.state is State.COMMITTING
-        for later in (0, 1):
-            ledger.finish(held.window.id, NOW + timedelta(hours=later))
-            row = ledger.window(held.window.id)
-            assert (row.held.window.state, row.committed_at) == (State.COMMITTED, NOW)
-        given_up = add(ledger, name, 10, 20)
+        assert commit(ledger, held, in_two_steps=True) is True
+        row = ledger.window(held.window.id)
+        assert (row.held.window.state, row.committed_at) == (State.COMMITTING, None)
+        assert commit(ledger, held, in_two_steps=True) is True  # once more: it is not done yet
+        later, version = NOW + timedelta(hours=1), ledger.load(name).version
+        ledger.finish(name, version, [1], later)
+        row = ledger.window(held.window.id)
+        assert (row.held.window.state, row.committed_at) == (State.COMMITTED, later)
+        assert ledger.load(name).version == version + 1
+        assert commit(ledger, held, in_two_steps=True) is False
+
+    def test_a_backfill_window_moves_no_watermark_and_is_committed_in_one_step(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        [held] = add_all(ledger, name, [draft(3, 5, lane=Lane.BACKFILL)])
+        commit(ledger, held, in_two_steps=True)
+        assert ledger.window(held.window.id).held.window.state is State.COMMITTED
+
+    def test_commits_are_finished_all_or_none_and_under_the_version(self, ledger: Ledger, name: str) -> None:
+        one, two, given_up = add(ledger, name, 0, 10), add(ledger, name, 10, 20), add(ledger, name, 20, 30)
+        commit(ledger, one, in_two_steps=True)
         ledger.abandon(given_up.window.id, act())
-        ledger.finish(given_up.window.id, NOW)
-        assert ledger.window(given_up.window.id).held.window.state is State.ABANDONED
-        with pytest.raises(UnknownWindowError):
-            ledger.finish(f"{name}-000099", NOW)
+        version = ledger.load(name).version
+        for seqs, of_version in (([1, 2], version), ([1, 3], version), ([1, 99], version), ([1], version - 1)):
+            with pytest.raises(ConcurrentChangeError):
+                ledger.finish(name, of_version, seqs, NOW)
+        states = [row.held.window.state for row in ledger.windows(name)]
+        assert states == [State.ABANDONED, State.PLANNED, State.COMMITTING]
+        commit(ledger, two, in_two_steps=True)
+        ledger.finish(name, version, [1, 2], NOW)
+        assert ledger.load(name).open == ()
 
     def test_a_commit_that_stopped_half_way_can_be_committed(self, ledger: Ledger, name: str, url: str) -> None:
         held = add(ledger, name, 0, 10)
