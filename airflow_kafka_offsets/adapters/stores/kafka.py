@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store import Compares, Guarantees, check_advance
 
 PREFIX = "airflow-kafka-offsets-"
 """What a group's ``transactional.id`` begins with, unless the address says another."""
@@ -76,7 +76,7 @@ class KafkaStore:
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the committed offset of each topic-partition; of a topic that does not exist, there is none."""
-        with self._translated(group):
+        with self._translated():
             commits = self._log.commits(group, self._log.partitions(topics))
         return {tp: offset for tp, (offset, _) in commits.items()}
 
@@ -91,25 +91,37 @@ class KafkaStore:
             raise StoreLimitError(
                 f"{self.name}: a window id has at most {MAX_METADATA} characters, got {len(window_id)}"
             )
-        write = _Commit(self, group, after, window_id)
-        swap(
-            self.name, group, before, after, write.look, write.transactional if self._is_transactional else write.plain
-        )
+        check_advance(before, after)
+        gone = self._gone(before, after)
+        before, after = _without(before, gone), _without(after, gone)
+        if after:
+            commit = _Commit(self, group, after, window_id)
+            write = commit.transactional if self._is_transactional else commit.plain
+            swap(self.name, group, before, after, commit.look, write)
 
     # What the commits need
 
-    def _check(self, group: str, after: Offsets) -> None:
-        """Refuse what Kafka would not, or only after a long time."""
-        with self._translated(group):
-            state = self._log.group_state(group)
-            there = set(self._log.partitions(sorted({tp.topic for tp in after})))
-        if state is not None and state not in _IDLE:
-            raise self._active(group, f"state {state.name.lower()}")
-        if absent := [str(tp) for tp in sorted(after.keys() - there)]:
+    def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
+        """Return the partitions that no longer exist and that nobody wants to move: Kafka deleted their offsets with them.
+
+        Raises:
+            StoreRefusedError: one that does not exist is to move.
+        """
+        with self._translated():
+            gone = after.keys() - set(self._log.partitions(sorted({tp.topic for tp in after})))
+        if absent := [str(tp) for tp in sorted(gone) if before.get(tp) != after[tp]]:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and keeps offsets of a consumer group only "
                 "for partitions that exist. Nothing was written"
             )
+        return set(gone)
+
+    def _check_idle(self, group: str) -> None:
+        # Kafka takes a transaction's offsets from outside of a group that has members.
+        with self._translated():
+            state = self._log.group_state(group)
+        if state is not None and state not in _IDLE:
+            raise self._active(group, f"state {state.name.lower()}")
 
     def _active(self, group: str, why: str) -> StoreRefusedError:
         return StoreRefusedError(
@@ -119,14 +131,14 @@ class KafkaStore:
         )
 
     @contextmanager
-    def _translated(self, group: str) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except KafkaRefusedError as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
             raise StoreUnavailableError(
-                f"{self.name}: {exc}. (A commit that died half-way hides the offsets of group {group} for up to "
+                f"{self.name}: {exc}. (A commit that died half-way hides the group's offsets for up to "
                 f"{self._transaction_seconds + 10:.0f} s; the next commit ends that.) Nothing was written"
             ) from exc
 
@@ -187,10 +199,10 @@ class _Commit:
 
     def look(self) -> tuple[dict[TopicPartition, int], Producer | None]:
         """Return the committed offsets, and the producer that has fenced all earlier ones; None: it was fenced itself."""
-        self._store._check(self._group, self._after)
+        self._store._check_idle(self._group)
         # Fence first: what is read after that is changed by nobody else before our commit, or our commit fails.
         producer = self._fence() if self._store._is_transactional else None
-        with self._store._translated(self._group):
+        with self._store._translated():
             commits = self._store._log.commits(self._group, list(self._after))
         return {
             tp: offset for tp, (offset, window_id) in commits.items() if not self._is_old(tp, offset, window_id)
@@ -311,6 +323,10 @@ class _Commit:
         ]
         for start in range(0, len(commits), CHUNK):
             yield commits[start : start + CHUNK]
+
+
+def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, offset in offsets.items() if tp not in gone}
 
 
 _CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each commit renews all partitions"
