@@ -14,10 +14,20 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     "files": frozenset(),
     "hbase": frozenset(),
     "hdfs": frozenset(),
-    "kafka": frozenset(),
+    "kafka": frozenset({"commit", "transactional_id"}),
     "redis": frozenset(),
     "s3": frozenset(),
-    "sql": frozenset(),
+    "sql": frozenset(
+        {
+            "create",
+            "group_column",
+            "offset_column",
+            "partition_column",
+            "schema",
+            "timestamp_column",
+            "topic_column",
+        }
+    ),
     "zookeeper": frozenset(),
 }
 """The options of each kind, beside those of all."""

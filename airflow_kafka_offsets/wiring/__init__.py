@@ -142,8 +142,12 @@ def default_ledger_url() -> str:
     return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
-def sqlalchemy_url(connection: Connection) -> str:
+def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
     """Translate an Airflow connection of a database into SQLAlchemy's URL.
+
+    Args:
+        connection: of type postgres, mysql or sqlite.
+        what: what the database holds, for messages.
 
     Raises:
         BadInputError: it is of another type.
@@ -154,7 +158,7 @@ def sqlalchemy_url(connection: Connection) -> str:
     backend = backends.get(connection.conn_type or "")
     if backend is None:
         raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the ledger needs one of type "
+            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs one of type "
             "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
             "with: airflow connections add ... --conn-json)"
         )
