@@ -10,7 +10,7 @@ import shutil
 from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
-from tests.lab.jars import java, kafka_classpath, spark_connector_jars
+from tests.lab.jars import hbase_classpath, java, kafka_classpath, spark_connector_jars
 
 
 def main() -> None:
@@ -21,6 +21,7 @@ def main() -> None:
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
+    print(f"==> HBase: {hbase_classpath()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 

@@ -43,7 +43,7 @@ _IVY = """\
   </dependencies>
 </ivy-module>
 """
-# A broker without a log binding dies without a word.
+# A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
 log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -82,12 +82,20 @@ def spark_connector() -> str:
 
 def kafka_classpath() -> str:
     """Return a class path that runs a Kafka broker and lets it log to stdout."""
-    folder = fetch(*KAFKA)
+    return f"{_log_settings()}:{fetch(*KAFKA)}/*"
+
+
+def hbase_classpath() -> str:
+    """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
+    return f"{_log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+
+
+def _log_settings() -> Path:
     settings = CACHE / "kafka-log" / "log4j.properties"
     if not settings.exists():
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(_LOG_SETTINGS)
-    return f"{settings.parent}:{folder}/*"
+    return settings.parent
 
 
 def fetch(*coordinates: str, without: Sequence[str] = ()) -> Path:
