@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-from typing import TYPE_CHECKING, Self
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Self
 
-from tests.lab.jars import hbase_classpath, java
+from tests.lab.jars import hbase_classpath, java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 # What HBase and its Hadoop reach into, and Java 17 keeps closed.
@@ -43,6 +44,8 @@ _QUICK = {
     "hbase.master.wait.on.regionservers.interval": "50",
     "hbase.master.wait.on.regionservers.timeout": "500",
     "hbase.regionserver.msginterval": "100",
+    # Small, so that it is reached.
+    "hbase.client.keyvalue.maxsize": "2097152",
     # A killed server may come back only after its old session has expired.
     "zookeeper.session.timeout": "6000",
 }
@@ -58,7 +61,7 @@ _RIGHTS = {
 
 
 class HBaseServer:
-    """A standalone HBase, whose gateway may do everything; see `gateway_of` for one that may not.
+    """A standalone HBase, whose gateway may do everything; see `gateway` for one that may not.
 
     Ports and data stay the same over `stop` and `start`, and over `kill` and `start`.
 
@@ -74,6 +77,11 @@ class HBaseServer:
             "HBase", [], log=folder / "hbase.log", ready=lambda: accepts_connections(self._ports["zookeeper"])
         )
         self._gateway = self._thrift(self.port, getpass.getuser())
+
+    @property
+    def master_port(self) -> int:
+        """Port of the master, which speaks another protocol than the gateway."""
+        return self._ports["master"]
 
     def start(self) -> Self:
         """Start the server, on the data of its last run if there is any, and wait until a Thrift call answers."""
@@ -103,30 +111,46 @@ class HBaseServer:
         self._core.resume()
 
     @contextlib.contextmanager
-    def gateway_of(self, user: str, *options: str) -> Iterator[int]:
-        """Run one more gateway, which acts as this user of HBase, and give its port.
+    def gateway(self, *options: str, user: str | None = None) -> Iterator[int]:
+        """Run one more gateway and give its port.
 
         Args:
-            user: Its name; who is not the one that started HBase has no rights.
-            options: Of the Thrift server, such as `-f` for the framed transport.
+            options: Of the Thrift server: `-f` for the framed transport, `-c` for the compact protocol.
+            user: As whom it acts; None is the one that started HBase, others have only the rights that `allow` gives.
         """
         port = free_port()
-        with self._thrift(port, user, *options):
+        with self._thrift(port, user or getpass.getuser(), options):
             yield port
 
-    def _thrift(self, port: int, user: str, *options: str) -> Server:
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[HBaseAdmin]:
+        """Give what Thrift has no call for; it runs in a JVM of its own."""
+        from py4j.java_gateway import GatewayParameters, JavaGateway
+
+        port = free_port()
+        command = self._java("-Xmx128m", "py4j.GatewayServer", str(port))
+        log = self.folder / "admin.log"
+        with Server("HBase's Java client", command, log=log, ready=lambda: accepts_connections(port)):
+            # It lives shortly, so nobody needs to tell it, at some later moment, what is garbage here.
+            parameters = GatewayParameters(port=port, enable_memory_management=False)
+            java_client = JavaGateway(gateway_parameters=parameters)
+            yield HBaseAdmin(java_client)
+            java_client.shutdown()
+
+    def _thrift(self, port: int, user: str, options: Sequence[str] = ()) -> Server:
         main = "org.apache.hadoop.hbase.thrift.ThriftServer"
         arguments = ["start", "-p", str(port), "-b", LOOPBACK, "--infoport", "-1", *options]
         return Server(
             f"HBase's Thrift gateway of {user}",
             self._java("-Xmx256m", main, *arguments),
-            log=self.folder / f"thrift-{user}.log",
+            log=self.folder / f"thrift-{port}.log",
             ready=lambda: _answers(port, options),
             environment={**os.environ, "HADOOP_USER_NAME": user},
         )
 
     def _java(self, memory: str, main_class: str, *arguments: str) -> list[str]:
-        return [java(), memory, *_JVM, "-cp", f"{self._settings.parent}:{hbase_classpath()}", main_class, *arguments]
+        classes = f"{self._settings.parent}:{hbase_classpath()}:{pyspark_home()}/jars/py4j-{version('py4j')}.jar"
+        return [java(), memory, *_JVM, "-cp", classes, main_class, *arguments]
 
     @property
     def _settings(self) -> Path:
@@ -163,6 +187,36 @@ class HBaseServer:
         self.stop()
 
 
+class HBaseAdmin:
+    """HBase's own administration.
+
+    Args:
+        java_client: The gateway of py4j to a JVM with HBase's classes.
+    """
+
+    def __init__(self, java_client: Any) -> None:
+        self._java = java_client
+        self._hbase = java_client.jvm.org.apache.hadoop.hbase
+        settings = self._hbase.HBaseConfiguration.create()
+        self._admin = self._hbase.client.ConnectionFactory.createConnection(settings).getAdmin()
+
+    def allow(self, user: str, *actions: str, table: str, family: str | None = None) -> None:
+        """Let a user do this (`READ`, `WRITE`) to a table, or to one column family of it."""
+        permission = self._hbase.security.access.Permission
+        wanted = self._java.new_array(permission.Action, len(actions))
+        for number, action in enumerate(actions):
+            wanted[number] = permission.Action.valueOf(action)
+        on = permission.newBuilder(self._hbase.TableName.valueOf(table)).withActions(wanted)
+        if family:
+            on = on.withFamily(family.encode())
+        self._admin.grant(self._hbase.security.access.UserPermission(user, on.build()), True)
+
+    def make_read_only(self, table: str) -> None:
+        """Let nobody write a table any more."""
+        old = self._admin.getDescriptor(self._hbase.TableName.valueOf(table))
+        self._admin.modifyTable(self._hbase.client.TableDescriptorBuilder.newBuilder(old).setReadOnly(True).build())
+
+
 def _as_xml(values: Mapping[str, str]) -> str:
     properties = "".join(
         f"<property><name>{name}</name><value>{text}</value></property>\n" for name, text in values.items()
@@ -170,21 +224,19 @@ def _as_xml(values: Mapping[str, str]) -> str:
     return f"<configuration>\n{properties}</configuration>\n"
 
 
-def _answers(port: int, options: tuple[str, ...]) -> bool:
+def _answers(port: int, options: Sequence[str]) -> bool:
     import happybase
-    from Hbase_thrift import IOError as HBaseError
     from thriftpy2.thrift import TException
 
     if not accepts_connections(port):
         return False
+    modes = {
+        "transport": "framed" if "-f" in options else "buffered",
+        "protocol": "compact" if "-c" in options else "binary",
+    }
     try:
         # It listens long before the master is there, and then blocks.
-        happybase.Connection(
-            LOOPBACK, port, timeout=5000, transport="framed" if "-f" in options else "buffered"
-        ).tables()
-    except HBaseError as exc:
-        # Who has no rights may be told so: that is an answer.
-        return b"AccessDenied" in exc.message
+        happybase.Connection(LOOPBACK, port, timeout=5000, **modes).tables()
     except (TException, OSError):
         return False
     return True

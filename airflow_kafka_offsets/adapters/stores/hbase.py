@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +120,7 @@ class HBaseStore:
         self._names = {"table": table, "family": family, "state_family": state_family}
         self._state_column = f"{state_family}:json".encode()
         self._clock = clock
-        self._timeout = timeout
+        self._gateway = f"the Thrift gateway at {host}:{port} ({transport}, {protocol}, {timeout:g} s)"
         self._settings = {"host": host, "port": port, "timeout": int(timeout * 1000)}
         self._settings |= {"transport": transport, "protocol": protocol}
         try:
@@ -203,7 +202,7 @@ class HBaseStore:
         import happybase
 
         connection = happybase.Connection(**self._settings, autoconnect=False)
-        table = _Table(connection, self._names, self.name, self._timeout)
+        table = _Table(connection, self._names, self.name, self._gateway)
         try:
             table.open()
             yield table
@@ -214,14 +213,14 @@ class HBaseStore:
 class _Table:
     """One table over one connection; its methods raise `StoreError` only."""
 
-    def __init__(self, connection: Any, names: Mapping[str, str], store: str, timeout: float) -> None:
+    def __init__(self, connection: Any, names: Mapping[str, str], store: str, gateway: str) -> None:
         self._connection = connection
         self._client = connection.client
         self._names = names
         self._name = names["table"].encode()
         self._family = names["family"].encode()
         self._store = store
-        self._timeout = timeout
+        self._gateway = gateway
 
     def open(self) -> None:
         with self._asking():
@@ -265,12 +264,12 @@ class _Table:
 
     @contextlib.contextmanager
     def _asking(self, *, is_writing: bool = False) -> Iterator[None]:
-        from thriftpy2.thrift import TException
-
         try:
             yield
-        # The last two: what the client raises when it takes the answer for something else.
-        except (TException, OSError, ValueError, struct.error) as exc:
+        except StoreError:
+            raise
+        # The client has no common ancestor for what it raises when the answer is not one of Thrift's.
+        except Exception as exc:
             raise self._translated(exc, is_writing=is_writing) from exc
 
     def _translated(self, exc: Exception, *, is_writing: bool) -> StoreError:
@@ -278,11 +277,10 @@ class _Table:
         for pattern, error, advice in _ANSWERS:
             if found := re.search(pattern, said):
                 return error(f"{self._store}: {advice.format(*found.groups(), **self._names)}")
-        silent = isinstance(exc, TimeoutError)
-        what = f"HBase did not answer within {self._timeout:g} s" if silent else f"HBase failed: {said.splitlines()[0]}"
+        did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({said.splitlines()[0]})"
         if is_writing:
-            return StoreOutcomeUnknownError(f"{self._store}: while we wrote, {what}")
-        return StoreUnavailableError(f"{self._store}: {what}")
+            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} while we wrote")
+        return StoreUnavailableError(f"{self._store}: {self._gateway} {did}")
 
 
 class _NoFamilyError(StoreRefusedError):
@@ -331,10 +329,15 @@ def told_by(exc: Exception) -> str:
     """Return what an exception of the client says; its own text may hold the whole request, or fail."""
     message = getattr(exc, "message", None)
     if isinstance(message, bytes):
-        message = message.decode(errors="replace")
+        message = text_of(message)
     if message is None and isinstance(exc, OSError):
         message = exc.strerror or str(exc)
     return f"{type(exc).__name__}: {message}" if message else type(exc).__name__
+
+
+def text_of(found: bytes) -> str:
+    """Return bytes that were found as text for a message, whatever they are."""
+    return found.decode(errors="replace")
 
 
 def state_row(group: str) -> bytes:
@@ -383,7 +386,7 @@ def parse_state(cell: bytes, where: str) -> dict[str, Batch]:
             raise ValueError(f"version {document['version']!r}")
         return {topic: _batch(item["time"], item["offsets"]) for topic, item in document["topics"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise StoreContentError(f"{where}: not a state of ours: {cell[:100]!r}") from exc
+        raise StoreContentError(f"{where}: not a state of ours: {text_of(cell[:100])!r}") from exc
 
 
 def _batch(time: object, offsets: Mapping[str, object]) -> Batch:
@@ -414,6 +417,6 @@ def _offset(column: bytes, value: bytes, key: bytes, store: str) -> tuple[int, i
     if not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(value) or int(value) > MAX_OFFSET:
         raise StoreContentError(
             f"{store}, row {key.decode(errors='replace')}, column {column.decode(errors='replace')}: "
-            f"{value[:40]!r} is not the offset of a partition, as text"
+            f"{text_of(value[:40])!r} is not the offset of a partition, as text"
         )
     return int(partition), int(value)
