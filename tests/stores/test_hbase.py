@@ -187,7 +187,7 @@ class TestHBase(StoreContract):
     ) -> None:
         store = open_hbase(hbase, clock=standing(NOW))
         store.advance(group, {}, at(topic, 5, 6))
-        write_by_recipe(table, topic, group, NOW + 1, {0: 7, 1: 6})
+        write_by_recipe(table, topic, group, NOW + 1, {0: 7})
         assert store.read(group, [topic]) == at(topic, 7, 6)
         with pytest.raises(StoreDriftError, match=rf"{topic}-0: 7 \(expected 5, to become 9\)"):
             store.advance(group, at(topic, 5, 6), at(topic, 9, 9))
@@ -265,15 +265,21 @@ class TestHBase(StoreContract):
         assert slow.read(group, [topic]) == read_by_recipe(table, topic, group, FOREVER) == at(topic, 6)
 
     def test_a_row_of_an_advance_half_way_is_not_taken_for_somebody_elses(
-        self, hbase: HBaseServer, store: OffsetStore, group: str, topic: str
+        self, store: OffsetStore, group: str, topic: str
     ) -> None:
         other = f"{topic}.other"
         before, after = at(topic, 5) | at(other, 5), at(topic, 6) | at(other, 6)
         store.advance(group, {}, before)
-        # It moves when the state was read and the rows were not.
-        moves = [lambda: open_hbase(hbase).advance(group, before, after)]
+        second_dies = iter([lambda: None, die])
+
+        def move_and_write_one_row() -> None:
+            with before_next("put", lambda: next(second_dies)()), pytest.raises(Dies):
+                store.advance(group, before, after)
+
+        # That is, when the state was read and the rows were not.
+        moves = [move_and_write_one_row]
         with before_next("last_before", lambda: moves and moves.pop()()):
-            assert store.read(group, [other, topic]) == after
+            assert store.read(group, [topic, other]) == after
 
     def test_a_lost_answer_to_the_row_is_told_and_mended(
         self, table: happybase.Table, proxied: tuple[HBaseStore, Proxy], group: str, topic: str
