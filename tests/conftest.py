@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.databases import MariaDB, Postgres
+    from tests.lab.hbase import HBaseServer
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
@@ -22,6 +23,7 @@ _MARKER_OF_FIXTURE = {
     "kafka_sasl": "kafka",
     "postgres": "postgres",
     "mariadb": "mariadb",
+    "hbase": "hbase",
     "spark_connector": "spark",
     "spark_connect": "spark",
 }
@@ -84,6 +86,15 @@ def mariadb() -> Iterator[MariaDB]:
     from tests.lab.databases import MariaDB
 
     with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
+    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
+    from tests.lab.hbase import HBaseServer
+
+    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
     "files": frozenset(),
-    "hbase": frozenset(),
+    "hbase": frozenset({"family", "state_family"}),
     "hdfs": frozenset(),
     "kafka": frozenset({"commit", "transactional_id"}),
     "redis": frozenset(),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
-EXTRA_OF_MODULE: Mapping[str, str] = {}
+EXTRA_OF_MODULE: Mapping[str, str] = {"happybase": "hbase"}
 """Which extra of this package installs a client library, by its top-level module."""
 
 
@@ -73,4 +73,29 @@ def _is_true(address: StoreAddress, option: str) -> bool:
     return text == "true"
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {"kafka": _kafka, "sql": _sql}
+def _hbase(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+    from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
+
+    connection = find_connection(address.conn_id)
+    if connection.conn_type not in ("hbase", "generic"):
+        raise BadInputError(
+            f"Connection {address.conn_id!r} has type {connection.conn_type!r}; the offset store {address} needs one of "
+            "type hbase or generic, with host and port of HBase's Thrift 1 gateway"
+        )
+    if not connection.host:
+        raise BadInputError(f"Connection {address.conn_id!r} names no host: that of HBase's Thrift 1 gateway")
+    options, extra = address.options, connection.extra_dejson
+    return HBaseStore(
+        str(address),
+        host=connection.host,
+        port=connection.port or 9090,
+        timeout=address.timeout,
+        table=address.path.strip("/") or TABLE,
+        family=options.get("family", FAMILY),
+        state_family=options.get("state_family", STATE_FAMILY),
+        transport=extra.get("transport", "buffered"),
+        protocol=extra.get("protocol", "binary"),
+    )
+
+
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {"hbase": _hbase, "kafka": _kafka, "sql": _sql}

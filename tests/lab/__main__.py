@@ -10,7 +10,7 @@ import shutil
 from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
-from tests.lab.jars import java, kafka_classpath, spark_connector_jars
+from tests.lab.jars import hbase_classpath, java, kafka_classpath, spark_connector_jars
 from tests.lab.kafka_tools import kafka_tools_classpath
 
 
@@ -23,6 +23,7 @@ def main() -> None:
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
     print(f"==> Kafka's tools: {kafka_tools_classpath()}")
+    print(f"==> HBase: {hbase_classpath()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 
