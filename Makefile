@@ -22,14 +22,14 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@touch $@
 
 lock: pyproject.toml   ## resolve requirements.lock again
-	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra mysql --group dev --universal \
+	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra mysql --extra redis --extra zookeeper --group dev --universal \
 	  --python-version 3.11 --no-header --output-file requirements.lock
 
 lint: setup      ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 test-unit: setup ## the tests that need no server (seconds)
-	@$(BIN)/python -m pytest -m "not kafka and not postgres and not mariadb and not spark and not airflow"
+	@$(BIN)/python -m pytest -m "not kafka and not postgres and not mariadb and not redis and not zookeeper and not spark and not airflow"
 
 test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
 	@$(BIN)/python -m tests.lab

@@ -15,10 +15,10 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     "hbase": frozenset(),
     "hdfs": frozenset(),
     "kafka": frozenset(),
-    "redis": frozenset(),
+    "redis": frozenset({"cluster", "key"}),
     "s3": frozenset(),
     "sql": frozenset(),
-    "zookeeper": frozenset(),
+    "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
 }
 """The options of each kind, beside those of all."""
 _OF_ALL = frozenset({"timeout"})

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring.redis import open_redis
+from airflow_kafka_offsets.wiring.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
-EXTRA_OF_MODULE: Mapping[str, str] = {}
+EXTRA_OF_MODULE: Mapping[str, str] = {
+    "kazoo": "zookeeper",
+    "redis": "redis",
+}
 """Which extra of this package installs a client library, by its top-level module."""
 
 
@@ -38,4 +43,7 @@ def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         ) from exc
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {}
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
+    "redis": open_redis,
+    "zookeeper": open_zookeeper,
+}

@@ -11,6 +11,8 @@ from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
 from tests.lab.jars import java, kafka_classpath, spark_connector_jars
+from tests.lab.redis import redis_program
+from tests.lab.zookeeper import zookeeper_classpath
 
 
 def main() -> None:
@@ -19,6 +21,8 @@ def main() -> None:
     ensure_program(lambda: shutil.which("openssl"), package="openssl")
     print(f"==> PostgreSQL: {postgres_program()}")
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
+    print(f"==> Redis: {redis_program()}")
+    print(f"==> ZooKeeper: {zookeeper_classpath()}")
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
