@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from airflow_kafka_offsets.core.errors import BadInputError
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
-    "files": frozenset(),
+    "files": frozenset({"keep"}),
     "hbase": frozenset({"family", "state_family"}),
-    "hdfs": frozenset(),
+    "hdfs": frozenset({"keep"}),
     "kafka": frozenset({"commit", "transactional_id"}),
-    "redis": frozenset(),
-    "s3": frozenset(),
+    "redis": frozenset({"cluster", "key"}),
+    "s3": frozenset({"keep"}),
     "sql": frozenset(
         {
             "create",
@@ -28,7 +28,7 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
             "topic_column",
         }
     ),
-    "zookeeper": frozenset(),
+    "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
 }
 """The options of each kind, beside those of all."""
 _OF_ALL = frozenset({"timeout"})

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring import find_connection, kafka_config, sqlalchemy_url
+from airflow_kafka_offsets.wiring.redis import open_redis
+from airflow_kafka_offsets.wiring.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
-EXTRA_OF_MODULE: Mapping[str, str] = {"happybase": "hbase"}
+EXTRA_OF_MODULE: Mapping[str, str] = {
+    "happybase": "hbase",
+    "kazoo": "zookeeper",
+    "redis": "redis",
+}
 """Which extra of this package installs a client library, by its top-level module."""
 
 
@@ -98,4 +104,10 @@ def _hbase(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     )
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {"hbase": _hbase, "kafka": _kafka, "sql": _sql}
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
+    "hbase": _hbase,
+    "kafka": _kafka,
+    "redis": open_redis,
+    "sql": _sql,
+    "zookeeper": open_zookeeper,
+}

@@ -12,6 +12,8 @@ from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
 from tests.lab.jars import hbase_classpath, java, kafka_classpath, spark_connector_jars
 from tests.lab.kafka_tools import kafka_tools_classpath
+from tests.lab.redis import redis_program
+from tests.lab.zookeeper import zookeeper_classpath
 
 
 def main() -> None:
@@ -20,6 +22,8 @@ def main() -> None:
     ensure_program(lambda: shutil.which("openssl"), package="openssl")
     print(f"==> PostgreSQL: {postgres_program()}")
     print(f"==> MariaDB: {mariadb_program('mariadbd')}")
+    print(f"==> Redis: {redis_program()}")
+    print(f"==> ZooKeeper: {zookeeper_classpath()}")
     print(f"==> Chromium: {chromium()}, {chromedriver()}")
     print(f"==> Kafka: {kafka_classpath()}")
     print(f"==> Kafka's tools: {kafka_tools_classpath()}")
