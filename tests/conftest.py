@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from tests.lab.databases import MariaDB, Postgres
     from tests.lab.hbase import HBaseServer
+    from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
     from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
+    from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.zookeeper import ZooKeeperServer
 
@@ -30,6 +32,8 @@ _MARKER_OF_FIXTURE = {
     "redis_secure": "redis",
     "redis_cluster": "redis",
     "zookeeper": "zookeeper",
+    "s3": "s3",
+    "hdfs": "hdfs",
     "spark_connector": "spark",
     "spark_connect": "spark",
 }
@@ -97,15 +101,6 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 @pytest.fixture(scope="session")
-def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
-    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
-    from tests.lab.hbase import HBaseServer
-
-    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Run an open Redis server."""
     from tests.lab.redis import RedisServer
@@ -128,8 +123,8 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
     """Run a Redis cluster of three servers."""
     from tests.lab.redis import RedisCluster
 
-    with RedisCluster(tmp_path_factory.mktemp("redis-cluster")) as cluster:
-        yield cluster
+    with RedisCluster(tmp_path_factory.mktemp("redis-cluster")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +133,33 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
     from tests.lab.zookeeper import ZooKeeperServer
 
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
+    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
+    from tests.lab.hbase import HBaseServer
+
+    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """Run a server that speaks S3's protocol."""
+    from tests.lab.s3 import S3
+
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """Run a name node and a data node. A test that stops one of them starts it again."""
+    from tests.lab.hdfs import Hdfs
+
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 

@@ -222,6 +222,15 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
             mask_secret(value)
 
 
+def is_true(value: object) -> bool:
+    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
+
+    >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
+    [True, True, True, False, False, False]
+    """
+    return str(value).lower() in ("true", "1", "yes", "on")
+
+
 def find_connection(conn_id: str) -> Connection:
     """Return an Airflow connection.
 

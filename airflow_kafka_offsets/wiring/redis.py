@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.store_key import DEFAULT, KeyPattern
+from airflow_kafka_offsets.wiring import find_connection, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -27,7 +28,6 @@ def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         BadInputError: the connection is missing, of another type or names no host; the key does not do.
     """
     from airflow_kafka_offsets.adapters.stores.redis import RedisStore
-    from airflow_kafka_offsets.wiring import find_connection
 
     connection = find_connection(address.conn_id)
     if connection.conn_type != "redis":
@@ -45,15 +45,6 @@ def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         is_cluster=is_cluster,
         nodes=_nodes(extra.get("startup_nodes")),
     )
-
-
-def is_true(value: object) -> bool:
-    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
-
-    >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
-    [True, True, True, False, False, False]
-    """
-    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def _settings(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring import find_connection, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -27,7 +28,6 @@ def open_zookeeper(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         BadInputError: the connection is missing, of another type or names no host; an option does not do.
     """
     from airflow_kafka_offsets.adapters.stores.zookeeper import MAX_REQUEST_BYTES, Access, ZooKeeperStore
-    from airflow_kafka_offsets.wiring import find_connection
 
     connection = find_connection(address.conn_id)
     if connection.conn_type not in ("zookeeper", "generic"):
@@ -59,8 +59,6 @@ def _servers(connection: Connection) -> tuple[str, str]:
 
 
 def _tls(extra: Mapping[str, Any]) -> dict[str, Any]:
-    from airflow_kafka_offsets.wiring.redis import is_true
-
     if not is_true(extra.get("ssl")):
         return {}
     files = {ours: extra[name] for name, ours in _TLS.items() if extra.get(name)}

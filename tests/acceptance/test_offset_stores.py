@@ -24,9 +24,9 @@ JOBS = Path(__file__).parent / "dags" / "jobs"
 def test_kafkas_own_tool_sees_the_watermark_and_the_lag(lab: Lab) -> None:
     lab.topic("published", 100)
     lab.api.run_to("published")
-    assert lab.kafka.describe_group("published") == {
-        ("published", p): (75, 100, 25) for p in range(PARTITIONS)
-    }, "current offset, end offset, lag"
+    assert lab.kafka.describe_group("published") == {("published", p): (75, 100, 25) for p in range(PARTITIONS)}, (
+        "current offset, end offset, lag"
+    )
     second = lab.api.run_to("published")
     behind = {("published", p): (100, 100, 0) for p in range(PARTITIONS)}
     assert lab.kafka.describe_group("published") == behind
