@@ -46,8 +46,6 @@ _QUICK = {
     "hbase.regionserver.msginterval": "100",
     # Small, so that it is reached.
     "hbase.client.keyvalue.maxsize": "2097152",
-    # A killed server may come back only after its old session has expired.
-    "zookeeper.session.timeout": "6000",
 }
 # A local disk is no HDFS, and HBase wants to be told that this is meant.
 _LOCAL_DISK = {"hbase.unsafe.stream.capability.enforce": "false", "hbase.wal.provider": "filesystem"}
@@ -99,8 +97,8 @@ class HBaseServer:
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._gateway.kill()
         self._core.kill()
+        self._gateway.kill()
 
     def suspend(self) -> None:
         """Let the gateway accept requests, and nobody behind it answer."""
