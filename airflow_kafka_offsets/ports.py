@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.store import Guarantees
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 
@@ -95,6 +96,24 @@ class OffsetStore(Protocol):
         ...
 
 
+class OffsetSource(Protocol):
+    """Where offsets are taken from by hand: a store under some name, a checkpoint, a file. Only read.
+
+    Attributes:
+        name: the place as a person writes it, for messages.
+
+    Raises:
+        BadInputError: it is not there, or holds something else.
+        StoreUnavailableError: it did not answer.
+    """
+
+    name: str
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return what is there; of these topics only where the place has to be asked by topic."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
@@ -134,12 +153,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person did to a group: abandon or reset.
+    """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"`` or ``"reset"``.
+        kind: ``"abandon"``, ``"reset"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
-        details: JSON-able facts: windows concerned, gaps.
+        details: JSON-able facts: windows concerned, gaps, places.
     """
 
     kind: str
@@ -223,8 +242,17 @@ class Ledger(Protocol):
         """Record how a try ended."""
         ...
 
-    def commit(self, window_id: str, claim: Claim, attempt: int | None, now: datetime) -> bool:
+    def commit(
+        self, window_id: str, claim: Claim, attempt: int | None, now: datetime, *, in_two_steps: bool = False
+    ) -> bool:
         """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+
+        Args:
+            window_id: the window.
+            claim: who commits.
+            attempt: the attempt that is the evidence; None: there is none, or none is needed.
+            now: the time.
+            in_two_steps: leave a live window committing, until `finish`.
 
         Raises:
             WindowError: see `core.window.check_commit`.
@@ -232,8 +260,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def finish(self, window_id: str, now: datetime) -> None:
-        """Finish a commit that stopped half-way: a window that is committing becomes committed; others stay as they are."""
+    def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
+        """Finish commits that were begun: windows that are committing become committed, all or none.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version, or one of the windows is not committing.
+        """
         ...
 
     def abandon(self, window_id: str, act: Act) -> Window:
@@ -250,6 +282,22 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: the group is no longer at this version.
+        """
+        ...
+
+    def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
+        """Write down a group that never planned, and where its first window starts.
+
+        Raises:
+            ConcurrentChangeError: the group is there.
+        """
+        ...
+
+    def record(self, group: str, act: Act) -> None:
+        """Record what a person did that changes nothing in the ledger.
+
+        Raises:
+            UnknownWindowError: there is no such group.
         """
         ...
 

@@ -51,7 +51,8 @@ from airflow_kafka_offsets.core.starting import (
     parse_starting_offsets,
 )
 from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
-from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets
+from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore
+from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.replaying import Answers, pages
 
 log = logging.getLogger(__name__)
@@ -147,12 +148,14 @@ class WindowService:
         kafka: LogOffsets,
         clock: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], None] = time.sleep,
+        store: OffsetStore | None = None,
     ) -> None:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
         self._sleep = sleep
         self._answers = Answers(ledger, kafka, clock)
+        self._publisher = Publisher(ledger, store, clock)
 
     def plan(
         self,
@@ -212,20 +215,20 @@ class WindowService:
     def _settled(self, group: str, claim: Claim) -> GroupState:
         """Load a group, and finish commits that stopped half-way."""
         state = self._ledger.load(group, claim)
-        half_way = {h.window.id for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
-        for window_id in half_way:
-            self._finish(window_id)
-        return self._ledger.load(group, claim) if half_way else state
-
-    def _finish(self, window_id: str) -> None:
-        log.info("Window %s: its commit had stopped half-way, and is finished now", window_id)
-        self._ledger.finish(window_id, self._clock())
+        half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        if not half_way:
+            return state
+        log.info("Group %s: the commit of %d windows had stopped half-way, and is finished now", group, len(half_way))
+        self._publisher.finish(group, half_way)
+        return self._ledger.load(group, claim)
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
         group = asking.group
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
+        if choice.cut:
+            self._publisher.check(group.name, state)
         plans = self._plans_behind(group, state, request, choice)
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
@@ -287,7 +290,7 @@ class WindowService:
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
         if held.window.state is State.COMMITTING:
-            self._finish(window_id)
+            self._publisher.finish(held.window.group, [held.window.seq])
             held = self._ledger.window(window_id).held
         if not held.window.state.owns:
             raise IllegalStepError(
@@ -388,8 +391,15 @@ class WindowService:
         time = lookup_time(start, self._clock())
         at_time = self._kafka.offsets_at(partitions, time, group.isolation_level) if time else None
         is_committed = isinstance(start, AtCommitted)
-        committed = self._kafka.committed(group.name, partitions) if is_committed else None
-        return first_offsets(start, snapshot, at_time=at_time, committed=committed)
+        committed = self._committed_offsets(group.name, partitions) if is_committed else None
+        first = first_offsets(start, snapshot, at_time=at_time, committed=committed)
+        self._publisher.check_first(group.name, first)
+        return first
+
+    def _committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        return (self._publisher if self._publisher.is_asked else self._kafka).committed(group, partitions)
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int = 0) -> int:
         """Record that a try to process the window begins, and return its number."""
@@ -421,8 +431,15 @@ class WindowService:
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
+            StoreError: the offset store did not follow: the window is committing, its job is done, and the same again, or the
+                next plan, finishes the commit.
         """
-        is_first = self._racing(lambda: self._ledger.commit(window_id, claim, attempt, self._clock()))
+        in_two_steps = self._publisher.is_asked
+        is_first = self._racing(
+            lambda: self._ledger.commit(window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps)
+        )
+        if in_two_steps and is_first:
+            self._racing(lambda: self._publisher.finish(core_window.parse_window_id(window_id)[0]))
         log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before, run again")
         return is_first
 
@@ -471,13 +488,18 @@ class WindowService:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
         _check_signature(who, why)
-        version, reset = self._reset(group, to, topics, to_window)
+        state, reset = self._reset(group, to, topics, to_window)
         resets.check_confirmed(group.name, reset, supersede)
+        self._publisher.check(group.name, state)
         act = Act("reset", who, why, self._clock(), resets.summary(reset))
-        self._ledger.reset(group.name, version, reset.position, [w.seq for w in reset.superseded], act)
+        self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
+        assert state.position is not None
+        self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
 
-    def _reset(self, group: KafkaGroup, to: str, topics: Sequence[str], to_window: str | None) -> tuple[int, Reset]:
+    def _reset(
+        self, group: KafkaGroup, to: str, topics: Sequence[str], to_window: str | None
+    ) -> tuple[GroupState, Reset]:
         state = self._ledger.load(group.name)
         if state.position is None:
             raise UnknownWindowError(
@@ -493,7 +515,7 @@ class WindowService:
         committed = self._committed_windows(group.name)
         filled = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
         backfill = (held.window for held in filled)
-        return state.version, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
+        return state, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
 
     def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
         if not topics:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_kafka_offsets.cli.exit_codes import explain
+from airflow_kafka_offsets.core.place import Meaning
 from airflow_kafka_offsets.core.window import State
 
 NAME = "kafka-offsets"
-DESCRIPTION = "Windows of Kafka topics: what was read, what comes next, and the two things that only a person may do."
+DESCRIPTION = "Windows of Kafka topics: what was read, what comes next, and what only a person may do."
 LEDGER_VARIABLE = "KAFKA_OFFSETS_LEDGER"
 
 
@@ -59,6 +60,10 @@ def argument(*flags: str, **options: Any) -> Argument:
     return Argument(flags, options)
 
 
+def _with(one: Argument, **options: Any) -> Argument:
+    return Argument(one.flags, {**one.options, **options})
+
+
 def positive(text: str) -> int:
     """Read a number that is at least 1."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
@@ -103,6 +108,28 @@ _WHY = argument(
 )
 _WHO = argument("--who", metavar="NAME", help="who does it (default: the user of the operating system)")
 _YES = argument("--yes", action="store_true", help="do it; without this, say what would happen")
+
+_FROM = argument(
+    "--from",
+    dest="from_place",
+    metavar="PLACE",
+    help="ledger, the address of an offset store (redis://redis_default; kafka:// is the Kafka consumer group), "
+    "checkpoint:DIRECTORY of Structured Streaming (a local path, or a URL that fsspec reads; ?source=N takes one of its "
+    "sources), or csv:FILE of kafka-consumer-groups (csv:- is stdin)",
+)
+_AS = argument(
+    "--as",
+    dest="as_name",
+    metavar="NAME",
+    help="the name under which the place keeps the offsets (default: the group's)",
+)
+_MEANING = argument(
+    "--meaning",
+    choices=[meaning.value for meaning in Meaning],
+    default=Meaning.NEXT.value,
+    help="what the numbers of the place say: the next offset to read (default), or the last one that was read",
+)
+_TOPIC = argument("--topic", action="append", metavar="TOPIC", help="this topic only; may be given more than once")
 
 _COMMON = (_LEDGER, _OUTPUT)
 _KAFKA = (_SERVERS, _KAFKA_CONFIG)
@@ -195,6 +222,94 @@ RESET = Command(
         *_COMMON,
     ),
 )
+IMPORT = Command(
+    "import",
+    "let a group go on from the offsets that another place holds",
+    "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
+    "a CSV file holds. A group that the ledger does not know is founded; for another one this is a reset. Stop first "
+    "whoever reads these topics there. Without --yes: a dry run.",
+    f"{_HERE}.imports.import_offsets",
+    (
+        _GROUP,
+        _with(_FROM, required=True),
+        _AS,
+        _MEANING,
+        _TOPIC,
+        argument(
+            "--kafka-conn-id",
+            metavar="ID",
+            help="the Airflow connection of a group that is founded (default: kafka_default)",
+        ),
+        argument(
+            "--skip-lost",
+            action="store_true",
+            help="where retention has removed what would come next, go on at the beginning offset and record what was lost",
+        ),
+        _WHY,
+        _WHO,
+        argument(
+            "--supersede",
+            action="store_true",
+            help="confirm that committed windows lose their offsets, and that their output is removed",
+        ),
+        _YES,
+        *_KAFKA,
+        *_COMMON,
+    ),
+)
+EXPORT = Command(
+    "export",
+    "next offsets as the CSV that kafka-consumer-groups reads",
+    "Print the next offsets of a group, or write them into a new file, as kafka-consumer-groups --reset-offsets --from-file "
+    "reads them. Into a file, without --yes: a dry run.",
+    f"{_HERE}.exports.export",
+    (
+        _GROUP,
+        _with(_FROM, default="ledger"),
+        _AS,
+        _MEANING,
+        _TOPIC,
+        argument("--to", metavar="FILE", default="-", help="a file that is not there yet, or - for stdout (default)"),
+        argument("--why", type=reason, metavar="TEXT", help="the reason; needed for a file, as that is recorded"),
+        _WHO,
+        _YES,
+        *_KAFKA,
+        *_COMMON,
+    ),
+)
+COPY = Command(
+    "copy",
+    "bring offsets from one place into an offset store",
+    "Advance an offset store to the offsets that the ledger, another store, a consumer group, a checkpoint or a file holds, by "
+    "compare-and-set from what it holds now; then read it back and compare. Without --yes: a dry run.",
+    f"{_HERE}.copying.copy",
+    (
+        _GROUP,
+        _with(_FROM, required=True),
+        _AS,
+        _MEANING,
+        _TOPIC,
+        argument("--to", required=True, metavar="STORE", help="address of the offset store"),
+        _WHY,
+        _WHO,
+        _YES,
+        *_KAFKA,
+        *_COMMON,
+    ),
+)
+VERIFY = Command(
+    "verify",
+    "do the ledger, the offset store and Kafka agree?",
+    "Compare the watermark of a group with what its offset store holds and with what Kafka has, and show the partitions that "
+    "differ; then the exit code is 1. Writes nothing.",
+    f"{_HERE}.verify.verify",
+    (
+        _GROUP,
+        argument("--store", metavar="STORE", help="address of an offset store (default: the group's own)"),
+        *_KAFKA,
+        *_COMMON,
+    ),
+)
 DB = CommandGroup(
     "db",
     "the ledger's tables",
@@ -216,4 +331,15 @@ DB = CommandGroup(
     ),
 )
 
-COMMANDS: tuple[Command | CommandGroup, ...] = (STATUS, WINDOWS, PLAN, ABANDON, RESET, DB)
+COMMANDS: tuple[Command | CommandGroup, ...] = (
+    STATUS,
+    WINDOWS,
+    PLAN,
+    ABANDON,
+    RESET,
+    IMPORT,
+    EXPORT,
+    COPY,
+    VERIFY,
+    DB,
+)

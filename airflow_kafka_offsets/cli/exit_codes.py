@@ -10,6 +10,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     KafkaUnavailableError,
     LedgerError,
+    StoreUnavailableError,
 )
 
 
@@ -27,7 +28,7 @@ MEANING = {
     ExitCode.OK: "done, or answered",
     ExitCode.REFUSED: "refused: what Kafka holds or the state of a window does not allow it; nothing was changed",
     ExitCode.USAGE: "correct what you wrote (an argument; an unknown group, window or connection); nothing was changed",
-    ExitCode.UNAVAILABLE: "Kafka or the ledger can't be used (no answer, access refused, tables of another version)",
+    ExitCode.UNAVAILABLE: "Kafka, the ledger or the offset store can't be used (no answer, access refused, tables of another version)",
     ExitCode.UNCONFIRMED: "a dry run: the change wants --yes, and --supersede where windows lose their offsets",
 }
 
@@ -43,7 +44,7 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaUnavailableError() | LedgerError():
+        case KafkaUnavailableError() | LedgerError() | StoreUnavailableError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.place import (
+    CheckpointPlace,
+    CsvPlace,
+    LedgerPlace,
+    Meaning,
+    Place,
+    check_meaning,
+    check_name,
+    parse_place,
+)
+from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
+from airflow_kafka_offsets.wiring import sources, stores
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.ports import Ledger, LogOffsets
+    from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
     from airflow_kafka_offsets.service import WindowService
 
 
@@ -67,10 +80,57 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
-    """Return the use cases on a ledger and the group's Kafka."""
+    """Return the use cases on a ledger, the group's Kafka and its offset store."""
     from airflow_kafka_offsets.service import WindowService
 
-    return WindowService(ledger, open_log(args, group))
+    return WindowService(ledger, open_log(args, group), store=wiring.open_offset_store(group))
+
+
+def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
+    """Open the place that offsets are taken from, and say what of it.
+
+    Raises:
+        BadInputError: it is no place, or can't have that name or meaning.
+    """
+    place, meaning = parse_place(args.from_place), Meaning(args.meaning)
+    check_meaning(place, meaning)
+    check_name(place, args.as_name)
+    name = args.as_name or group.name
+    return Asked(_open_source(args, ledger, group, place, name), name, meaning, tuple(args.topic or ()))
+
+
+def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+    match place:
+        case LedgerPlace():
+            return LedgerSource(ledger, name)
+        case CheckpointPlace():
+            return sources.open_checkpoint(place)
+        case CsvPlace():
+            return sources.open_csv(place, name, is_chosen=args.as_name is not None)
+        case _ if place.kind == "kafka" and not place.conn_id:
+            # The group's own Kafka: the one that the arguments may name instead.
+            return ConsumerGroupSource(str(place), open_log(args, group), name)
+        case _:
+            return StoreSource(stores.open_store(place, group), name)
+
+
+def open_target(address: str, group: KafkaGroup) -> OffsetStore:
+    """Open an offset store that offsets go to, or are compared with.
+
+    Raises:
+        BadInputError: it is no offset store.
+    """
+    match parse_place(address):
+        case StoreAddress() as place:
+            return stores.open_store(place, group)
+        case LedgerPlace():
+            raise BadInputError(
+                f"The ledger is no offset store; offsets go there by: kafka-offsets import {group.name}"
+            )
+        case CsvPlace():
+            raise BadInputError(f"A file is no offset store; offsets go there by: kafka-offsets export {group.name}")
+        case _:
+            raise BadInputError("A checkpoint belongs to its query: nobody else can write to it")
 
 
 def kafka_config(args: Namespace) -> dict[str, Any] | None:

@@ -52,11 +52,12 @@ def _reset_document(found: Reset, ledger: Ledger) -> Document:
             for tp, (old, new) in found.moves.items()
         ],
         "skipped": ranges_document(found.skipped),
-        "superseded": _superseded(found, ledger),
+        "superseded": superseded_document(found, ledger),
     }
 
 
-def _superseded(found: Reset, ledger: Ledger) -> list[Document]:
+def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
+    """Return the windows that lose their offsets."""
     if not found.superseded:
         return []
     group, first, last = found.superseded[0].group, found.superseded[0].seq, found.superseded[-1].seq
@@ -83,7 +84,7 @@ def _text(document: Document) -> str:
     if document["skipped"]:
         parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
     if document["superseded"]:
-        parts.append(_superseded_text(document))
+        parts.append(superseded_text(document))
     if not is_done:
         flags = "--yes --supersede" if document["superseded"] else "--yes"
         parts.append(f"Nothing was changed. To do it: the same command with {flags}")
@@ -99,7 +100,8 @@ def _moves(document: Document) -> str:
     return table(headers, rows)
 
 
-def _superseded_text(document: Document) -> str:
+def superseded_text(document: Document) -> str:
+    """Say of these windows what that means, and what is usually meant."""
     windows = document["superseded"]
     rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
     text = (

@@ -19,7 +19,7 @@ def _names(headers: Sequence[str]) -> list[int]:
     return [i for i, header in enumerate(headers) if header not in _NUMBERS]
 
 
-_NUMBERS = {"partition", "partitions", "watermark", "beginning", "end", "lag", "start", "span", "records", "attempts", "try", "from", "to", "change"}  # fmt: skip
+_NUMBERS = {"partition", "partitions", "watermark", "beginning", "end", "lag", "start", "span", "records", "attempts", "try", "from", "to", "change", "found", "store"}  # fmt: skip
 
 
 def time(value: datetime | str | None) -> str | None:

@@ -160,7 +160,7 @@ class StoreDriftError(StoreError):
         super().__init__(
             f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Somebody "
             f"else writes them. Nothing was written. Compare: kafka-offsets verify {group}. When the ledger is right: "
-            f"kafka-offsets copy {group} --from ledger --to '{store}'"
+            f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
         )
         self.store = store
         self.group = group

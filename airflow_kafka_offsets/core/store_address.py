@@ -13,13 +13,23 @@ from airflow_kafka_offsets.core.offset_file import MIN_KEEP
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
     "files": frozenset({"keep"}),
-    "hbase": frozenset(),
+    "hbase": frozenset({"family", "state_family"}),
     "hdfs": frozenset({"keep"}),
-    "kafka": frozenset(),
-    "redis": frozenset(),
+    "kafka": frozenset({"commit", "transactional_id"}),
+    "redis": frozenset({"cluster", "key"}),
     "s3": frozenset({"keep"}),
-    "sql": frozenset(),
-    "zookeeper": frozenset(),
+    "sql": frozenset(
+        {
+            "create",
+            "group_column",
+            "offset_column",
+            "partition_column",
+            "schema",
+            "timestamp_column",
+            "topic_column",
+        }
+    ),
+    "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
 }
 """The options of each kind, beside those of all."""
 _OF_ALL = frozenset({"timeout"})

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.core.store_address import parse_store_address
+from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service import WindowService
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ SECTION = "kafka_offsets"
 
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
-    return WindowService(open_ledger(group.ledger_conn_id), open_log(group))
+    return WindowService(open_ledger(group.ledger_conn_id), open_log(group), store=open_offset_store(group))
 
 
 def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
@@ -34,7 +35,21 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
         UnknownWindowError: the ledger has no such group.
     """
     ledger = open_ledger(ledger_conn_id)
-    return WindowService(ledger, open_log(ledger.group(group)))
+    known = ledger.group(group)
+    return WindowService(ledger, open_log(known), store=open_offset_store(known))
+
+
+def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
+    """Open the group's offset store; None: it has none. Nothing is asked of its server yet.
+
+    Raises:
+        BadInputError: its connection is missing or of another type, or its client library is not installed.
+    """
+    if group.offset_store is None:
+        return None
+    from airflow_kafka_offsets.wiring.stores import open_store
+
+    return open_store(parse_store_address(group.offset_store), group)
 
 
 def open_ledger(conn_id: str | None = None) -> Ledger:
@@ -127,8 +142,12 @@ def default_ledger_url() -> str:
     return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
-def sqlalchemy_url(connection: Connection) -> str:
+def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
     """Translate an Airflow connection of a database into SQLAlchemy's URL.
+
+    Args:
+        connection: of type postgres, mysql or sqlite.
+        what: what the database holds, for messages.
 
     Raises:
         BadInputError: it is of another type.
@@ -139,7 +158,7 @@ def sqlalchemy_url(connection: Connection) -> str:
     backend = backends.get(connection.conn_type or "")
     if backend is None:
         raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the ledger needs one of type "
+            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs one of type "
             "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
             "with: airflow connections add ... --conn-json)"
         )
@@ -201,6 +220,15 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
     for name, value in config.items():
         if is_secret(name) and isinstance(value, str):
             mask_secret(value)
+
+
+def is_true(value: object) -> bool:
+    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
+
+    >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
+    [True, True, True, False, False, False]
+    """
+    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def find_connection(conn_id: str) -> Connection:

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import file_stores
+from airflow_kafka_offsets.wiring.files import open_files, open_hdfs, open_s3
+from airflow_kafka_offsets.wiring.hbase import open_hbase
+from airflow_kafka_offsets.wiring.kafka import open_kafka
+from airflow_kafka_offsets.wiring.redis import open_redis
+from airflow_kafka_offsets.wiring.sql import open_sql
+from airflow_kafka_offsets.wiring.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
 EXTRA_OF_MODULE: Mapping[str, str] = {
+    "happybase": "hbase",
+    "kazoo": "zookeeper",
+    "redis": "redis",
     "boto3": "s3",
     "botocore": "s3",
     "hdfs": "hdfs",
@@ -45,7 +53,12 @@ def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
 
 
 _OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
-    "files": file_stores.open_files,
-    "hdfs": file_stores.open_hdfs,
-    "s3": file_stores.open_s3,
+    "files": open_files,
+    "hbase": open_hbase,
+    "hdfs": open_hdfs,
+    "kafka": open_kafka,
+    "redis": open_redis,
+    "s3": open_s3,
+    "sql": open_sql,
+    "zookeeper": open_zookeeper,
 }

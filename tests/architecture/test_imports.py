@@ -84,7 +84,9 @@ def test_ports_and_service_know_no_adapter() -> None:
     allowed = {
         "ports": ("core",),
         "replaying": ("core", "ports"),
-        "service": ("core", "ports", "replaying"),
+        "publishing": ("core", "ports", "replaying"),
+        "service": ("core", "ports", "replaying", "publishing"),
+        "moving": ("core", "ports", "replaying", "publishing", "service"),
         "watch": ("core", "ports", "service"),
     }
     for module, layers in allowed.items():
@@ -119,7 +121,19 @@ def test_the_job_side_imports_pyspark_the_standard_library_and_itself() -> None:
 
 @pytest.mark.parametrize(
     "client",
-    ["confluent_kafka", "pyspark", "alembic", "psycopg", "pymysql", "redis", "kazoo", "boto3", "botocore", "hdfs"],
+    [
+        "confluent_kafka",
+        "pyspark",
+        "alembic",
+        "psycopg",
+        "pymysql",
+        "redis",
+        "kazoo",
+        "happybase",
+        "boto3",
+        "botocore",
+        "hdfs",
+    ],
 )
 def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
     outside = [p for p in MODULES if not is_in(name_of(p), "adapters", "spark")]

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -24,10 +25,13 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.wiring import stores as wiring_of_stores
 from tests.service.memory_log import MemoryLog
+from tests.stores.memory import MemoryStore
 
 START = datetime(2026, 1, 31, tzinfo=UTC)
 ORDERS = KafkaGroup("lake.orders", topics=["orders"], max_offsets=1000)
@@ -158,7 +162,21 @@ class Done:
         return json.loads(self.out)
 
 
+@pytest.fixture
+def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
+    """Offset stores in memory, by their address; made when they are first asked for."""
+    there: Stores = defaultdict(MemoryStore)
+
+    def open_store(address: StoreAddress, group: KafkaGroup) -> MemoryStore:
+        there[str(address)].name = str(address)
+        return there[str(address)]
+
+    monkeypatch.setattr(wiring_of_stores, "open_store", open_store)
+    return there
+
+
 Cli = Callable[..., Done]
+Stores = dict[str, MemoryStore]
 
 
 def cells(line: str) -> list[str]:

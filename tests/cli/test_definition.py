@@ -13,7 +13,8 @@ from airflow_kafka_offsets.cli.arguments import COMMANDS, Argument, Command, Com
 from airflow_kafka_offsets.cli.exit_codes import MEANING, ExitCode, code_of
 from airflow_kafka_offsets.cli.parser import make_parser
 from airflow_kafka_offsets.core import errors
-from tests.cli.conftest import Cli
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from tests.cli.conftest import ORDERS_0, Cli, Stores
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 
@@ -81,11 +82,16 @@ def keys_in_page(name: str) -> set[str]:
         ("windows", ("windows", "lake.orders", "--ids", "2")),
         ("plan", ("plan", "lake.orders")),
         ("abandon", ("abandon", "lake.orders-000003", "--why", "w")),
+        ("import", ("import", "new", "--from", "ledger", "--as", "lake.clicks", "--why", "w")),
+        ("export", ("export", "lake.orders")),
+        ("copy", ("copy", "lake.orders", "--from", "ledger", "--to", "redis://redis_default", "--why", "w")),
+        ("verify", ("verify", "lake.orders", "--store", "redis://redis_default")),
         ("db upgrade", ("db", "upgrade")),
         ("db current", ("db", "current")),
     ],
 )
-def test_the_page_tells_the_keys_of_the_json(cli: Cli, name: str, arguments: tuple[str, ...]) -> None:
+def test_the_page_tells_the_keys_of_the_json(cli: Cli, stores: Stores, name: str, arguments: tuple[str, ...]) -> None:
+    stores["redis://redis_default"].groups["lake.orders"] = {ORDERS_0: 5, TopicPartition("orders", 9): 7}
     assert keys_of(cli(*arguments, "-o", "json").json) <= keys_in_page(name) | window_keys()
 
 
@@ -135,6 +141,22 @@ def test_airflow_gets_the_same_commands_and_arguments() -> None:
         ["status", "lake.orders", "--offline", "-o", "json"],
         ["windows", "lake.orders", "--state", "planned", "--state", "committed", "--limit", "3"],
         ["reset", "lake.orders", "--to", "earliest", "--why", "w", "--topic", "orders", "--supersede", "--yes"],
+        [
+            "import",
+            "lake.orders",
+            "--from",
+            "csv:-",
+            "--as",
+            "old",
+            "--meaning",
+            "last-read",
+            "--why",
+            "w",
+            "--skip-lost",
+        ],
+        ["export", "lake.orders", "--to", "offsets.csv", "--why", "w"],
+        ["copy", "lake.orders", "--from", "ledger", "--to", "redis://r", "--why", "w", "--yes"],
+        ["verify", "lake.orders", "--store", "redis://r"],
         ["db", "current", "--ledger", "sqlite://"],
     ):
         mine, other = (vars(p) for p in (make_parser().parse_args(line), theirs.parse_args([group.name, *line])))

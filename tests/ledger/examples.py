@@ -60,11 +60,11 @@ def add_all(ledger: Ledger, name: str, drafts: Sequence[Draft], by: Claim | None
     return ledger.add_windows(group(name), ledger.load(name).version, drafts, by or claim(), NOW, **more)
 
 
-def commit(ledger: Ledger, held: Held) -> bool:
+def commit(ledger: Ledger, held: Held, **more: Any) -> bool:
     """Record a success, and commit."""
     attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
-    return ledger.commit(held.window.id, held.holder, attempt, NOW)
+    return ledger.commit(held.window.id, held.holder, attempt, NOW, **more)
 
 
 def check_laws(ledger: Ledger, name: str) -> None:

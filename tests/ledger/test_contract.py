@@ -71,6 +71,51 @@ class LedgerContract:
             ledger.reset(name, version, Position({}, {}), [], act("reset"))
         assert (ledger.load(name), ledger.windows(name), ledger.groups()) == before
 
+    def test_a_group_is_founded_at_a_position(self, ledger: Ledger, name: str) -> None:
+        where = Position(
+            {TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 2**62}, {"orders": "id-of-orders"}
+        )
+        ledger.found(group(name, kafka_conn_id="other"), where, act("import", place="ledger"))
+        state = ledger.load(name, claim())
+        assert (state.position, state.open, state.claimed) == (where, (), ())
+        assert ledger.group(name).kafka_conn_id == "other"
+        assert ledger.acts(name) == [act("import", place="ledger")]
+        assert ledger.windows(name) == []
+
+    def test_a_group_that_was_founded_goes_on_like_any_other(self, ledger: Ledger, name: str) -> None:
+        offsets = {TopicPartition("orders", partition): 5 for partition in range(2)}
+        ledger.found(group(name), Position(offsets, {"orders": "id-of-orders"}), act("import"))
+        held = add(ledger, name, 5, 10)
+        assert (held.window.seq, ledger.load(name).position) == (
+            1,
+            Position(held.window.ranges.ends, {"orders": "id-of-orders"}),
+        )
+        ledger.abandon(held.window.id, act())
+        assert ledger.load(name).position == Position(offsets, {"orders": "id-of-orders"})
+        commit(ledger, add(ledger, name, 5, 20))
+        ledger.reset(name, ledger.load(name).version, Position({}, {}), [], act("reset"))
+        check_laws(ledger, name)
+
+    def test_a_group_that_is_there_is_not_founded(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        for known in (name, f"{name}-founded"):
+            if known != name:
+                ledger.found(group(known), Position({}, {}), act("import"))
+            before = (ledger.load(known), ledger.acts(known), ledger.group(known))
+            with pytest.raises(ConcurrentChangeError):
+                ledger.found(group(known, max_offsets=7), Position({}, {}), act("import"))
+            assert (ledger.load(known), ledger.acts(known), ledger.group(known)) == before
+
+    def test_an_act_that_changes_nothing_is_recorded(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        before = (ledger.load(name), ledger.window(held.window.id))
+        ledger.record(name, act("copy", moves={"orders-0": [None, 5]}))
+        ledger.record(name, act("export"))
+        assert ledger.acts(name) == [act("copy", moves={"orders-0": [None, 5]}), act("export")]
+        assert (ledger.load(name), ledger.window(held.window.id)) == before
+        with pytest.raises(UnknownWindowError):
+            ledger.record(f"{name}-2", act("copy"))
+
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
         upper = add(ledger, name.upper(), 0, 99, claim("run-A"))
@@ -344,22 +389,38 @@ class LedgerContract:
         mapped = claim(map_index=0)
         assert ledger.succeeded(name, mapped, 0) == {}
 
-    def test_a_commit_that_stopped_half_way_is_finished_once(self, ledger: Ledger, name: str, url: str) -> None:
+    def test_a_commit_in_two_steps(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
-        ledger.finish(held.window.id, NOW)
-        assert ledger.window(held.window.id).held == held  # it is planned: nothing to finish
-        self._stop_half_way(url, name)
-        assert ledger.load(name).open[0].window.state is State.COMMITTING
-        for later in (0, 1):
-            ledger.finish(held.window.id, NOW + timedelta(hours=later))
-            row = ledger.window(held.window.id)
-            assert (row.held.window.state, row.committed_at) == (State.COMMITTED, NOW)
-        given_up = add(ledger, name, 10, 20)
+        assert commit(ledger, held, in_two_steps=True) is True
+        row = ledger.window(held.window.id)
+        assert (row.held.window.state, row.committed_at) == (State.COMMITTING, None)
+        assert commit(ledger, held, in_two_steps=True) is True  # once more: it is not done yet
+        later, version = NOW + timedelta(hours=1), ledger.load(name).version
+        ledger.finish(name, version, [1], later)
+        row = ledger.window(held.window.id)
+        assert (row.held.window.state, row.committed_at) == (State.COMMITTED, later)
+        assert ledger.load(name).version == version + 1
+        assert commit(ledger, held, in_two_steps=True) is False
+
+    def test_a_backfill_window_moves_no_watermark_and_is_committed_in_one_step(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        [held] = add_all(ledger, name, [draft(3, 5, lane=Lane.BACKFILL)])
+        commit(ledger, held, in_two_steps=True)
+        assert ledger.window(held.window.id).held.window.state is State.COMMITTED
+
+    def test_commits_are_finished_all_or_none_and_under_the_version(self, ledger: Ledger, name: str) -> None:
+        one, two, given_up = add(ledger, name, 0, 10), add(ledger, name, 10, 20), add(ledger, name, 20, 30)
+        commit(ledger, one, in_two_steps=True)
         ledger.abandon(given_up.window.id, act())
-        ledger.finish(given_up.window.id, NOW)
-        assert ledger.window(given_up.window.id).held.window.state is State.ABANDONED
-        with pytest.raises(UnknownWindowError):
-            ledger.finish(f"{name}-000099", NOW)
+        version = ledger.load(name).version
+        for seqs, of_version in (([1, 2], version), ([1, 3], version), ([1, 99], version), ([1], version - 1)):
+            with pytest.raises(ConcurrentChangeError):
+                ledger.finish(name, of_version, seqs, NOW)
+        states = [row.held.window.state for row in ledger.windows(name)]
+        assert states == [State.ABANDONED, State.PLANNED, State.COMMITTING]
+        commit(ledger, two, in_two_steps=True)
+        ledger.finish(name, version, [1, 2], NOW)
+        assert ledger.load(name).open == ()
 
     def test_a_commit_that_stopped_half_way_can_be_committed(self, ledger: Ledger, name: str, url: str) -> None:
         held = add(ledger, name, 0, 10)

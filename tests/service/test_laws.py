@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from airflow_kafka_offsets.core.errors import (
     DataLossError,
     IllegalStepError,
     NoEvidenceError,
+    StoreUnavailableError,
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -29,6 +31,7 @@ from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope,
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import NOON, claim, tp
 from tests.service.world import QUICK, World
+from tests.stores.memory import MemoryStore
 
 Record = tuple[TopicPartition, int]
 
@@ -52,7 +55,8 @@ class Lake(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory(dir=QUICK)
         options = {"on_data_loss": "skip", "max_offsets": 7, "max_open_windows": self.MAX_OPEN}
-        self.world = World(Path(self.folder.name), starting_offsets="latest", **options)
+        self.store = MemoryStore()
+        self.world = World(Path(self.folder.name), self.store, starting_offsets="latest", **options)
         self.produce(0, 9)
         self.produce(1, 3)
         self.seen: dict[str, Window] = {}  # each window as it was when it was planned
@@ -303,16 +307,21 @@ class Lake(RuleBasedStateMachine):
             if is_first:
                 self.first_commit[window.id] = (run, self.last_clear[run])
 
-    @rule(run=runs)
-    def crash_in_commit(self, run: Claim) -> None:
-        """Die after the mark and before the end of a commit."""
+    @rule(run=runs, is_written=st.booleans())
+    def crash_in_commit(self, run: Claim, is_written: bool) -> None:
+        """Die in the middle of a commit, before the offset store has it or after."""
         for window in self.working.get(run, []):
             held = self.world.ledger.window(window.id).held
             has_evidence = window.span == 0 or (run, window.id) in self.succeeded
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())
                 self.first_commit[window.id] = (run, self.last_clear[run])
-                self.world.crash_in_commit(window)
+                self.store.failure, self.store.fails_after_write = StoreUnavailableError("away"), is_written
+                with suppress(
+                    StoreUnavailableError
+                ):  # raised unless an open window before this one holds the watermark
+                    self.world.service.commit(window.id, run, self.succeeded.get((run, window.id)))
+                self.store.failure = None
         self.world.die(run)
 
     # People.
@@ -407,6 +416,16 @@ class Lake(RuleBasedStateMachine):
                 assert w.state is State.COMMITTED
                 read = w.ranges.without_empty()  # over an empty one, a reset goes back without a word
                 assert all(r.end <= self.world.watermark[p.partition] for p, r in read.items())
+
+    @invariant()
+    def the_store_stands_at_the_watermark_or_on_the_way_of_a_commit(self) -> None:
+        found = self.store.groups.get("lake", {})
+        state = self.world.ledger.load("lake")
+        if not any(held.window.state is State.COMMITTING for held in state.open):
+            watermark = self.world.watermark
+            assert {p.partition: offset for p, offset in found.items()} == {
+                p.partition: watermark[p.partition] for p in found
+            }
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""

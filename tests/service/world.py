@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Wind
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.service.memory_log import MemoryLog
+from tests.stores.memory import MemoryStore
 
 # In memory, if there is such a folder: most of the time of these tests would be SQLite's fsync.
 QUICK = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
@@ -33,13 +34,14 @@ def _empty_ledger() -> bytes:
 class World:
     """One group `lake` on the topic `orders` with two partitions."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, store: MemoryStore | None = None, **options: Any) -> None:
         (folder / "ledger.db").write_bytes(_empty_ledger())
         self.ledger = SqlLedger(f"sqlite:///{folder / 'ledger.db'}")
         self.kafka = MemoryLog()
         self.kafka.create("orders", 2)
         self.now: datetime = NOON
-        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now, sleep=lambda _: None)
+        self.store = store
+        self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now, sleep=lambda _: None, store=store)
         self.group = group(**options)
         self.over: set[Claim] = set()
 

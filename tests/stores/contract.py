@@ -127,13 +127,17 @@ class StoreContract:
         assert store.read(group, [topic, other]) == at(topic, 6) | at(other, 7)
 
     def test_names_that_look_alike_are_kept_apart(self, store: OffsetStore, group: str, topic: str) -> None:
-        names = [topic, f"{topic}-1", f"{topic}.1", f"{topic}_1", topic.upper()]
+        names = self.look_alikes(topic)
         for number, name in enumerate(names):
             store.advance(group, {}, at(name, number))
         other = f"{group}-1"
         store.advance(other, {}, at(topic, 99))
         assert store.read(group, names) == {TopicPartition(name, 0): number for number, name in enumerate(names)}
         assert store.read(other, names) == at(topic, 99)
+
+    def look_alikes(self, topic: str) -> list[str]:
+        """Return names that a careless store would mix up."""
+        return [topic, f"{topic}-1", f"{topic}.1", f"{topic}_1", topic.upper()]
 
     def test_ten_thousand_partitions(self, store: OffsetStore, group: str, topic: str) -> None:
         before, after = at(topic, *range(self.many)), at(topic, *range(BIG, BIG + self.many))

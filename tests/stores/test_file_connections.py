@@ -13,7 +13,7 @@ from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.wiring.file_stores import aws_keys, hdfs_login, name_nodes, s3_endpoint
+from airflow_kafka_offsets.wiring.files import aws_keys, hdfs_login, name_nodes, s3_endpoint
 from airflow_kafka_offsets.wiring.stores import open_store
 
 

@@ -149,7 +149,9 @@ class SqlLedger:
                 .values(outcome=outcome, records=records, ended_at=now)
             )
 
-    def commit(self, window_id: str, claim: Claim, attempt: int | None, now: datetime) -> bool:
+    def commit(
+        self, window_id: str, claim: Claim, attempt: int | None, now: datetime, *, in_two_steps: bool = False
+    ) -> bool:
         """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
 
         That the watermark ends where the window starts needs no look: a window is cut there under the group's version,
@@ -159,15 +161,18 @@ class SqlLedger:
             row, held = _found(connection, window_id)
             if not check_commit(held, claim, _outcome(connection, row, attempt)):
                 return False
-            _change(connection, row, state=State.COMMITTED, committed_at=now)
+            if in_two_steps and held.window.lane is Lane.LIVE:
+                _change(connection, row, state=State.COMMITTING)
+            else:
+                _change(connection, row, state=State.COMMITTED, committed_at=now)
             return True
 
-    def finish(self, window_id: str, now: datetime) -> None:
-        """Finish a commit that stopped half-way: a window that is committing becomes committed; others stay as they are."""
+    def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
+        """Finish commits that were begun: windows that are committing become committed, all or none."""
         with writing(self._engine) as connection:
-            row, held = _found(connection, window_id)
-            if held.window.state is State.COMMITTING:
-                _change(connection, row, state=State.COMMITTED, committed_at=now)
+            _advance(connection, group, version)
+            (group_id,) = _group(connection, group, groups.c.id)
+            _step(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
 
     def abandon(self, window_id: str, act: Act) -> Window:
         """Take the ownership of its offsets from an open window: of live ones, from the newest."""
@@ -188,8 +193,20 @@ class SqlLedger:
         with writing(self._engine) as connection:
             _advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             (group_id,) = _group(connection, group, groups.c.id)
-            for start in range(0, len(superseded), MAX_PARAMETERS):
-                _supersede(connection, group_id, superseded[start : start + MAX_PARAMETERS])
+            _step(connection, group_id, superseded, State.COMMITTED, state=State.SUPERSEDED)
+            _record(connection, group_id, act)
+
+    def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
+        """Write down a group that never planned, and where its first window starts."""
+        with writing(self._engine) as connection:
+            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), 0, act.at)
+            (group_id,) = _group(connection, group.name, groups.c.id)
+            _record(connection, group_id, act)
+
+    def record(self, group: str, act: Act) -> None:
+        """Record what a person did that changes nothing in the ledger."""
+        with writing(self._engine) as connection:
+            (group_id,) = _group(connection, group, groups.c.id)
             _record(connection, group_id, act)
 
     def groups(self) -> Sequence[KafkaGroup]:
@@ -480,14 +497,17 @@ def _change(connection: Connection, row: Row[Any], **values: Any) -> None:
         )
 
 
-def _supersede(connection: Connection, group_id: int, seqs: Sequence[int]) -> None:
-    done = connection.execute(
-        update(windows)
-        .where(windows.c.group_id == group_id, windows.c.seq.in_(seqs), windows.c.state == State.COMMITTED)
-        .values(state=State.SUPERSEDED)
-    )
-    if done.rowcount != len(seqs):
-        raise ConcurrentChangeError("The windows to supersede were changed by somebody else just now")
+def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
+    """Compare-and-set: change windows that are all in this state."""
+    for start in range(0, len(seqs), MAX_PARAMETERS):
+        some = seqs[start : start + MAX_PARAMETERS]
+        done = connection.execute(
+            update(windows)
+            .where(windows.c.group_id == group_id, windows.c.seq.in_(some), windows.c.state == before)
+            .values(values)
+        )
+        if done.rowcount != len(some):
+            raise ConcurrentChangeError(f"Windows that were {before} were changed by somebody else just now")
 
 
 def _outcome(connection: Connection, window: Row[Any], attempt: int | None) -> Outcome | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection, mask_secrets
+from airflow_kafka_offsets.wiring import find_connection, is_true, mask_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -116,7 +116,7 @@ def name_nodes(connection: Connection) -> list[str]:
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
     if not hosts:
         raise BadInputError(f"Connection {connection.conn_id!r} has no host: name the name nodes of HDFS there")
-    scheme = "https" if _is_true(connection.extra_dejson.get("use_ssl")) else "http"
+    scheme = "https" if is_true(connection.extra_dejson.get("use_ssl")) else "http"
     port = f":{connection.port}" if connection.port else ""
     path = f"/{connection.schema}" if connection.schema else ""
     return [f"{scheme}://{host}{port}{path}" for host in hosts]
@@ -136,13 +136,9 @@ def hdfs_login(connection: Connection) -> HdfsLogin:
     return HdfsLogin(
         user=connection.login or "",
         password=connection.password,
-        verify=_is_true(verify) if str(verify).lower() in ("true", "false") else str(verify),
+        verify=is_true(verify) if str(verify).lower() in ("true", "false") else str(verify),
         cert=(cert, key) if cert and key else cert,
         headers=headers,
         cookies=cookies,
         has_kerberos=conf.get("core", "security", fallback="") == "kerberos",
     )
-
-
-def _is_true(value: object) -> bool:
-    return str(value).lower() == "true"

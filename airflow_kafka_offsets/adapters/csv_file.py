@@ -1,0 +1,66 @@
+"""Files of offsets as kafka-consumer-groups reads and writes them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offsets_csv import load_csv
+from airflow_kafka_offsets.core.place import Found
+
+
+class CsvFile:
+    """`ports.OffsetSource` on a CSV file, or on stdin."""
+
+    def __init__(self, file: str, group: str, *, is_chosen: bool) -> None:
+        """Name a file; nothing is read yet.
+
+        Args:
+            file: its path; ``-`` is stdin, which can be read once.
+            group: whose lines count, where they name groups.
+            is_chosen: whether a person chose that name.
+        """
+        self.name = f"csv:{file}"
+        self._file = file
+        self._group = group
+        self._is_chosen = is_chosen
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return the offsets of the group, of all topics that it has there."""
+        try:
+            content = sys.stdin.buffer.read() if self._file == "-" else Path(self._file).read_bytes()
+            text = content.decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise BadInputError(
+                f"Can't read {self._file}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}"
+            ) from exc
+        return Found(load_csv(self.name, text, self._group, is_chosen=self._is_chosen))
+
+
+def check_new(path: str) -> None:
+    """Refuse to write over a file.
+
+    Raises:
+        BadInputError: it is there, or its folder is not.
+    """
+    if Path(path).exists():
+        raise BadInputError(f"{path} is there already: name another file, or remove it first")
+    if not Path(path).parent.is_dir():
+        raise BadInputError(f"There is no folder {Path(path).parent}")
+
+
+def write_new(path: str, text: str) -> None:
+    """Write a file that was not there.
+
+    Raises:
+        BadInputError: it is there, or can't be written.
+    """
+    try:
+        with Path(path).open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError as exc:
+        raise BadInputError(f"{path} is there already: name another file, or remove it first") from exc
+    except OSError as exc:
+        raise BadInputError(f"Can't write {path}: {exc.strerror}") from exc

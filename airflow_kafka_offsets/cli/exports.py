@@ -1,0 +1,71 @@
+"""``kafka-offsets export``: next offsets as the CSV that kafka-consumer-groups reads."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow_kafka_offsets.cli.documents import Document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offsets_csv import dump_csv
+from airflow_kafka_offsets.core.signature import check_signature
+from airflow_kafka_offsets.moving import Export, Moving
+from airflow_kafka_offsets.wiring import sources
+
+
+def export(args: Namespace) -> Answer:
+    """Print next offsets, or write them into a file."""
+    file = args.to.removeprefix("csv:")
+    is_file = file != "-"
+    who = person(args) if is_file else None
+    if is_file:
+        _check_signed(who, args.why)
+    ledger = open_ledger(args)
+    group, moving = ledger.group(args.group), Moving(ledger)
+    found = moving.plan_export(group, asked_of_place(args, ledger, group))
+    csv = dump_csv(found.offsets)
+    if is_file:
+        sources.write_csv(file, csv, only_check=not args.yes)
+        if args.yes:
+            moving.record_export(group.name, found, file, str(who), args.why)
+    document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}
+    code = ExitCode.UNCONFIRMED if is_file and not args.yes else ExitCode.OK
+    return Answer(document, lambda: _file_text(document) if is_file else csv.removesuffix("\n"), code, _notes(found))
+
+
+def _check_signed(who: str | None, why: str | None) -> None:
+    if not why:
+        raise BadInputError("An export into a file is recorded: say why with --why")
+    check_signature(str(who), why)
+
+
+def _document(found: Export) -> Document:
+    return {
+        "from": found.asked.source.name,
+        "meaning": found.asked.meaning.value,
+        "notes": list(found.notes),
+        "offsets": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "found": found.found[tp],
+                "meaning": found.asked.meaning.value,
+                "to": offset,
+            }
+            for tp, offset in found.offsets.items()
+        ],
+    }
+
+
+def _notes(found: Export) -> str | None:
+    return "\n".join(f"Note: {note}." for note in found.notes) or None
+
+
+def _file_text(document: Document) -> str:
+    what = f"the next offsets of {counted(len(document['offsets']), 'partition')} from {document['from']}"
+    if document["done"]:
+        return f"{document['to']} holds {what}, as kafka-consumer-groups --from-file reads them."
+    return f"This would write {what} to {document['to']}.\n\nNothing was changed. To do it: the same command with --yes"

@@ -1,0 +1,127 @@
+"""``kafka-offsets import``: let a group go on from the offsets that another place holds."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.documents import Document, ranges_document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, person
+from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import ranges_table, table
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.place import Meaning
+from airflow_kafka_offsets.moving import Import, Moving
+from airflow_kafka_offsets.ports import Ledger
+
+
+def import_offsets(args: Namespace) -> Answer:
+    """Set the watermark of a group, or say what that would mean."""
+    who, ledger = person(args), open_ledger(args)
+    moving = Moving(ledger)
+    group = moving.known(args.group) or _to_be_founded(args)
+    found = moving.plan_import(
+        args.group,
+        asked_of_place(args, ledger, group),
+        lambda group: open_log(args, group),
+        kafka_conn_id=args.kafka_conn_id,
+        skip_lost=args.skip_lost,
+    )
+    is_needed = bool(found.moves) or found.reset is None
+    if is_needed and args.yes:
+        store = wiring.open_offset_store(found.group)
+        moving.carry_out_import(found, who, args.why, supersede=args.supersede, store=store)
+    document = {
+        "group": found.group.name,
+        "done": is_needed and args.yes,
+        "who": who,
+        "why": args.why,
+        **_import_document(found, ledger),
+    }
+    code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
+    return Answer(document, lambda: _text(document), code)
+
+
+def _to_be_founded(args: Namespace) -> KafkaGroup:
+    # Only its name and its Kafka count here: a place that is asked for topics by name insists on --topic.
+    conn_id = args.kafka_conn_id or "kafka_default"
+    return KafkaGroup(args.group, topics=args.topic or ["not-said"], kafka_conn_id=conn_id)
+
+
+def _import_document(found: Import, ledger: Ledger) -> Document:
+    before: Mapping[TopicPartition, int] = found.state.position.offsets if found.state.position else {}
+    beginnings = found.taken.unnamed if found.reset is None else ()
+    named = sorted({*found.taken.target, *beginnings})
+    return {
+        "from": found.asked.source.name,
+        "meaning": found.taken.meaning.value,
+        "founded": found.reset is None,
+        "topics": list(found.group.topics),
+        "kafka_conn_id": found.group.kafka_conn_id,
+        "notes": list(found.notes),
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "found": found.taken.found.get(tp),
+                "meaning": found.taken.meaning.value if tp in found.taken.found else None,
+                "watermark": before.get(tp),
+                "to": found.position.offsets[tp],
+                "end": found.log.bounds[tp].end,
+            }
+            for tp in named
+        ],
+        "not_named": [{"topic": tp.topic, "partition": tp.partition} for tp in found.taken.unnamed],
+        "lost": ranges_document(found.taken.lost),
+        "skipped": ranges_document(found.reset.skipped) if found.reset else [],
+        "superseded": superseded_document(found.reset, ledger) if found.reset else [],
+    }
+
+
+def _text(document: Document) -> str:
+    is_done, group = document["done"], document["group"]
+    if not is_done and not document["founded"] and all(p["watermark"] == p["to"] for p in document["partitions"]):
+        return f"Group {group} stands where {document['from']} does already. Nothing was changed."
+    verb = "goes" if is_done else "would go"
+    new = ", which is new to the ledger," if document["founded"] else ""
+    parts = [
+        f"Group {group}{new} {verb} on from {document['from']}. {_meaning(document)}",
+        _partitions(document),
+        *(f"Note: {note}." for note in document["notes"]),
+    ]
+    parts += _consequences(document)
+    if document["superseded"]:
+        parts.append(superseded_text(document))
+    if not is_done:
+        flags = "--yes --supersede" if document["superseded"] else "--yes"
+        parts.append(f"Nothing was changed. To do it: the same command with {flags}")
+    return "\n\n".join(parts)
+
+
+def _meaning(document: Document) -> str:
+    if document["meaning"] == Meaning.NEXT:
+        return "Its numbers are taken as next to read, and stay as they are:"
+    return "Its numbers are taken as last read, and the next offset is one higher:"
+
+
+def _consequences(document: Document) -> list[str]:
+    parts = []
+    if not_named := document["not_named"]:
+        names = ", ".join(f"{p['topic']}-{p['partition']}" for p in not_named[:10])
+        more = f" and {len(not_named) - 10} more" if len(not_named) > 10 else ""
+        where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
+        parts.append(f"The place does not name {names}{more}: {where}.")
+    if document["lost"]:
+        parts.append("Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"]))
+    if document["skipped"]:
+        parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
+    return parts
+
+
+def _partitions(document: Document) -> str:
+    headers = ("topic", "partition", "found", "meaning", "watermark", "to", "end")
+    return table(headers, ([p[header] for header in headers] for p in document["partitions"]))

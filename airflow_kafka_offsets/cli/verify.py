@@ -1,0 +1,75 @@
+"""``kafka-offsets verify``: do the ledger, the offset store and Kafka agree?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.documents import Document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_target
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted, table
+from airflow_kafka_offsets.core.moving import Difference, committing
+from airflow_kafka_offsets.core.ownership import watermark
+from airflow_kafka_offsets.moving import Moving
+
+
+def verify(args: Namespace) -> Answer:
+    """Compare, and name the partitions that differ."""
+    ledger = open_ledger(args)
+    group = ledger.group(args.group)
+    store = open_target(args.store, group) if args.store else wiring.open_offset_store(group)
+    found = Moving(ledger).verify(group, store, open_log(args, group))
+    state = ledger.load(group.name)
+    position = watermark(state)
+    document = {
+        "group": group.name,
+        "store": store.name if store else None,
+        "same": not found,
+        "partitions": len(position.offsets) if position else 0,
+        "committing": list(committing(state)),
+        "differences": [_difference(difference) for difference in found],
+    }
+    return Answer(document, lambda: _text(document), ExitCode.REFUSED if found else ExitCode.OK)
+
+
+def _difference(found: Difference) -> Document:
+    return {
+        "topic": found.tp.topic,
+        "partition": found.tp.partition,
+        "watermark": found.watermark,
+        "store": found.store,
+        "beginning": found.bounds.beginning if found.bounds else None,
+        "end": found.bounds.end if found.bounds else None,
+        "problems": list(found.problems),
+    }
+
+
+def _text(document: Document) -> str:
+    compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
+    group, differences = document["group"], document["differences"]
+    under_way = (
+        f"The commit of {', '.join(document['committing'])} is under way: the store may have followed it already."
+        if document["committing"]
+        else ""
+    )
+    if not differences:
+        same = f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."
+        return "\n\n".join(filter(None, [same, under_way]))
+    headers = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
+    rows = ([*(d[header] for header in headers[:-1]), ", ".join(d["problems"])] for d in differences)
+    parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(headers, rows)]
+    return "\n\n".join(filter(None, [*parts, under_way, _way_out(document)]))
+
+
+def _way_out(document: Document) -> str:
+    group, store = document["group"], document["store"]
+    problems = [problem for d in document["differences"] for problem in d["problems"]]
+    ways = []
+    if any("store" in problem for problem in problems):
+        ways.append(f"When the ledger is right: kafka-offsets copy {group} --from ledger --to '{store}' --why '...'")
+        ways.append(f"When the store is right: kafka-offsets import {group} --from '{store}' --why '...'")
+    if any("store" not in problem for problem in problems):
+        ways.append(f"What Kafka does not hold as the ledger says: kafka-offsets plan {group}")
+    return "\n".join(ways)

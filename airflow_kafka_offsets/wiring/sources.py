@@ -1,0 +1,68 @@
+"""Where offsets can be read from that is no store of ours: checkpoints and CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.place import CheckpointPlace, CsvPlace
+    from airflow_kafka_offsets.ports import OffsetSource
+
+
+def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
+    """Open a checkpoint directory; nothing is read yet.
+
+    Raises:
+        BadInputError: nothing here reads URLs of that scheme.
+    """
+    from airflow_kafka_offsets.adapters.checkpoint import CheckpointDirectory
+
+    return CheckpointDirectory(_directory(place.directory), str(place), place.source)
+
+
+def _directory(text: str) -> Any:
+    if "://" not in text:
+        return Path(text).expanduser()
+    from airflow.sdk import ObjectStoragePath
+    from airflow.sdk.io import has_fs
+    from upath import UPath
+
+    scheme = text.partition("://")[0]
+    try:
+        # Airflow's own, which know its connections (s3://aws_default@bucket/path); fsspec knows more schemes without them.
+        return ObjectStoragePath(text) if has_fs(scheme) else UPath(text)
+    except (ImportError, ValueError) as exc:
+        raise BadInputError(
+            f"Nothing that is installed here reads {scheme}:// ({exc}). Install what fsspec needs for it, such as "
+            "apache-airflow-providers-amazon[s3fs], or copy the directories offsets and commits to a local disk"
+        ) from exc
+
+
+def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
+    """Open a CSV file; nothing is read yet.
+
+    Args:
+        place: where it is.
+        group: whose lines count, where they name groups.
+        is_chosen: whether a person chose that name.
+    """
+    from airflow_kafka_offsets.adapters.csv_file import CsvFile
+
+    return CsvFile(place.file, group, is_chosen=is_chosen)
+
+
+def write_csv(path: str, text: str, *, only_check: bool) -> None:
+    """Write a new CSV file, or only say whether it could be.
+
+    Raises:
+        BadInputError: the file is there, or can't be written.
+    """
+    from airflow_kafka_offsets.adapters.csv_file import check_new, write_new
+
+    if only_check:
+        check_new(path)
+    else:
+        write_new(path, text)

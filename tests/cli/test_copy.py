@@ -1,0 +1,126 @@
+"""``kafka-offsets copy``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import StoreUnavailableError
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
+from tests.stores.memory import MemoryStore
+
+REDIS = "redis://redis_default"
+COPY = ("copy", "lake.orders", "--to", REDIS, "--why", "w")
+ORDERS_2 = TopicPartition("orders", 2)
+
+
+def test_the_ledgers_watermark_goes_into_a_store(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 600, ORDERS_2: 8, CLICKS_0: 3}
+    before, arguments = lake.dump(), (*COPY, "--from", "ledger")
+    done = cli(*arguments)
+    assert done.code == 4
+    assert ["orders", "0", "1000", "next", "600", "1000"] in map(cells, done.out.splitlines())
+    assert ["orders", "1", "300", "next", "-", "300"] in map(cells, done.out.splitlines())
+    assert "1 partition of these topics only in redis://redis_default: left as it is." in done.out
+    assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 600, ORDERS_2: 8, CLICKS_0: 3}
+    assert lake.dump() == before
+    document = cli(*arguments, "--yes", "--who", "ann", "-o", "json").json
+    assert (document["done"], document["verified"], document["unlike"]) == (True, True, [])
+    assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 1000, ORDERS_1: 300, ORDERS_2: 8, CLICKS_0: 3}
+    act = lake.ledger.acts("lake.orders")[-1]
+    assert (act.kind, act.who, act.why) == ("copy", "ann", "w")
+    assert act.details["moves"] == {"orders-0": [600, 1000], "orders-1": [None, 300]}
+    assert (act.details["place"], act.details["store"]) == ("ledger", REDIS)
+
+
+def test_the_copy_is_shown_among_what_people_did(cli: Cli, stores: Stores) -> None:
+    cli(*COPY, "--from", "ledger", "--yes", "--who", "zoe")
+    rows = [cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines() if " zoe " in line]
+    assert rows == [["copy", "zoe", "w"]]
+
+
+def test_from_one_store_into_another(cli: Cli, stores: Stores) -> None:
+    stores["zookeeper://zk"].groups["old"] = {ORDERS_0: 41, ORDERS_1: 7}
+    arguments = (*COPY, "--from", "zookeeper://zk", "--as", "old", "--meaning", "last-read", "--yes")
+    done = cli(*arguments)
+    assert done.code == 0
+    assert "Read back: it holds exactly that." in done.out
+    assert ["orders", "0", "41", "last-read", "-", "42"] in map(cells, done.out.splitlines())
+    assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 42, ORDERS_1: 8}
+    assert stores["zookeeper://zk"].groups == {"old": {ORDERS_0: 41, ORDERS_1: 7}}
+
+
+def test_what_is_there_already_is_not_written(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
+    before = lake.dump()
+    done = cli(*COPY, "--from", "ledger", "--yes")
+    assert (done.code, done.out) == (0, f"{REDIS} holds what ledger does already. Nothing was changed.\n")
+    assert (stores[REDIS].windows, lake.dump()) == ([], before)
+
+
+def test_only_some_topics(cli: Cli, stores: Stores) -> None:
+    stores["sql://db"].groups["lake.orders"] = {ORDERS_0: 5}
+    done = cli(*COPY, "--from", "sql://db", "--topic", "clicks")
+    assert (done.code, done.out) == (2, "")
+    assert "sql://db holds no offsets under the name lake.orders" in done.err
+
+
+def test_a_store_that_moves_meanwhile_is_not_written(
+    cli: Cli, lake: Lake, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores[REDIS]
+    store.groups["lake.orders"] = {ORDERS_0: 600, ORDERS_1: 300}
+    advance = store.advance
+
+    def others_first(*arguments: object) -> None:
+        store.groups["lake.orders"] = {ORDERS_0: 601, ORDERS_1: 300}
+        advance(*arguments)  # type: ignore[arg-type]
+
+    store.advance = others_first  # type: ignore[method-assign]
+    before = lake.dump()
+    done = cli(*COPY, "--from", "ledger", "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert "orders-0: 601 (expected 600, to become 1000)" in done.err
+    assert store.groups["lake.orders"] == {ORDERS_0: 601, ORDERS_1: 300}
+    assert lake.dump() == before
+
+
+class Forgetful(MemoryStore):
+    """A store that says yes and keeps half."""
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return what is there, but for partition 1."""
+        return {tp: offset for tp, offset in super().read(group, topics).items() if tp.partition != 1}
+
+
+def test_what_is_read_back_is_compared(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS] = Forgetful()
+    done = cli(*COPY, "--from", "ledger", "--yes", "-o", "json")
+    assert done.code == 1
+    assert done.json["verified"] is False
+    assert done.json["unlike"] == [{"topic": "orders", "partition": 1, "written": 300, "found": None}]
+    assert f"kafka-offsets verify lake.orders --store '{REDIS}'" in done.err
+    assert lake.ledger.acts("lake.orders")[-1].details["unlike"] == {"orders-1": [300, None]}
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("ledger", "offsets go there by: kafka-offsets import lake.orders"),
+        ("csv:x.csv", "offsets go there by: kafka-offsets export lake.orders"),
+        ("checkpoint:/x", "nobody else can write to it"),
+        ("mongo://m", "There is no offset store 'mongo'"),
+    ],
+)
+def test_what_is_no_offset_store(cli: Cli, to: str, message: str) -> None:
+    done = cli("copy", "lake.orders", "--from", "ledger", "--to", to, "--why", "w", "--yes")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_a_store_that_is_down(cli: Cli, stores: Stores) -> None:
+    stores[REDIS].failure = StoreUnavailableError(f"{REDIS} did not answer")
+    done = cli(*COPY, "--from", "ledger", "--yes")
+    assert (done.code, done.out, done.err) == (3, "", f"{REDIS} did not answer\n")

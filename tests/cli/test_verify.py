@@ -1,0 +1,99 @@
+"""``kafka-offsets verify``."""
+
+from __future__ import annotations
+
+from sqlalchemy import create_engine, text
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
+
+REDIS = "redis://redis_default"
+VERIFY = ("verify", "lake.orders", "--store", REDIS)
+ORDERS_2 = TopicPartition("orders", 2)
+
+
+def test_all_agree(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
+    before = lake.dump()
+    done = cli(*VERIFY)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"The ledger, {REDIS} and Kafka agree on group lake.orders: 2 partitions.\n"
+    assert lake.dump() == before
+
+
+def test_only_differences_are_shown(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 312, ORDERS_2: 8}
+    before = lake.dump()
+    done = cli(*VERIFY)
+    assert done.code == 1
+    rows = [cells(line) for line in done.out.splitlines() if line.startswith("orders")]
+    assert rows == [
+        ["orders", "1", "300", "312", "0", "5000", "store ahead by 12"],
+        ["orders", "2", "-", "8", "-", "-", "only in the store, missing"],
+    ]
+    assert f"kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
+    assert f"kafka-offsets import lake.orders --from '{REDIS}' --why" in done.out
+    document = cli(*VERIFY, "-o", "json").json
+    assert (document["same"], document["partitions"], len(document["differences"])) == (False, 2, 2)
+    assert lake.dump() == before
+
+
+def test_what_expired_in_the_store(cli: Cli, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 990}
+    problems = [d["problems"] for d in cli(*VERIFY, "-o", "json").json["differences"]]
+    assert problems == [["store behind by 10"], ["not in the store"]]
+
+
+def test_without_a_store_ledger_and_kafka_are_compared(cli: Cli, lake: Lake) -> None:
+    assert cli("verify", "lake.orders").out == "The ledger and Kafka agree on group lake.orders: 2 partitions.\n"
+    lake.log.expire(ORDERS_1, 400)
+    done = cli("verify", "lake.orders")
+    assert done.code == 1
+    assert ["orders", "1", "300", "-", "400", "5000", "data loss"] in map(cells, done.out.splitlines())
+    assert "kafka-offsets plan lake.orders" in done.out
+    assert "copy" not in done.out
+
+
+def test_a_topic_that_was_recreated_and_one_that_is_gone(cli: Cli, lake: Lake) -> None:
+    lake.log.recreate("orders", 1)
+    lake.log.delete("clicks")
+    assert [d["problems"] for d in cli("verify", "lake.orders", "-o", "json").json["differences"]] == [
+        ["topic recreated"],
+        ["topic recreated"],
+    ]
+    assert [d["problems"] for d in cli("verify", "lake.clicks", "-o", "json").json["differences"]] == [["missing"]]
+
+
+def test_the_groups_own_store_is_the_default(cli: Cli, lake: Lake, stores: Stores) -> None:
+    defined = KafkaGroup("lake.clicks", topics=["clicks"], on_data_loss="skip", offset_store="sql://db")  # type: ignore[arg-type]
+    lake.plan(defined, 3)
+    stores["sql://db"].groups["lake.clicks"] = {CLICKS_0: 1}
+    document = cli("verify", "lake.clicks", "-o", "json").json
+    assert (document["store"], document["differences"][0]["store"]) == ("sql://db", 1)
+
+
+def test_a_store_that_has_followed_a_commit_under_way_is_right(cli: Cli, lake: Lake, stores: Stores) -> None:
+    engine = create_engine(lake.url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE kafka_offsets_windows SET state = 'committing' WHERE state = 'planned'"))
+    engine.dispose()
+    window = lake.ledger.load("lake.orders").open[0].window
+    for stands in (window.ranges.starts, window.ranges.ends):
+        stores[REDIS].groups["lake.orders"] = dict(stands)
+        done = cli(*VERIFY)
+        assert done.code == 0
+        assert "The commit of lake.orders-000003 is under way" in done.out
+    stores[REDIS].groups["lake.orders"] = {**window.ranges.ends, ORDERS_1: 301}
+    assert cli(*VERIFY).code == 1
+
+
+def test_a_new_partition_in_kafka_is_no_difference(cli: Cli, lake: Lake) -> None:
+    lake.log.add_partitions("orders", 1)
+    assert cli("verify", "lake.orders").code == 0
+
+
+def test_kafka_that_is_down(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    done = cli("verify", "lake.orders")
+    assert (done.code, done.out) == (3, "")
