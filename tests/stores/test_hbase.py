@@ -30,7 +30,7 @@ from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores import open_store
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
-from tests.stores.contract import BIG, Offsets, StoreContract, at
+from tests.stores.contract import BIG, StoreContract, at
 
 if TYPE_CHECKING:
     from tests.lab.hbase import HBaseAdmin, HBaseServer
@@ -132,10 +132,6 @@ class TestHBase(StoreContract):
     def proxied(self, hbase: HBaseServer) -> Iterator[tuple[OffsetStore, Proxy]]:
         with Proxy(hbase.port) as proxy:
             yield open_hbase(hbase, port=proxy.port, timeout=2), proxy
-
-    def lose_answer(self, store: OffsetStore, proxy: Proxy, group: str, before: Offsets, after: Offsets) -> None:
-        with before_next("swap", proxy.swallow_answers), pytest.raises(StoreOutcomeUnknownError):
-            store.advance(group, before, after)
 
     # What others write and read
 

@@ -19,6 +19,9 @@ class TestNodes(StoreContract):
     """One node for each partition."""
 
     layout: ClassVar[type[NodeLayout | JsonLayout]] = NodeLayout
+    # Many nodes are asked for at once, and how many pieces their answers come in is chance.
+    lost_partitions = 2
+    lost_answers = 4
 
     @pytest.fixture
     def open_store(self, zookeeper: ZooKeeperServer) -> Callable[[], OffsetStore]:
