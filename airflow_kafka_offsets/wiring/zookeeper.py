@@ -12,6 +12,7 @@ from airflow_kafka_offsets.wiring import find_connection, is_true
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from airflow_kafka_offsets.adapters.stores.zookeeper import Access, JsonLayout, NodeLayout
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
@@ -27,7 +28,7 @@ def open_zookeeper(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     Raises:
         BadInputError: the connection is missing, of another type or names no host; an option does not do.
     """
-    from airflow_kafka_offsets.adapters.stores.zookeeper import MAX_REQUEST_BYTES, Access, ZooKeeperStore
+    from airflow_kafka_offsets.adapters.stores.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore
 
     connection = find_connection(address.conn_id)
     if connection.conn_type not in ("zookeeper", "generic"):
@@ -43,7 +44,7 @@ def open_zookeeper(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         login=(connection.login, connection.password or "") if connection.login else None,
         tls=_tls(connection.extra_dejson),
         layout=_layout(address.options.get("layout", "nodes")),
-        access=_access(address.options["acl"], [*Access]) if "acl" in address.options else None,
+        access=_access(address.options.get("acl")),
         max_request_bytes=_bytes(address.options.get("max_request_bytes", str(MAX_REQUEST_BYTES))),
     )
 
@@ -65,19 +66,22 @@ def _tls(extra: Mapping[str, Any]) -> dict[str, Any]:
     return {"use_ssl": True, "check_hostname": is_true(extra.get("ssl_check_hostname", True)), **files}
 
 
-def _layout(name: str) -> Any:
+def _layout(name: str) -> type[NodeLayout | JsonLayout]:
     from airflow_kafka_offsets.adapters.stores.zookeeper import JsonLayout, NodeLayout
 
-    layouts = {"nodes": NodeLayout, "json": JsonLayout}
+    layouts: dict[str, type[NodeLayout | JsonLayout]] = {"nodes": NodeLayout, "json": JsonLayout}
     if name not in layouts:
         raise BadInputError(f"The layout of offsets in ZooKeeper is 'nodes' or 'json', got {name!r}")
     return layouts[name]
 
 
-def _access(name: str, known: list[Any]) -> Any:
-    if name not in known:
-        raise BadInputError(f"The acl of offsets in ZooKeeper is {', '.join(known)}, got {name!r}")
-    return known[known.index(name)]
+def _access(name: str | None) -> Access | None:
+    from airflow_kafka_offsets.adapters.stores.zookeeper import Access
+
+    try:
+        return Access(name) if name is not None else None
+    except ValueError as exc:
+        raise BadInputError(f"The acl of offsets in ZooKeeper is {', '.join(Access)}, got {name!r}") from exc
 
 
 def _bytes(text: str) -> int:

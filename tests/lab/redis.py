@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Every write is on disk before it is confirmed: after `kill` the data is there.
-_DURABLE = {"save": '""', "appendonly": "yes", "appendfsync": "always"}
+_DURABLE = {"save": '""', "appendonly": "yes", "appendfsync": "always", "repl-diskless-sync-delay": "0"}
 _SLOTS = 16_384
 
 

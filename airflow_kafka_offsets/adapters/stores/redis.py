@@ -66,7 +66,7 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
         "it refused the login. Correct login and password of the Airflow connection",
     ),
     (
-        r"^NoPermission|NOPERM|ACL failure|has no permissions",
+        r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command",
         StoreRefusedError,
         f"this user lacks rights. It needs: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
         "+cluster|shards +command)",
@@ -87,7 +87,7 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
         "it takes no writes because it could not save its data to disk. Mend that there (see its log: disk full, rights)",
     ),
     (
-        r"^Moved|^Ask",
+        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT",
         StoreRefusedError,
         'it is one node of a cluster. Put {"cluster": true} into the extra of the Airflow connection',
     ),

@@ -32,8 +32,8 @@ MAX_REQUEST_BYTES = 1_048_575
 
 _AT_ONCE = 1000
 """How many empty nodes are created in one request."""
-_ON_THE_WAY = 100
-"""How many requests may wait for their answers. While there is no connection, kazoo takes some 270 and then blocks for ever."""
+_ON_THE_WAY = 50
+"""How many requests may wait for their answers. While there is no connection, kazoo takes some (70 to 270 seen), then blocks for ever."""
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 # At the level DEBUG, kazoo logs the login.
@@ -236,6 +236,7 @@ class ZooKeeperStore:
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one multi."""
         layout = self._layout(self._base(group))
+        self._check_size(layout.values(_Seen({}, ()), after))
         with self._session() as client:
 
             def look() -> tuple[Offsets, _Seen]:
@@ -299,18 +300,17 @@ class ZooKeeperStore:
                 multi.set_data(path, data, version=node.version)
             else:
                 multi.create(path, data, acl=self._acl(path))
-        if _size(multi) <= self._max_request_bytes:
+        if _size(multi.operations) <= self._max_request_bytes:
             return self._commit(multi)
-        self._check_updates(client, values)
+        self._check_size(values)
         self._prepare(client, [*seen.missing, *(path for path in values if path not in seen.nodes)])
         return False
 
-    def _check_updates(self, client: Any, values: Mapping[str, bytes]) -> None:
+    def _check_size(self, values: Mapping[str, bytes]) -> None:
         """Refuse what would be too large even if all nodes were there."""
-        multi = client.transaction()
-        for path, data in values.items():
-            multi.set_data(path, data)
-        if (size := _size(multi)) > self._max_request_bytes:
+        from kazoo.protocol.serialization import SetData
+
+        if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
                 f"{self.name}: these offsets take one request of {size} bytes, and the servers take {self._max_request_bytes}. "
                 f"Nothing was written. {self._layout.way_out} jute.maxbuffer on all servers and tell us (option max_request_bytes)"
@@ -409,10 +409,10 @@ def _close(client: Any) -> None:
         client.close()
 
 
-def _size(multi: Any) -> int:
+def _size(operations: Sequence[Any]) -> int:
     from kazoo.protocol.serialization import Transaction
 
-    return _HEADER + len(Transaction(multi.operations).serialize())
+    return _HEADER + len(Transaction(operations).serialize())
 
 
 def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> StoreError:
