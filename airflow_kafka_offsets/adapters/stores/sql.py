@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Index,
     Integer,
     MetaData,
     Select,
@@ -37,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, open_engine, where
 from airflow_kafka_offsets.adapters.stores.swapping import swap
@@ -315,7 +316,7 @@ class SqlStore:
         try:
             with self._transaction() as connection:
                 self._table.create(connection)
-        except (_RefusedByDatabaseError, IntegrityError):
+        except (StoreError, IntegrityError):
             # Of two that make it at once, one is told that it exists.
             with self._connected(only_reads=True) as connection:
                 if not inspect(connection).has_table(self._layout.table, schema=self._table.schema):
@@ -333,10 +334,9 @@ class SqlStore:
         ]
         keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
         if not any(columns and key.issuperset(columns) for columns in keys):
-            columns = ", ".join(connection.dialect.identifier_preparer.quote(name) for name in sorted(key))
             raise StoreRefusedError(
                 f"{self.name}: the table {table} has no unique key over its columns for topic, group and partition; without "
-                f"one, two writers can leave two rows. ALTER TABLE {self._quoted(connection)} ADD UNIQUE ({columns})"
+                f"one, two writers can leave two rows. Make one: {self._key_ddl}"
             )
 
     def _check_engine(self, connection: Connection) -> None:
@@ -356,9 +356,15 @@ class SqlStore:
     def _quoted(self, connection: Connection) -> str:
         return connection.dialect.identifier_preparer.format_table(self._table)
 
-    @cached_property
+    @property
     def _ddl(self) -> str:
         return " ".join(str(CreateTable(self._table).compile(dialect=self._engine.dialect)).split())
+
+    @property
+    def _key_ddl(self) -> str:
+        c, layout = self._table.c, self._layout
+        key = Index(f"{layout.table}_key", c[layout.topic], c[layout.group], c[layout.partition], unique=True)
+        return str(CreateIndex(key).compile(dialect=self._engine.dialect))
 
     def _missing(self) -> _MissingTableError:
         return _MissingTableError(
@@ -383,9 +389,10 @@ class SqlStore:
         with self._connected() as connection:
             transaction = connection.begin()
             if connection.dialect.name == "postgresql":
-                milliseconds = int(self._timeout * 1000)
+                # Locks first, so that the server can say what it was.
+                lock, statement = int(self._timeout * 1000), int(self._timeout * 1500)
                 connection.exec_driver_sql(
-                    f"SET LOCAL lock_timeout = {milliseconds}; SET LOCAL statement_timeout = {milliseconds}"
+                    f"SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}"
                 )
             yield connection
             try:
@@ -417,7 +424,7 @@ class SqlStore:
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
-            return _RefusedByDatabaseError(
+            return StoreRefusedError(
                 f"{self.name}: {where(self._engine)} said no ({reason}). Nothing was written. Check login, rights and free "
                 f"space, and that the table is what the address says: {self._ddl}"
             )
@@ -428,10 +435,6 @@ class SqlStore:
 
 class _LostError(StoreError):
     """Somebody else wrote first; nothing was written."""
-
-
-class _RefusedByDatabaseError(StoreRefusedError):
-    """The database said no."""
 
 
 class _MissingTableError(StoreRefusedError):
