@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,9 +15,9 @@ from airflow_kafka_offsets.core.window import Outcome, State
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
 from tests.lab.jars import pyspark_home, spark_connector_jars
-from tests.lab.processes import LOOPBACK
+from tests.lab.kafka_tools import kafka_consumer_groups
 from tests.lab.proxy import Proxy
-from tests.lab.redis import RedisServer
+from tests.lab.redis import SecureRedisServer
 
 JOBS = Path(__file__).parent / "dags" / "jobs"
 
@@ -24,38 +25,45 @@ JOBS = Path(__file__).parent / "dags" / "jobs"
 def test_kafkas_own_tool_sees_the_watermark_and_the_lag(lab: Lab) -> None:
     lab.topic("published", 100)
     lab.api.run_to("published")
-    assert lab.kafka.describe_group("published") == {("published", p): (75, 100, 25) for p in range(PARTITIONS)}, (
-        "current offset, end offset, lag"
-    )
+    assert described(lab, "published") == {str(p): ("75", "100", "25") for p in range(PARTITIONS)}
     second = lab.api.run_to("published")
-    behind = {("published", p): (100, 100, 0) for p in range(PARTITIONS)}
-    assert lab.kafka.describe_group("published") == behind
+    behind = {str(p): ("100", "100", "0") for p in range(PARTITIONS)}
+    assert described(lab, "published") == behind
     lab.api.clear_run("published", second)
     lab.api.wait_for_run("published", second)
-    assert lab.kafka.describe_group("published") == behind
+    assert described(lab, "published") == behind
     expect_once(lab, "published", [row.held.window for row in lab.windows("published")])
 
 
+def described(lab: Lab, group: str) -> dict[str, tuple[str, str, str]]:
+    """Return current offset, end offset and lag of each partition, as `kafka-consumer-groups.sh` shows them."""
+    shown = kafka_consumer_groups(lab.kafka, "--describe", "--group", group)
+    rows = [line.split() for line in shown.splitlines()]
+    return {row[2]: (row[3], row[4], row[5]) for row in rows if row[:2] == [group, group]}
+
+
 @pytest.fixture
-def redis(lab: Lab, tmp_path: Path) -> Iterator[tuple[RedisServer, Proxy]]:
-    """Run a Redis with a password behind a proxy, and give Airflow the connection."""
-    with RedisServer(tmp_path, password="redis-canary") as server, Proxy(server.port) as proxy:
+def redis(lab: Lab, redis_secure: SecureRedisServer) -> Iterator[tuple[SecureRedisServer, Proxy]]:
+    """Give Airflow the connection to a Redis with TLS and a password, behind a proxy."""
+    with Proxy(redis_secure.port) as proxy:
+        login = redis_secure.login()
         lab.api.request(
             "POST",
             "/connections",
             {
                 "connection_id": "redis_lab",
                 "conn_type": "redis",
-                "host": LOOPBACK,
+                "host": login["host"],
                 "port": proxy.port,
-                "password": "redis-canary",
+                "password": login["password"],
+                "extra": json.dumps({"ssl": True, "ssl_ca_certs": login["ssl_ca_certs"]}),
             },
         )
-        yield server, proxy
+        yield redis_secure, proxy
 
 
 def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
-    lab: Lab, redis: tuple[RedisServer, Proxy]
+    lab: Lab, redis: tuple[SecureRedisServer, Proxy]
 ) -> None:
     server, proxy = redis
     lab.topic("store_down", 50)
@@ -74,14 +82,16 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
     assert row.held.window.state is State.COMMITTED
     assert [a.outcome for a in lab.attempts(row)] == [Outcome.SUCCEEDED], "the job ran once"
     expect_once(lab, "store_down", [row.held.window])
-    assert server.hash("offset:store_down:store_down") == {str(p): "50" for p in range(PARTITIONS)}
+    with server.client() as client:
+        assert client.hgetall("offset:store_down:store_down") == {str(p): "50" for p in range(PARTITIONS)}
 
+    canary = server.login()["password"]
     logs = [p.read_text(errors="replace") for p in (lab.airflow.home / "logs").rglob("*store_down*/**/*.log")]
     assert logs
-    assert not [1 for log in logs if "redis-canary" in log]
-    assert "redis-canary" not in dump(lab.postgres.url)
-    assert "redis-canary" not in str(lab.api.rendered_fields("store_down", run, "load"))
-    assert "redis-canary" not in str(lab.api.xcom("store_down", run, "load"))
+    assert not [1 for log in logs if canary in log]
+    assert canary not in dump(lab.postgres.url)
+    assert canary not in str(lab.api.rendered_fields("store_down", run, "load"))
+    assert canary not in str(lab.api.xcom("store_down", run, "load"))
 
 
 def test_a_stream_moves_over_with_its_checkpoint(lab: Lab, tmp_path: Path) -> None:
