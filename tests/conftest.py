@@ -14,14 +14,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.databases import MariaDB, Postgres
+    from tests.lab.hbase import HBaseServer
+    from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
+    from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
+    from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
+    from tests.lab.zookeeper import ZooKeeperServer
 
 _MARKER_OF_FIXTURE = {
     "kafka": "kafka",
     "kafka_sasl": "kafka",
     "postgres": "postgres",
     "mariadb": "mariadb",
+    "hbase": "hbase",
+    "redis": "redis",
+    "redis_secure": "redis",
+    "redis_cluster": "redis",
+    "zookeeper": "zookeeper",
+    "s3": "s3",
+    "hdfs": "hdfs",
     "spark_connector": "spark",
     "spark_connect": "spark",
 }
@@ -39,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+                item.add_marker("server")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -84,6 +97,69 @@ def mariadb() -> Iterator[MariaDB]:
     from tests.lab.databases import MariaDB
 
     with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Run an open Redis server."""
+    from tests.lab.redis import RedisServer
+
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRedisServer]:
+    """Run a Redis server with TLS, a password and users."""
+    from tests.lab.redis import SecureRedisServer
+
+    with SecureRedisServer(tmp_path_factory.mktemp("redis-secure")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Run a Redis cluster of three servers."""
+    from tests.lab.redis import RedisCluster
+
+    with RedisCluster(tmp_path_factory.mktemp("redis-cluster")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """Run a ZooKeeper server."""
+    from tests.lab.zookeeper import ZooKeeperServer
+
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
+    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
+    from tests.lab.hbase import HBaseServer
+
+    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """Run a server that speaks S3's protocol."""
+    from tests.lab.s3 import S3
+
+    with S3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """Run a name node and a data node. A test that stops one of them starts it again."""
+    from tests.lab.hdfs import Hdfs
+
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 

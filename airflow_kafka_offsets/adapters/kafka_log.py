@@ -130,6 +130,18 @@ class KafkaLog:
         """Return what a Kafka consumer group has committed; None: nothing for that partition."""
         return self._ask(lambda lookup: lookup.committed(group_id, partitions)) if partitions else {}
 
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Return the topic-partitions of topics; one that does not exist has none."""
+        return self._ask(lambda lookup: lookup.partitions(topics)) if topics else []
+
+    def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
+        """Return what a Kafka consumer group has committed: offset and metadata; what it has not is not there."""
+        return self._ask(lambda lookup: lookup.commits(group_id, partitions)) if partitions else {}
+
+    def group_state(self, group_id: str) -> confluent_kafka.ConsumerGroupState | None:
+        """Return the state of a Kafka consumer group; None: there is none, or this user may not see it."""
+        return self._ask(lambda lookup: lookup.group_state(group_id))
+
     def _ask(self, question: Callable[[_Lookup], _T]) -> _T:
         # Everything but a refusal is asked again: librdkafka calls only some of what passes "retriable".
         retrying = Retrying(
@@ -177,12 +189,31 @@ class _Lookup:
         self._line.fail_for({tp: why for tp, answer in found.items() if (why := _defect(answer, lowest=_NO_OFFSET))})
         return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in found.items()}
 
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        return list(_leaders(self._describe_twice(topics)))
+
+    def group_state(self, group_id: str) -> Any:
+        # The list of all, for to describe one may end the process, see _fetch_committed.
+        [answer] = self._line.ask(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
+        what = f"groups, {group_id} among them"
+        if isinstance(answer, KafkaError):
+            raise self._line.unavailable({what: _reason(answer)})
+        states = [listed.state for listed in answer.valid if listed.group_id == group_id]
+        if not states and answer.errors:
+            # The broker that knows it may be one that did not answer.
+            raise self._line.unavailable({what: str(answer.errors[0])})
+        return states[0] if states else None
+
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        found = self.commits(group_id, partitions)
+        return {tp: found[tp][0] if tp in found else None for tp in partitions}
+
+    def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer says "timed out" to a wrong password too; what is described here says which it was.
         self._describe([tp.topic for tp in partitions])
         answers = {_ours(tp): tp for tp in self._fetch_committed(group_id, partitions)}
         self._line.fail_for({tp: _reason(answer.error) for tp, answer in answers.items() if answer.error})
-        return {tp: answer.offset if answer.offset >= 0 else None for tp, answer in answers.items()}
+        return {tp: (answer.offset, answer.metadata or "") for tp, answer in answers.items() if answer.offset >= 0}
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
         leaders = _leaders(self._describe([tp.topic for tp in partitions]))

@@ -87,15 +87,19 @@ def load_offsets_or_edges(text: str | Mapping[str, Any]) -> dict[TopicPartition,
 
 def _parse(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_refuse_duplicates)
+        return json.loads(text, object_pairs_hook=refuse_duplicates)
     except OffsetsJsonError:
         raise
     except (ValueError, RecursionError) as exc:  # also of a number with thousands of digits, and of deep nesting
         raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {_short(text)} ({exc})") from exc
 
 
-def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # json.loads keeps the last of two equal keys: a range would be dropped without a word.
+def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Build a JSON object (json's ``object_pairs_hook``) that has no key twice.
+
+    Raises:
+        OffsetsJsonError: a key is there twice; json itself keeps the last, and a range would be dropped without a word.
+    """
     document: dict[str, object] = {}
     for name, value in pairs:
         if name in document:

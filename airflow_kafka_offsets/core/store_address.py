@@ -9,19 +9,36 @@ from types import MappingProxyType
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offset_file import MIN_KEEP
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
-    "files": frozenset(),
-    "hbase": frozenset(),
-    "hdfs": frozenset(),
-    "kafka": frozenset(),
-    "redis": frozenset(),
-    "s3": frozenset(),
-    "sql": frozenset(),
-    "zookeeper": frozenset(),
+    "files": frozenset({"keep"}),
+    "hbase": frozenset({"family", "state_family"}),
+    "hdfs": frozenset({"keep"}),
+    "kafka": frozenset({"commit", "transactional_id"}),
+    "redis": frozenset({"cluster", "key"}),
+    "s3": frozenset({"keep"}),
+    "sql": frozenset(
+        {
+            "create",
+            "group_column",
+            "offset_column",
+            "partition_column",
+            "schema",
+            "timestamp_column",
+            "topic_column",
+        }
+    ),
+    "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
 }
 """The options of each kind, beside those of all."""
 _OF_ALL = frozenset({"timeout"})
+_PATHS: Mapping[str, str] = {
+    "files": "files:///var/lib/offsets",
+    "hdfs": "hdfs://webhdfs_default/apps/offsets",
+    "s3": "s3://aws_default/my-bucket/offsets",
+}
+"""The kinds that have no default for the path, each with an example."""
 _CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
 _EXAMPLE = "such as 'redis://redis_default'"
 
@@ -60,7 +77,8 @@ class StoreAddress:
                 f"An offset store of kind {self.kind} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
             )
         object.__setattr__(self, "options", MappingProxyType({k: str(v) for k, v in sorted(self.options.items())}))
-        self.timeout  # noqa: B018 a wrong one is told here, not at the first commit
+        self._check_path()
+        self.timeout, self.keep  # noqa: B018 a wrong one is told here, not at the first commit
 
     def __hash__(self) -> int:
         return hash(str(self))
@@ -76,6 +94,23 @@ class StoreAddress:
         if not 1 <= seconds <= 300:
             raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {text!r}")
         return seconds
+
+    @property
+    def keep(self) -> int:
+        """How many versions of a group's offsets are kept, by the kinds that keep any."""
+        text = self.options.get("keep", "100")
+        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < MIN_KEEP:
+            raise BadInputError(f"An offset store must keep {MIN_KEEP} versions or more, got {text!r}")
+        return int(text)
+
+    def _check_path(self) -> None:
+        example = _PATHS.get(self.kind)
+        if example is None:
+            return
+        if self.path.strip("/") == "" or not self.path.startswith("/"):
+            raise BadInputError(f"The address of an offset store of kind {self.kind} says where, such as {example!r}")
+        if bool(self.conn_id) != (urlsplit(example).netloc != ""):
+            raise BadInputError(f"An offset store of kind {self.kind} is written like {example!r}, got {str(self)!r}")
 
     def __str__(self) -> str:
         query = f"?{urlencode(self.options, safe=':/{}')}" if self.options else ""

@@ -142,8 +142,12 @@ def default_ledger_url() -> str:
     return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
-def sqlalchemy_url(connection: Connection) -> str:
+def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
     """Translate an Airflow connection of a database into SQLAlchemy's URL.
+
+    Args:
+        connection: of type postgres, mysql or sqlite.
+        what: what the database holds, for messages.
 
     Raises:
         BadInputError: it is of another type.
@@ -154,7 +158,7 @@ def sqlalchemy_url(connection: Connection) -> str:
     backend = backends.get(connection.conn_type or "")
     if backend is None:
         raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the ledger needs one of type "
+            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs one of type "
             "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
             "with: airflow connections add ... --conn-json)"
         )
@@ -216,6 +220,15 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
     for name, value in config.items():
         if is_secret(name) and isinstance(value, str):
             mask_secret(value)
+
+
+def is_true(value: object) -> bool:
+    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
+
+    >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
+    [True, True, True, False, False, False]
+    """
+    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def find_connection(conn_id: str) -> Connection:

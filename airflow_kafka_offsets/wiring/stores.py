@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring.files import open_files, open_hdfs, open_s3
+from airflow_kafka_offsets.wiring.hbase import open_hbase
+from airflow_kafka_offsets.wiring.kafka import open_kafka
+from airflow_kafka_offsets.wiring.redis import open_redis
+from airflow_kafka_offsets.wiring.sql import open_sql
+from airflow_kafka_offsets.wiring.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
-EXTRA_OF_MODULE: Mapping[str, str] = {}
+EXTRA_OF_MODULE: Mapping[str, str] = {
+    "happybase": "hbase",
+    "kazoo": "zookeeper",
+    "redis": "redis",
+    "boto3": "s3",
+    "botocore": "s3",
+    "hdfs": "hdfs",
+    "requests_kerberos": "hdfs-kerberos",
+}
 """Which extra of this package installs a client library, by its top-level module."""
 
 
@@ -38,4 +52,13 @@ def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         ) from exc
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {}
+_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
+    "files": open_files,
+    "hbase": open_hbase,
+    "hdfs": open_hdfs,
+    "kafka": open_kafka,
+    "redis": open_redis,
+    "s3": open_s3,
+    "sql": open_sql,
+    "zookeeper": open_zookeeper,
+}

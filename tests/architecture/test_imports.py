@@ -119,7 +119,22 @@ def test_the_job_side_imports_pyspark_the_standard_library_and_itself() -> None:
     assert broken(modules_in("spark"), allowed) == []
 
 
-@pytest.mark.parametrize("client", ["confluent_kafka", "pyspark", "alembic", "psycopg", "pymysql", "redis", "kazoo"])
+@pytest.mark.parametrize(
+    "client",
+    [
+        "confluent_kafka",
+        "pyspark",
+        "alembic",
+        "psycopg",
+        "pymysql",
+        "redis",
+        "kazoo",
+        "happybase",
+        "boto3",
+        "botocore",
+        "hdfs",
+    ],
+)
 def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
     outside = [p for p in MODULES if not is_in(name_of(p), "adapters", "spark")]
     at_import = [name_of(p) for p in outside for i in imports_of(p, anywhere=False) if top(i) == client]

@@ -225,19 +225,20 @@ class MariaDB(_Database):
         if not (self._socket.exists() and accepts_connections(self.port)):
             return False
         try:
-            self._sql("SELECT 1")
+            self.execute("SELECT 1")
         except pymysql.OperationalError:
             return False
         return True
 
     def _create_user(self) -> None:
-        self._sql(
+        self.execute(
             f"CREATE DATABASE {_DATABASE}",
             f"CREATE USER {_USER}@'{LOOPBACK}' IDENTIFIED BY '{_PASSWORD}'",
             f"GRANT ALL ON {_DATABASE}.* TO {_USER}@'{LOOPBACK}'",
         )
 
-    def _sql(self, *statements: str) -> None:
+    def execute(self, *statements: str) -> None:
+        """Run statements as root."""
         import pymysql
 
         connection = pymysql.connect(unix_socket=str(self._socket), user="root", connect_timeout=5)

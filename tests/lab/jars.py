@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 
 CACHE = Path(__file__).parents[2] / ".cache"
 
+HBASE = ("org.apache.hbase:hbase-server:2.5.8", "org.apache.hbase:hbase-thrift:2.5.8")
+# Of the servlet API they need another version than the one that Hadoop brings along; the driver is a large one for nothing.
+HBASE_WITHOUT = (
+    "javax.servlet:servlet-api",
+    "org.mortbay.jetty:*",
+    "com.sun.jersey:*",
+    "com.sun.jersey.contribs:*",
+    "com.microsoft.sqlserver:*",
+)
 KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
 
+# The namespace is the one by which Ivy knows Maven's classifiers.
 _IVY = """\
-<ivy-module version="2.0">
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="lab" module="lab"/>
   <configurations><conf name="default"/></configurations>
   <dependencies defaultconfmapping="default->default">
@@ -33,7 +43,7 @@ _IVY = """\
   </dependencies>
 </ivy-module>
 """
-# A broker without a log binding dies without a word.
+# A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
 log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -72,41 +82,68 @@ def spark_connector() -> str:
 
 def kafka_classpath() -> str:
     """Return a class path that runs a Kafka broker and lets it log to stdout."""
-    folder = fetch(*KAFKA)
+    return f"{_log_settings()}:{fetch(*KAFKA)}/*"
+
+
+def hbase_classpath() -> str:
+    """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
+    return f"{_log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+
+
+def _log_settings() -> Path:
     settings = CACHE / "kafka-log" / "log4j.properties"
     if not settings.exists():
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(_LOG_SETTINGS)
-    return f"{settings.parent}:{folder}/*"
+    return settings.parent
 
 
-def fetch(*coordinates: str) -> Path:
-    """Return a folder with these artifacts (`group:name:version`) and all that they need at run time."""
-    folder = CACHE / "jars" / _key(coordinates)
+def fetch(*coordinates: str, without: Sequence[str] = ()) -> Path:
+    """Return a folder with these artifacts and all that they need at run time.
+
+    Args:
+        coordinates: `group:name:version`, or `group:name:version:classifier`; what each of them needs comes with it.
+        without: What to leave out though somebody needs it, as `group:name`; the name may be `*`.
+    """
+    folder = CACHE / "jars" / _key([*coordinates, *(f"-{module}" for module in without)])
     with _one_at_a_time():
         if not folder.exists():
-            _retrieve(coordinates, folder)
+            _retrieve(_dependencies(coordinates, without), folder, what=", ".join(coordinates))
     return folder
 
 
-def _key(coordinates: Sequence[str]) -> str:
-    digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:12]
-    return f"{coordinates[0].split(':')[1]}-{digest}"
+def _key(parts: Sequence[str]) -> str:
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    return f"{parts[0].split(':')[1]}-{digest}"
 
 
-def _retrieve(coordinates: Sequence[str], folder: Path) -> None:
+def _retrieve(dependencies: str, folder: Path, *, what: str) -> None:
     # Beside its destination, so that the rename at the end is atomic: a folder is complete or absent.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as work:
-        Path(work, "ivy.xml").write_text(_IVY.format(dependencies="\n".join(map(_dependency, coordinates))))
+        Path(work, "ivy.xml").write_text(_IVY.format(dependencies=dependencies))
         pattern = f"{work}/jars/[artifact]-[revision](-[classifier]).[ext]"
         ivy = [java(), "-cp", f"{pyspark_home()}/jars/*", "org.apache.ivy.Main", "-ivy", f"{work}/ivy.xml"]
-        _run([*ivy, "-cache", f"{work}/ivy", "-retrieve", pattern], what=", ".join(coordinates))
+        _run([*ivy, "-cache", f"{work}/ivy", "-retrieve", pattern], what=what)
         Path(work, "jars").rename(folder)
 
 
-def _dependency(coordinate: str) -> str:
-    group, name, revision = coordinate.split(":")
-    return f'    <dependency org="{group}" name="{name}" rev="{revision}"/>'
+def _dependencies(coordinates: Sequence[str], without: Sequence[str]) -> str:
+    """Return Ivy's XML for them: one element a module, as a second one of the same module would replace the first."""
+    classifiers: dict[str, list[str]] = {}
+    for coordinate in coordinates:
+        group, name, revision, *classifier = coordinate.split(":")
+        classifiers.setdefault(f"{group}:{name}:{revision}", []).extend(classifier or [""])
+    excludes = "".join('\n    <exclude org="{}" module="{}"/>'.format(*module.split(":")) for module in without)
+    return "\n".join(_dependency(*module.split(":"), of) for module, of in classifiers.items()) + excludes
+
+
+def _dependency(group: str, name: str, revision: str, classifiers: Sequence[str]) -> str:
+    head = f'    <dependency org="{group}" name="{name}" rev="{revision}"'
+    if classifiers == [""]:
+        return f"{head}/>"
+    of = {classifier: f' m:classifier="{classifier}"' if classifier else "" for classifier in classifiers}
+    artifacts = "".join(f'<artifact name="{name}" type="jar" ext="jar"{extra}/>' for extra in of.values())
+    return f"{head}>{artifacts}</dependency>"
 
 
 def spark_connector_jars() -> list[Path]:

@@ -219,11 +219,22 @@ class SecureKafkaBroker(KafkaBroker):
             "ssl.ca.location": str(self.tls / "ca.crt"),
         }
 
-    def allow(self, user: str, operation: AclOperation, *, topic: str | None = None, group: str | None = None) -> None:
-        """Let a user do this to a topic or to a consumer group."""
-        kind = ResourceType.TOPIC if topic else ResourceType.GROUP
-        name = topic or group
-        assert name, "a topic or a group"
+    def allow(
+        self,
+        user: str,
+        operation: AclOperation,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Let a user do this to a topic, to a consumer group or to a transactional id."""
+        kinds = {
+            ResourceType.TOPIC: topic,
+            ResourceType.GROUP: group,
+            ResourceType.TRANSACTIONAL_ID: transactional_id,
+        }
+        [(kind, name)] = [(kind, name) for kind, name in kinds.items() if name]
         binding = AclBinding(
             kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
         )

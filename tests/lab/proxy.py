@@ -23,11 +23,14 @@ class Proxy:
         self._lock = threading.Lock()
         self._healthy = threading.Event()
         self._healthy.set()
-        self._answers = threading.Event()
-        self._answers.set()
+        self._may_answer = threading.Event()
+        self._may_answer.set()
+        self._answers_left: int | None = None
         self._bytes_left: int | None = None
         self._listener: socket.socket | None = None
         self.port = 0
+        self.answers = 0
+        """How many pieces of answers were passed back; a short answer is one."""
 
     def start(self) -> Self:
         """Listen, on a free port or again on the one of before."""
@@ -59,9 +62,9 @@ class Proxy:
         """Accept connections and requests, but pass nothing on."""
         self._healthy.clear()
 
-    def swallow_answers(self) -> None:
-        """Pass requests on, and no answer back: whoever wrote can't know the outcome."""
-        self._answers.clear()
+    def swallow_answers(self, after: int = 0) -> None:
+        """Pass requests on, and no answer back but the next few: whoever wrote can't know the outcome."""
+        self._answers_left = after
 
     def cut_after(self, sent: int) -> None:
         """Cut every connection when this many more bytes of requests were passed on; the server got a part."""
@@ -70,9 +73,10 @@ class Proxy:
     def heal(self) -> None:
         """Cut what is open and forward everything again."""
         self._bytes_left = None
+        self._answers_left = None
         self.cut()
         self._healthy.set()
-        self._answers.set()
+        self._may_answer.set()
         if self._listener is None:
             self.start()
 
@@ -90,24 +94,33 @@ class Proxy:
             server.settimeout(None)
             with self._lock:
                 self._connections |= {client, server}
-            for source, target, gate in ((client, server, None), (server, client, self._answers)):
-                threading.Thread(target=self._forward, args=(source, target, gate), daemon=True).start()
+            for source, target, is_answer in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._forward, args=(source, target, is_answer), daemon=True).start()
 
-    def _forward(self, source: socket.socket, target: socket.socket, answers: threading.Event | None) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 self._healthy.wait()
-                if answers is None:
-                    passed = self._allowed(len(data))
-                else:
-                    answers.wait()
+                if is_answer:
+                    self._count_answer()
+                    self._may_answer.wait()
                     passed = len(data)
+                else:
+                    passed = self._allowed(len(data))
                 target.sendall(data[:passed])
                 if passed < len(data):
                     self.cut()
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+    def _count_answer(self) -> None:
+        with self._lock:
+            self.answers += 1
+            if self._answers_left == 0:
+                self._may_answer.clear()
+            elif self._answers_left is not None:
+                self._answers_left -= 1
 
     def _allowed(self, size: int) -> int:
         with self._lock:
@@ -124,4 +137,4 @@ class Proxy:
         self._bytes_left = None
         self.stop()
         self._healthy.set()
-        self._answers.set()
+        self._may_answer.set()

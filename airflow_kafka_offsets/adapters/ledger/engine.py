@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,35 +49,46 @@ _MYSQL_ARGS = {
 }
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(
+    url: str, *, what: str = "ledger", connect_args: Mapping[str, Any] | None = None, is_ours: bool = True
+) -> Engine:
     """Return an engine that keeps no connection: nothing is carried over a fork, and tasks need few.
 
+    Args:
+        url: SQLAlchemy's URL.
+        what: what the database holds, for messages.
+        connect_args: arguments of the driver that win over those of this module; the URL's win over both.
+        is_ours: whether nobody else uses a SQLite file, so that its journal may be of another kind from now on.
+
     Raises:
-        BadInputError: the URL is not that of a database that can hold the ledger.
+        BadInputError: the URL is not that of a database that can hold it.
     """
     try:
         parsed = make_url(url)
     except ArgumentError as exc:
-        raise BadInputError("The ledger's URL is not one that SQLAlchemy can read") from exc
+        raise BadInputError(f"The {what}'s URL is not one that SQLAlchemy can read") from exc
+    given = dict(connect_args or {})
     match parsed.get_backend_name():
         case "sqlite":
-            return _sqlite(_engine(parsed, "", {"timeout": LOCK_TIMEOUT}))
+            return _sqlite(_engine(parsed, what, "", {"timeout": LOCK_TIMEOUT, **given}), is_ours)
         case "postgresql":
-            return _postgres(_engine(parsed.set(drivername="postgresql+psycopg"), "postgres", _PG_ARGS))
+            return _postgres(
+                _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
+            )
         case "mysql" | "mariadb":
-            return _engine(parsed.set(drivername="mysql+pymysql"), "mysql", _MYSQL_ARGS)
+            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
         case other:
-            raise BadInputError(f"The ledger can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
+            raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
 
 
-def _engine(url: URL, extra: str, connect_args: dict[str, Any]) -> Engine:
+def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> Engine:
     # What the user wrote into the URL wins.
     mine = {name: value for name, value in connect_args.items() if name not in url.query}
     try:
         return create_engine(url, poolclass=NullPool, connect_args=mine)
     except ModuleNotFoundError as exc:
         raise BadInputError(
-            f"The ledger in {url.get_backend_name()} needs the Python package {exc.name}: "
+            f"The {what} in {url.get_backend_name()} needs the Python package {exc.name}: "
             f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
         ) from exc
 
@@ -92,12 +103,13 @@ def _postgres(engine: Engine) -> Engine:
     return engine
 
 
-def _sqlite(engine: Engine) -> Engine:
+def _sqlite(engine: Engine, is_ours: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection, _record):  # type: ignore[no-untyped-def]
         # The driver would begin transactions by itself, after the first read and too late.
         connection.isolation_level = None
-        _use_write_ahead_log(connection)
+        if is_ours:
+            _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -165,9 +177,9 @@ def translated(engine: Engine) -> Iterator[None]:
             "Somebody else wrote the same row to the ledger first; nothing was written"
         ) from exc
     except DBAPIError as exc:
-        if _lost(exc):
+        if is_lost(exc):
             raise ConcurrentChangeError("Somebody else changed the ledger first; nothing was written") from exc
-        reason = f"{type(exc.orig).__name__}: {_first_line(exc)}"
+        reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if isinstance(exc, OperationalError | InterfaceError):
             raise LedgerUnavailableError(
                 f"The ledger {where(engine)} did not answer ({reason}). "
@@ -176,10 +188,12 @@ def translated(engine: Engine) -> Iterator[None]:
         raise LedgerError(f"The ledger {where(engine)} refused a statement ({reason}); nothing was written") from exc
 
 
-def _lost(exc: DBAPIError) -> bool:
+def is_lost(exc: DBAPIError) -> bool:
+    """Whether the database let somebody else win; nothing was written."""
     args = getattr(exc.orig, "args", ())
     return getattr(exc.orig, "sqlstate", None) in _LOST_SQLSTATES or bool(args and args[0] in _LOST_CODES)
 
 
-def _first_line(exc: DBAPIError) -> str:
+def first_line(exc: DBAPIError) -> str:
+    """Return what the driver said, in short."""
     return str(exc.orig).strip().splitlines()[0] if str(exc.orig).strip() else "no reason given"

@@ -1,0 +1,154 @@
+"""Offsets in files: one immutable file an advance, in one layout for a local disk, S3 and HDFS.
+
+`core.offset_file` has the layout; `local`, `s3` and `hdfs` beside this module are the places.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
+from airflow_kafka_offsets.core.errors import (
+    ConcurrentChangeError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offset_file import (
+    OffsetFile,
+    came_too_late,
+    dump_offset_file,
+    file_name,
+    load_offset_file,
+    newest_version,
+    superfluous,
+    temporary_name,
+)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.store import Guarantees
+
+log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where the files are: a folder for each group. Errors are those of `ports.OffsetStore`.
+
+    Attributes:
+        guarantees: what the place promises.
+    """
+
+    guarantees: Guarantees
+
+    def where(self, group: str, name: str) -> str:
+        """Return what a person calls a file."""
+        ...
+
+    def names(self, group: str, after: str = "") -> list[str]:
+        """Return the names in a group's folder, at least all that sort behind `after`; a folder that is missing has none."""
+        ...
+
+    def get(self, group: str, name: str) -> bytes | None:
+        """Return what a file holds; None: there is no such file."""
+        ...
+
+    def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
+        """Add a file, complete and durable or not at all; False: the name is taken, and nothing was changed.
+
+        Args:
+            group: whose folder; made if it is missing.
+            name: the file.
+            content: what it shall hold.
+            temporary: a name that may be used on the way, and is nobody else's.
+        """
+        ...
+
+    def delete(self, group: str, name: str) -> None:
+        """Delete a file, if it is there."""
+        ...
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
+class FilesStore:
+    """An offset store of files.
+
+    Args:
+        name: its address.
+        place: where the files are.
+        keep: how many versions of a group are kept.
+        clock: gives the time.
+    """
+
+    def __init__(self, name: str, place: Place, *, keep: int = 100, clock: Callable[[], datetime] = utc_now) -> None:
+        self.name = name
+        self.guarantees = place.guarantees
+        self._place = place
+        self._keep = keep
+        self._clock = clock
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """See `OffsetStore.read`."""
+        wanted = set(topics)
+        newest, _ = self._newest(group)
+        return {tp: offset for tp, offset in newest.offsets.items() if tp.topic in wanted}
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """See `OffsetStore.advance`."""
+
+        def look() -> tuple[Offsets, tuple[OffsetFile, list[str]]]:
+            newest, names = self._newest(group)
+            return newest.offsets, (newest, names)
+
+        def write(seen: tuple[OffsetFile, list[str]]) -> bool:
+            newest, names = seen
+            file = self._successor(newest, after, window_id)
+            if not self._add(file):
+                return False
+            self._tidy(file, names)
+            return True
+
+        swap(self.name, group, before, after, look, write)
+
+    def _newest(self, group: str) -> tuple[OffsetFile, list[str]]:
+        for _ in range(LOOKS):
+            names = self._place.names(group)
+            version = newest_version(names)
+            if not version:
+                return OffsetFile(group), names
+            name = file_name(version)
+            content = self._place.get(group, name)
+            if content is not None:  # else others have written so much since the listing that it was deleted
+                return load_offset_file(content, group, version, self._place.where(group, name)), names
+        raise ConcurrentChangeError(f"{self.name}: others kept writing the offsets of group {group} while we read them")
+
+    def _successor(self, newest: OffsetFile, after: Offsets, window_id: str) -> OffsetFile:
+        offsets = {**newest.offsets, **after}
+        return OffsetFile(newest.group, newest.version + 1, offsets, window_id, self._clock(), uuid.uuid4().hex)
+
+    def _add(self, file: OffsetFile) -> bool:
+        name = file_name(file.version)
+        temporary = temporary_name(self._clock(), file.token)
+        if not self._place.put_if_absent(file.group, name, dump_offset_file(file), temporary):
+            return False
+        try:
+            since = self._place.names(file.group, after=name)
+        except StoreUnavailableError as exc:
+            raise StoreOutcomeUnknownError(
+                f"{self._place.where(file.group, name)} is written, but then its folder could not be listed: {exc}"
+            ) from exc
+        return not came_too_late(file.version, since)
+
+    def _tidy(self, file: OffsetFile, names: Sequence[str]) -> None:
+        try:
+            for name in superfluous(names, file.version, self._keep, self._clock()):
+                self._place.delete(file.group, name)
+        except StoreError as exc:
+            # What is left costs a little room, and the next advance tries again.
+            log.info("Group %s: old files of the offset store %s could not be deleted: %s", file.group, self.name, exc)

@@ -1,0 +1,343 @@
+"""Offsets as those of a Kafka consumer group, where kafka-consumer-groups, Burrow and lag exporters look.
+
+A transaction makes the commit all or nothing, and its ``transactional.id`` fences earlier writers (reference: KIP-98,
+KIP-447). Each partition is committed again with each window: offsets expire one by one.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer
+
+from airflow_kafka_offsets.adapters.kafka_log import CHUNK, KafkaLog, client_config, hint, masked
+from airflow_kafka_offsets.adapters.stores.swapping import swap
+from airflow_kafka_offsets.core.errors import (
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    StoreError,
+    StoreLimitError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+    name_some,
+)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.store import Compares, Guarantees, check_advance
+
+PREFIX = "airflow-kafka-offsets-"
+"""What a group's ``transactional.id`` begins with, unless the address says another."""
+
+MAX_METADATA = 400
+"""Characters of a window's id: 1000 commits must fit into a batch of 1 MiB, or the broker answers with an unknown error."""
+
+_IDLE = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN}
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+# A dead writer's transaction hides the group's offsets for so long, unless the next writer ends it.
+_SHORTEST_TRANSACTION = 10.0
+_TICK = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class KafkaStore:
+    """Committed offsets of the consumer group whose name is the group's; `ports.OffsetStore`.
+
+    Args:
+        name: its address, for messages.
+        config: librdkafka's settings, as the extra of an Airflow connection of type ``kafka`` has them.
+        timeout: seconds after which a request gives up.
+        is_transactional: False: plain commits, for clusters that don't let us have transactions; they promise less.
+        transactional_id: who may commit, for a cluster that gives the right to certain names only; empty: `PREFIX` and
+            the group.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        timeout: float,
+        *,
+        is_transactional: bool = True,
+        transactional_id: str = "",
+    ) -> None:
+        self.name = name
+        self.guarantees = _TRANSACTIONAL if is_transactional else _PLAIN
+        self._config = client_config(config)
+        self._timeout = timeout
+        self._is_transactional = is_transactional
+        self._transactional_id = transactional_id
+        self._log = KafkaLog(config, timeout)
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the committed offset of each topic-partition; of a topic that does not exist, there is none."""
+        with self._translated():
+            commits = self._log.commits(group, self._log.partitions(topics))
+        return {tp: offset for tp, (offset, _) in commits.items()}
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
+
+        Raises:
+            StoreRefusedError: the group has members, a partition does not exist, or a right is missing.
+            StoreLimitError: the window's id is too long.
+        """
+        if len(window_id) > MAX_METADATA:
+            raise StoreLimitError(
+                f"{self.name}: a window id has at most {MAX_METADATA} characters, got {len(window_id)}"
+            )
+        check_advance(before, after)
+        gone = self._gone(before, after)
+        before, after = _without(before, gone), _without(after, gone)
+        if after:
+            commit = _Commit(self, group, after, window_id)
+            write = commit.transactional if self._is_transactional else commit.plain
+            swap(self.name, group, before, after, commit.look, write)
+
+    # What the commits need
+
+    def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
+        """Return the partitions that no longer exist and that nobody wants to move: Kafka deleted their offsets with them.
+
+        Raises:
+            StoreRefusedError: one that does not exist is to move.
+        """
+        with self._translated():
+            gone = after.keys() - set(self._log.partitions(sorted({tp.topic for tp in after})))
+        if absent := [str(tp) for tp in sorted(gone) if before.get(tp) != after[tp]]:
+            raise StoreRefusedError(
+                f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and keeps offsets of a consumer group only "
+                "for partitions that exist. Nothing was written"
+            )
+        return set(gone)
+
+    def _check_idle(self, group: str) -> None:
+        # Kafka takes a transaction's offsets from outside of a group that has members.
+        with self._translated():
+            state = self._log.group_state(group)
+        if state is not None and state not in _IDLE:
+            raise self._active(group, f"state {state.name.lower()}")
+
+    def _active(self, group: str, why: str) -> StoreRefusedError:
+        return StoreRefusedError(
+            f"{self.name}: the consumer group {group} has members ({why}): consumers that read as this group and commit "
+            f"offsets of their own. Look: kafka-consumer-groups --describe --members --group {group}. Stop them, or give "
+            "this group another name. Nothing was written"
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaRefusedError as exc:
+            raise StoreRefusedError(f"{self.name}: {exc}") from exc
+        except KafkaUnavailableError as exc:
+            raise StoreUnavailableError(
+                f"{self.name}: {exc}. (A commit that died half-way hides the group's offsets for up to "
+                f"{self._transaction_seconds + 10:.0f} s; the next commit ends that.) Nothing was written"
+            ) from exc
+
+    @property
+    def _transaction_seconds(self) -> float:
+        return max(_SHORTEST_TRANSACTION, 3 * self._timeout)
+
+    def _refused(self, group: str, error: KafkaError) -> StoreRefusedError | None:
+        """Return what a missing right is; None: the error is another."""
+        needs = {
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+                f"Write and Describe on TransactionalId {self._id_of(group)}; without it, the option commit=plain of the "
+                "address promises less, see docs/stores/kafka.md"
+            ),
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on every topic of the group",
+        }.get(error.code())
+        if needs is None:
+            return None
+        return StoreRefusedError(
+            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}): that needs the "
+            f"ACL {needs}. Nothing was written"
+        )
+
+    def _id_of(self, group: str) -> str:
+        return self._transactional_id or PREFIX + group
+
+    def _error(self, group: str, error: KafkaError, heard: Sequence[KafkaError] = ()) -> StoreError:
+        """Return what an error is to us when nothing was written."""
+        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            return self._active(group, error.name())
+        return self._refused(group, error) or StoreUnavailableError(
+            f"{self.name}: Kafka did not take the offsets of group {group} within {self._timeout:g} s: {self._said(error)}. "
+            f"{masked(hint(heard), self._config)}. Nothing was written"
+        )
+
+    def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
+        return StoreOutcomeUnknownError(
+            f"{self.name}: Kafka went silent while it committed the offsets of group {group} ({self._said(error)}): {what}. "
+            "The same commit again tells"
+        )
+
+    def _said(self, error: KafkaError) -> str:
+        return masked(f"{error.name()} {error.str()}", self._config)
+
+
+class _Commit:
+    """One advance: what it looks at, and the two ways to write."""
+
+    def __init__(self, store: KafkaStore, group: str, after: Offsets, window_id: str) -> None:
+        self._store = store
+        self._group = group
+        self._after = after
+        self._window_id = window_id
+        self._heard: deque[KafkaError] = deque(maxlen=100)
+        self._pause = _TICK
+
+    def look(self) -> tuple[dict[TopicPartition, int], Producer | None]:
+        """Return the committed offsets, and the producer that has fenced all earlier ones; None: it was fenced itself."""
+        self._store._check_idle(self._group)
+        # Fence first: what is read after that is changed by nobody else before our commit, or our commit fails.
+        producer = self._fence() if self._store._is_transactional else None
+        with self._store._translated():
+            commits = self._store._log.commits(self._group, list(self._after))
+        return {
+            tp: offset for tp, (offset, window_id) in commits.items() if not self._is_old(tp, offset, window_id)
+        }, producer
+
+    def _is_old(self, tp: TopicPartition, offset: int, window_id: str) -> bool:
+        # At its place, but by an earlier window: as if it had expired, for it will, unless it is committed again.
+        return bool(self._window_id) and offset == self._after[tp] and window_id != self._window_id
+
+    def transactional(self, producer: Producer | None) -> bool:
+        """Commit in one transaction; False: somebody else fenced us, or wrote without a transaction."""
+        if producer is None:
+            return self._lost()
+        seconds = self._store._timeout
+        try:
+            producer.begin_transaction()
+            metadata = self._group_metadata()
+            for chunk in self._chunks():
+                producer.send_offsets_to_transaction(chunk, metadata, seconds)
+        except KafkaException as exc:
+            return self._failed(producer, exc)
+        try:
+            producer.commit_transaction(seconds)
+        except KafkaException as exc:
+            error = exc.args[0]
+            if error.code() in _FENCED or error.txn_requires_abort():
+                return self._failed(producer, exc)
+            raise self._store._unknown(self._group, error, "all of them are written or none is") from exc
+        return self._is_there()
+
+    def plain(self, _: None) -> bool:
+        """Commit chunk by chunk; False: somebody else wrote at the same moment."""
+        answers: list[tuple[KafkaError | None, list[confluent_kafka.TopicPartition]]] = []
+        settings = self._consumer_settings | {"on_commit": lambda error, done: answers.append((error, done))}
+        with closing(Consumer(settings)) as consumer:
+            for number, chunk in enumerate(self._chunks()):
+                answers.clear()
+                consumer.commit(offsets=chunk, asynchronous=True)
+                self._check_answer(self._wait(consumer, answers), is_first=number == 0)
+        return self._is_there()
+
+    def _wait(self, consumer: Consumer, answers: list[Any]) -> KafkaError | None:
+        give_up = time.monotonic() + self._store._timeout
+        while not answers:
+            if time.monotonic() > give_up:
+                return KafkaError(KafkaError._TIMED_OUT)
+            consumer.poll(_TICK)
+        error, done = answers[0]
+        return error or next((tp.error for tp in done if tp.error), None)
+
+    def _check_answer(self, error: KafkaError | None, *, is_first: bool) -> None:
+        if error is None:
+            return
+        refusal = self._store._error(self._group, error)
+        if is_first and isinstance(refusal, StoreRefusedError):
+            raise refusal
+        raise self._store._unknown(self._group, error, "some may be written and some not")
+
+    def _fence(self) -> Producer | None:
+        store = self._store
+        try:
+            producer = Producer(
+                {
+                    # A request's time-out may not be longer than a transaction's; left out, librdkafka sees to that.
+                    **{name: value for name, value in store._config.items() if name != "socket.timeout.ms"},
+                    "transactional.id": store._id_of(self._group),
+                    "transaction.timeout.ms": int(store._transaction_seconds * 1000),
+                    "error_cb": self._heard.append,
+                }
+            )
+            producer.init_transactions(store._timeout)
+        except KafkaException as exc:
+            error = exc.args[0]
+            if error.code() in _FENCED:
+                return None
+            raise store._error(self._group, error, tuple(self._heard)) from exc
+        return producer
+
+    def _failed(self, producer: Producer, exc: KafkaException) -> bool:
+        """End a transaction that can't be committed; False: because somebody else began one."""
+        error = exc.args[0]
+        if error.code() in _FENCED:
+            return self._lost()
+        # As far as it goes: what is left open ends with its time-out, or with the next writer.
+        with suppress(KafkaException):
+            producer.abort_transaction(self._store._timeout)
+        raise self._store._error(self._group, error, tuple(self._heard)) from exc
+
+    def _lost(self) -> bool:
+        # Writers that fence each other at once would do so again and again.
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        time.sleep(random.uniform(0, self._pause))
+        return False
+
+    def _is_there(self) -> bool:
+        """Read back: a plain commit of somebody else wins over a transaction that is under way."""
+        store = self._store
+        try:
+            found = store._log.commits(self._group, list(self._after))
+        except KafkaUnavailableError as exc:
+            raise StoreOutcomeUnknownError(
+                f"{store.name}: the offsets of group {self._group} were committed, but could not be read back: {exc}"
+            ) from exc
+        return {tp: offset for tp, (offset, _) in found.items()} == dict(self._after)
+
+    def _group_metadata(self) -> Any:
+        with closing(Consumer(self._consumer_settings)) as consumer:
+            return consumer.consumer_group_metadata()
+
+    @property
+    def _consumer_settings(self) -> dict[str, Any]:
+        return {**self._store._config, "group.id": self._group, "enable.auto.commit": False}
+
+    def _chunks(self) -> Iterator[list[confluent_kafka.TopicPartition]]:
+        commits = [
+            confluent_kafka.TopicPartition(tp.topic, tp.partition, offset, metadata=self._window_id)
+            for tp, offset in sorted(self._after.items())
+        ]
+        for start in range(0, len(commits), CHUNK):
+            yield commits[start : start + CHUNK]
+
+
+def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, offset in offsets.items() if tp not in gone}
+
+
+_CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each commit renews all partitions"
+_TRANSACTIONAL = Guarantees(
+    is_atomic=True,
+    compares=Compares.COOPERATING,
+    caveat=f"{_CAVEAT}. A plain commit by a foreign tool at the very moment of ours wins; it is noticed when ours is read back",
+)
+_PLAIN = Guarantees(
+    is_atomic=False,
+    compares=Compares.NOBODY,
+    caveat=f"{_CAVEAT}. Of two writers at the same moment, the last one wins; what is left half-written is finished by the "
+    "same commit again",
+)

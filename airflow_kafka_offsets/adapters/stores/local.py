@@ -1,0 +1,155 @@
+"""A folder on a local disk, or one that is mounted, for `files.FilesStore`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_kafka_offsets.core.errors import (
+    StoreContentError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+
+# What a person has to put right: rights, a disk that is full or read-only, a folder that is missing, no hard links.
+_REFUSALS = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EMLINK,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.EXDEV,
+        errno.ENOTSUP,
+        errno.ENOSYS,
+    }
+)
+
+
+class LocalPlace:
+    """A folder with hard links. It must be there: a disk that is not mounted shall not look like one without offsets.
+
+    Args:
+        base: the folder that holds those of the groups.
+    """
+
+    guarantees = Guarantees(
+        is_atomic=True,
+        compares=Compares.ANY_WRITER,
+        caveat="Who changes a file instead of adding the next one is noticed only if its offsets drifted. Workers on several "
+        "machines need a shared file system with hard links (NFS has them).",
+    )
+
+    def __init__(self, base: str) -> None:
+        self._base = Path(base)
+
+    def where(self, group: str, name: str) -> str:
+        """See `files.Place.where`."""
+        return str(self._base / group / name)
+
+    def names(self, group: str, after: str = "") -> list[str]:
+        """See `files.Place.names`."""
+        with _translated(f"{self._base / group} can't be listed"):
+            try:
+                return os.listdir(self._base / group)
+            except FileNotFoundError:
+                self._base.stat()
+                return []
+
+    def get(self, group: str, name: str) -> bytes | None:
+        """See `files.Place.get`."""
+        with _translated(f"{self.where(group, name)} can't be read"):
+            try:
+                return (self._base / group / name).read_bytes()
+            except FileNotFoundError:
+                return None
+            except IsADirectoryError as exc:
+                raise StoreContentError(f"{self.where(group, name)} is a folder, not a file with offsets") from exc
+
+    def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
+        """See `files.Place.put_if_absent`."""
+        folder = self._base / group
+        with _translated(f"A file can't be written to {folder}; nothing was changed"):
+            self._make(folder)
+            try:
+                _write_durably(folder / temporary, content)
+                is_ours = _link(folder / temporary, folder / name)
+            finally:
+                with contextlib.suppress(OSError):
+                    (folder / temporary).unlink()
+        if is_ours:
+            self._settle(folder, name)
+        return is_ours
+
+    def delete(self, group: str, name: str) -> None:
+        """See `files.Place.delete`."""
+        with _translated(f"{self.where(group, name)} can't be deleted"):
+            (self._base / group / name).unlink(missing_ok=True)
+
+    def _make(self, folder: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            _fsync_folder(self._base)
+
+    def _settle(self, folder: Path, name: str) -> None:
+        try:
+            _fsync_folder(folder)
+        except OSError as exc:
+            raise StoreOutcomeUnknownError(
+                f"{folder / name} is written, but the disk did not confirm it: {_reason(exc)}"
+            ) from exc
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    # Not tempfile: its files can be read by their owner only, and these are for others too.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(temporary: Path, final: Path) -> bool:
+    # A link does not replace what is there, as a rename would, and what it shows is complete.
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        return False
+    except OSError as exc:
+        if exc.errno in _REFUSALS:
+            raise
+        raise StoreOutcomeUnknownError(f"{final} may be written or not: {_reason(exc)}") from exc
+    return True
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        error = StoreRefusedError if exc.errno in _REFUSALS else StoreUnavailableError
+        raise error(f"{what}: {_reason(exc)}") from exc
+
+
+def _reason(exc: OSError) -> str:
+    hint = " (is it mounted? Make the folder of the offset store yourself)" if exc.errno == errno.ENOENT else ""
+    return f"{exc.strerror or exc}{hint}"

@@ -1,0 +1,264 @@
+"""Offsets in Redis: a hash ``offset:<topic>:<group>`` with a field for each partition, and one Lua script to advance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_kafka_offsets.adapters.stores.swapping import swap
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    StoreContentError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
+from airflow_kafka_offsets.core.store_values import read_offset, read_partition
+
+_Hashes = dict[str, dict[bytes, bytes]]
+"""The fields and values of each topic's hash."""
+
+_LOOK = """
+local found = {}
+for i, key in ipairs(KEYS) do found[i] = redis.call('HGETALL', key) end
+return found
+"""
+# All is compared before anything is written: what can fail, fails while nothing is written. After its first write, Redis
+# neither kills a script nor refuses it memory. HSET in batches: Lua's unpack takes less than 8,000 values.
+_SWAP = """
+local i = 1
+for _, key in ipairs(KEYS) do
+  local last = i + 3 * tonumber(ARGV[i])
+  while i < last do
+    if (redis.call('HGET', key, ARGV[i + 1]) or '') ~= ARGV[i + 2] then return 0 end
+    i = i + 3
+  end
+  i = i + 1
+end
+i = 1
+for _, key in ipairs(KEYS) do
+  local last, batch = i + 3 * tonumber(ARGV[i]), {}
+  while i < last do
+    batch[#batch + 1] = ARGV[i + 1]
+    batch[#batch + 1] = ARGV[i + 3]
+    i = i + 3
+    if #batch >= 2000 or i >= last then
+      redis.call('HSET', key, unpack(batch))
+      batch = {}
+    end
+  end
+  i = i + 1
+end
+return 1
+"""
+_RIGHTS = "+eval +hgetall +hget +hset"
+# What a server says, by its exception's name and text: some codes are the name, and older servers wrap those of a script.
+_ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
+    (
+        r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required",
+        StoreRefusedError,
+        "it refused the login. Correct login and password of the Airflow connection",
+    ),
+    (
+        r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command",
+        StoreRefusedError,
+        f"this user lacks rights. It needs: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
+        "+cluster|shards +command)",
+    ),
+    (
+        r"^ReadOnly|READONLY",
+        StoreRefusedError,
+        "it is a replica, which takes no writes. Point the Airflow connection at the primary",
+    ),
+    (
+        r"^OutOfMemory|\bOOM\b",
+        StoreRefusedError,
+        "it is full. Raise its maxmemory, or remove what is not needed there",
+    ),
+    (
+        r"MISCONF",
+        StoreRefusedError,
+        "it takes no writes because it could not save its data to disk. Mend that there (see its log: disk full, rights)",
+    ),
+    (
+        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT",
+        StoreRefusedError,
+        'it is one node of a cluster. Put {"cluster": true} into the extra of the Airflow connection',
+    ),
+    (
+        r"cluster support disabled|Cluster mode is not enabled",
+        StoreRefusedError,
+        "it is not a cluster. Take `cluster` out of the Airflow connection's extra and of the store's options",
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        StoreRefusedError,
+        "its certificate is not trusted. Set ssl_ca_certs in the extra of the Airflow connection, and use a host name that "
+        "the certificate has",
+    ),
+    (
+        r"WRONGTYPE",
+        StoreContentError,
+        "what it holds under our key is not a hash. Choose another key (option `key`), or remove it",
+    ),
+    (
+        r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of",
+        StoreUnavailableError,
+        "it can't serve this now; nothing was written",
+    ),
+)
+
+
+class RedisStore:
+    """A Redis server or cluster.
+
+    Args:
+        name: its address as the group writes it.
+        timeout: seconds that it may stay silent.
+        settings: redis-py's: host, port, db, username, password, ssl and ssl_*.
+        key: the pattern of the hashes' names.
+        is_cluster: whether it is a Redis Cluster.
+        nodes: more nodes of the cluster to ask first, each ``(host, port)``.
+    """
+
+    guarantees = Guarantees(
+        is_atomic=True,
+        compares=Compares.ANY_WRITER,
+        caveat="Redis replicates, and by default writes its log to disk, a moment after it confirmed: a failover or a crash may "
+        "take back the last advance, which the next commit reports as drift. An eviction policy allkeys-* may drop a "
+        "whole hash; the next commit writes it again.",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        timeout: float,
+        settings: Mapping[str, Any],
+        *,
+        key: KeyPattern | None = None,
+        is_cluster: bool = False,
+        nodes: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        import redis  # noqa: F401 a missing library is told now, not at the first commit
+
+        self.name = name
+        self._key = key or KeyPattern()
+        self._is_cluster = is_cluster
+        self._nodes = nodes
+        # RESP2: Redis 5 has no other, and a proxy may not either.
+        self._settings = {**settings, "protocol": 2, "socket_timeout": timeout, "socket_connect_timeout": timeout}
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the offsets of all topics at one moment; in a cluster without a common hash tag, topic by topic."""
+        with self._client() as client:
+            return _offsets(self._look(client, group, topics))
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Compare and set in one script."""
+        topics = sorted({tp.topic for tp in after})
+        keys = self._keys(group, topics)
+        if not self._are_together(keys):
+            raise BadInputError(
+                f"{self.name}: in Redis Cluster, {len(topics)} topics of group {group} can be advanced at once only when their keys "
+                f"share a hash tag. Use the option key={TAGGED}, which makes e.g. {KeyPattern(TAGGED).key(topics[0], group)}"
+            )
+
+        with self._client() as client:
+
+            def look() -> tuple[Offsets, _Hashes]:
+                found = self._look(client, group, topics)
+                return _offsets(found), found
+
+            def write(seen: _Hashes) -> bool:
+                with self._translated(is_writing=True):
+                    return bool(client.eval(_SWAP, len(keys), *keys, *_arguments(topics, after, seen)) == 1)
+
+            swap(self.name, group, before, after, look, write)
+
+    def _keys(self, group: str, topics: Iterable[str]) -> list[str]:
+        return [self._key.key(topic, group) for topic in topics]
+
+    def _are_together(self, keys: Sequence[str]) -> bool:
+        from redis.crc import key_slot
+
+        return not self._is_cluster or len({key_slot(key.encode()) for key in keys}) <= 1
+
+    def _look(self, client: Any, group: str, topics: Sequence[str]) -> _Hashes:
+        keys = self._keys(group, topics)
+        with self._translated():
+            if len(keys) > 1 and self._are_together(keys):
+                found = [dict(zip(flat[::2], flat[1::2], strict=True)) for flat in client.eval(_LOOK, len(keys), *keys)]
+            else:
+                found = [client.hgetall(key) for key in keys]
+        return dict(zip(topics, found, strict=True))
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        # A client for each call: a connection kept for hours is one that the server or a firewall has closed.
+        with self._translated():
+            client = self._connect()
+        with client:
+            yield client
+
+    def _connect(self) -> Any:
+        from redis import Redis, RedisCluster
+        from redis.backoff import NoBackoff
+        from redis.cluster import ClusterNode
+        from redis.retry import Retry
+
+        settings: dict[str, Any] = {**self._settings, "retry": Retry(NoBackoff(), 0)}
+        if not self._is_cluster:
+            return Redis(**settings)
+        first = (settings.pop("host"), settings.pop("port"))
+        settings.pop("db", None)
+        return RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in (first, *self._nodes)], **settings)
+
+    @contextmanager
+    def _translated(self, *, is_writing: bool = False) -> Iterator[None]:
+        from redis.exceptions import RedisClusterException, RedisError
+
+        try:
+            yield
+        except (RedisError, RedisClusterException, OSError) as exc:
+            raise _translate(self.name, exc, is_writing) from exc
+
+
+def _offsets(hashes: _Hashes) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, read_partition(field, f"The hash of topic {topic} in Redis")): read_offset(
+            value, f"The field {field.decode()} of topic {topic} in Redis"
+        )
+        for topic, fields in hashes.items()
+        for field, value in fields.items()
+    }
+
+
+def _arguments(topics: Sequence[str], after: Offsets, seen: _Hashes) -> list[str | bytes | int]:
+    arguments: list[str | bytes | int] = []
+    for topic in topics:
+        moves = {str(tp.partition): offset for tp, offset in after.items() if tp.topic == topic}
+        arguments.append(len(moves))
+        for field, offset in moves.items():
+            arguments += (field, seen[topic].get(field.encode(), b""), offset)
+    return arguments
+
+
+def _translate(name: str, exc: Exception, is_writing: bool) -> StoreError:
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import ResponseError
+
+    said = f"{type(exc).__name__}: {exc}"
+    for pattern, error, meaning in _ANSWERS:
+        if re.search(pattern, said):
+            return error(f"{name}: {meaning} ({said})")
+    if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
+        return StoreRefusedError(f"{name}: it refused ({said})")
+    if is_writing:
+        return StoreOutcomeUnknownError(f"{name}: it went silent while it wrote ({said}). The same advance again tells")
+    return StoreUnavailableError(f"{name}: it did not answer, nothing was written ({said})")

@@ -1,0 +1,170 @@
+"""A bucket of S3, or of a service that honours its conditional writes, for `files.FilesStore`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import (
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+
+_PROBE = "if-none-match.txt"
+_PROBE_TEXT = b"Writers of offsets put this object again with 'If-None-Match: *' to see that the service says no.\n"
+
+# S3 answers 412 to who comes second, and 409 while another conditional write of the same key is under way: look again.
+_OVERTAKEN = frozenset({409, 412})
+_BUSY = frozenset({408, 429})
+
+
+class S3Place:
+    """Objects under a prefix of a bucket.
+
+    Args:
+        make_client: returns a boto3 client of S3 with time-outs and without retries; called at the first use.
+        bucket: the bucket; it must be there.
+        prefix: what comes before the group, without slashes at its ends; may be empty.
+    """
+
+    guarantees = Guarantees(
+        is_atomic=True,
+        compares=Compares.ANY_WRITER,
+        caveat="It is S3's conditional write that compares (If-None-Match, since August 2024). A service that ignores it is "
+        "refused; one that honours it only when writers do not meet can't be told from S3.",
+    )
+
+    def __init__(self, make_client: Callable[[], Any], bucket: str, prefix: str = "") -> None:
+        self._make_client = make_client
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._known: Any = None
+        self._compares = False
+
+    def where(self, group: str, name: str) -> str:
+        """See `files.Place.where`."""
+        return f"s3://{self._bucket}/{self._key(group, name)}"
+
+    def names(self, group: str, after: str = "") -> list[str]:
+        """See `files.Place.names`."""
+        folder = self._key(group, "")
+        with _translated(f"{self.where(group, '')} can't be listed"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=folder, Delimiter="/", StartAfter=self._key(group, after)
+            )
+            return [found["Key"][len(folder) :] for page in pages for found in page.get("Contents", [])]
+
+    def get(self, group: str, name: str) -> bytes | None:
+        """See `files.Place.get`."""
+        from botocore.exceptions import ClientError
+
+        with _translated(f"{self.where(group, name)} can't be read"):
+            try:
+                content: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(group, name))["Body"].read()
+            except ClientError as exc:
+                if _code(exc) == "NoSuchKey":
+                    return None
+                raise
+            return content
+
+    def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
+        """See `files.Place.put_if_absent`."""
+        self._check_service(group)
+        tag = self._put(group, name, content)
+        return tag is not None and self._is_still(group, name, tag)
+
+    def delete(self, group: str, name: str) -> None:
+        """See `files.Place.delete`."""
+        with _translated(f"{self.where(group, name)} can't be deleted"):
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(group, name))
+
+    def _put(self, group: str, name: str, content: bytes) -> str | None:
+        from botocore.exceptions import ClientError
+
+        request = {"Bucket": self._bucket, "Key": self._key(group, name), "Body": content, "IfNoneMatch": "*"}
+        kind = "text/plain" if name == _PROBE else "application/json"
+        with _translated(f"{self.where(group, name)} can't be written", is_write=True):
+            try:
+                return str(self._client.put_object(**request, ContentType=kind).get("ETag", ""))
+            except ClientError as exc:
+                if _status(exc) in _OVERTAKEN:
+                    return None
+                raise
+
+    def _check_service(self, group: str) -> None:
+        """Refuse a service that ignores If-None-Match, as it would let every writer win. Asked once a process."""
+        if self._compares:
+            return
+        try:
+            is_ignored = all(self._put(group, _PROBE, _PROBE_TEXT) is not None for _ in range(2))
+        except StoreOutcomeUnknownError as exc:  # of the probe; no offset was written
+            raise StoreUnavailableError(str(exc)) from exc
+        if is_ignored:
+            raise StoreRefusedError(
+                f"The service behind s3://{self._bucket} ignores 'If-None-Match: *': it can't tell which of two writers came "
+                "first, and can't keep offsets. No offset was written"
+            )
+        self._compares = True
+
+    def _is_still(self, group: str, name: str, tag: str) -> bool:
+        """Look whether another writer of the same version overwrote ours; on S3 itself none can."""
+        try:
+            with _translated(f"{self.where(group, name)} was written, but can't be looked at"):
+                head: Mapping[str, Any] = self._client.head_object(Bucket=self._bucket, Key=self._key(group, name))
+        except StoreError as exc:
+            raise StoreOutcomeUnknownError(str(exc)) from exc
+        return str(head.get("ETag", "")) == tag
+
+    def _key(self, group: str, name: str) -> str:
+        return f"{self._prefix}{group}/{name}"
+
+    @property
+    def _client(self) -> Any:
+        if self._known is None:
+            self._known = self._make_client()
+        return self._known
+
+
+@contextlib.contextmanager
+def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
+    from botocore import exceptions
+    from botocore.parsers import ResponseParserError
+
+    try:
+        yield
+    except exceptions.ClientError as exc:
+        said = f"{what}: the service says {_code(exc)} ({_status(exc)})"
+        raise _error_of(_status(exc), _code(exc), is_write=is_write)(said) from exc
+    except exceptions.SSLError as exc:
+        raise StoreRefusedError(f"{what}: {exc}") from exc
+    except exceptions.ConnectionError as exc:  # there was no connection yet
+        raise StoreUnavailableError(f"{what}: {exc}") from exc
+    except (exceptions.HTTPClientError, exceptions.IncompleteReadError) as exc:
+        raise (StoreOutcomeUnknownError if is_write else StoreUnavailableError)(f"{what}: {exc}") from exc
+    except exceptions.BotoCoreError as exc:  # no credentials, no region: found before anything is sent
+        raise StoreRefusedError(f"{what}: {exc}") from exc
+    except ResponseParserError as exc:
+        raise StoreRefusedError(f"{what}: what answers there is not S3") from exc
+
+
+def _error_of(status: int, code: str, *, is_write: bool) -> type[StoreUnavailableError]:
+    if status in _BUSY or code == "RequestTimeout":
+        return StoreUnavailableError
+    if 300 <= status < 500 or status == 501:
+        return StoreRefusedError
+    return StoreOutcomeUnknownError if is_write else StoreUnavailableError
+
+
+def _status(exc: ClientError) -> int:
+    return int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code(exc: ClientError) -> str:
+    return str(exc.response.get("Error", {}).get("Code", ""))

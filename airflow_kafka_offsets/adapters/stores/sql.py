@@ -1,0 +1,528 @@
+"""Offsets in a table of a SQL database: one row per group, topic and partition, as hand-written recipes have it."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    TIMESTAMP,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    String,
+    Table,
+    Update,
+    bindparam,
+    case,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, open_engine, where
+from airflow_kafka_offsets.adapters.stores.swapping import swap
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    StoreContentError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+
+_Row = tuple[Any, ...]
+"""Topic, group, partition and offset, as the driver gives them."""
+
+# MySQL's driver sends one statement per row; of these, each moves as many rows. Larger ones take longer: the server
+# compares each row with every case.
+_ROWS_OF_A_CASE = 250
+# Beyond, the topics are picked here: databases limit the parameters of a statement.
+_TOPICS_OF_A_QUERY = 1000
+
+_MISSING_TABLE: set[str | int] = {"42P01", 1146}
+# What the server says when waiting may help: PostgreSQL's classes and states (no connection left, shutting down, a lock
+# or a statement that took too long), then MySQL's and MariaDB's numbers.
+_PASSING: set[str | int] = {"53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "40003"}
+_PASSING |= {1040, 1053, 1203, 1205, 1317, 1969, 3024, 4031}
+_SILENT_CLASS = "08"
+# Messages before there is a session have no state, and PostgreSQL says "FATAL" to all that it refuses.
+_PG_PASSING = ("starting up", "shutting down", "recovery mode", "too many", "remaining connection slots", "terminating")
+_TLS = ("certificate verify failed", "does not support SSL", "root certificate file", "no password supplied")
+# MySQL's and MariaDB's client reports what it lost itself with these numbers.
+_LOST_CONNECTION = range(2000, 3000)
+_SQLITE_REFUSALS = ("readonly", "unable to open", "is full", "no such column", "not a database", "malformed")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The names of table and columns.
+
+    Attributes:
+        table, schema: the table; an empty schema is the database's default one.
+        topic, group, partition, offset: the columns; topic, group and partition together have a unique key.
+        timestamp: the column that gets the database's time of each commit; empty: there is none.
+
+    Raises:
+        BadInputError: a name is missing, or two columns have the same.
+    """
+
+    table: str = "kafka_offsets"
+    schema: str = ""
+    topic: str = "topic"
+    group: str = "group_id"
+    partition: str = "partition"
+    offset: str = "offset"
+    timestamp: str = "timestamp"
+
+    def __post_init__(self) -> None:
+        columns = [self.topic, self.group, self.partition, self.offset, self.timestamp]
+        if not all([self.table, *columns[:4]]) or len(set(columns)) < len(columns):
+            raise BadInputError(
+                "An offset table needs a name, and different columns for topic, group, partition and offset; got "
+                + ", ".join(f"{field.name} {getattr(self, field.name)!r}" for field in fields(self))
+            )
+
+
+class SqlStore:
+    """Offsets in PostgreSQL, MySQL/MariaDB or SQLite; `ports.OffsetStore`.
+
+    Rows are locked and compared in the transaction that moves them, so a foreign writer is noticed too.
+
+    Args:
+        name: its address, for messages.
+        url: SQLAlchemy's URL of the database.
+        timeout: seconds to wait for a connection, an answer or a lock.
+        layout: names of table and columns.
+        create: whether the first advance makes the table if it is not there.
+
+    Raises:
+        BadInputError: the URL is not that of such a database, or its driver is not installed.
+    """
+
+    guarantees = Guarantees(
+        is_atomic=True,
+        compares=Compares.ANY_WRITER,
+        caveat="the table needs a unique key over topic, group and partition, and on MySQL a transactional engine: "
+        "checked before the first write. It can't be the case that topics differ only by what the column's collation ignores",
+    )
+
+    def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:
+        self.name = name
+        self._timeout = timeout
+        self._create = create
+        self._layout = layout
+        self._table = _table(layout)
+        args = _connect_args(make_url(url).get_backend_name(), timeout)
+        self._engine = open_engine(url, what="offset store", connect_args=args, is_ours=False)
+        self._is_checked = False
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the next offset of each topic-partition that the table holds for a group."""
+        return self._exact(self._look(group, topics), group, topics)
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Move the offsets of a group, all rows or none; the window has no place in the table."""
+        swap(self.name, group, before, after, partial(self._seen, group, after), partial(self._write, group, after))
+
+    # Looking
+
+    def _look(self, group: str, topics: Sequence[str]) -> Sequence[_Row]:
+        try:
+            with self._connected(only_reads=True) as connection:
+                return [tuple(row) for row in connection.execute(self._select(group, topics))]
+        except _MissingTableError:
+            if self._create:
+                return []
+            raise
+
+    def _seen(self, group: str, after: Offsets) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        topics = topics_of(after)
+        seen = self._ours(self._look(group, topics), group, topics)
+        return seen, seen
+
+    def _select(self, group: str, topics: Sequence[str]) -> Select[Any]:
+        c, layout = self._table.c, self._layout
+        query = select(c[layout.topic], c[layout.group], c[layout.partition], c[layout.offset])
+        query = query.where(c[layout.group] == group)
+        return query.where(c[layout.topic].in_(topics)) if len(topics) <= _TOPICS_OF_A_QUERY else query
+
+    def _exact(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the offsets of rows that are this group's and these topics', to the letter."""
+        wanted = set(topics)
+        found: dict[TopicPartition, int] = {}
+        for topic, owner, partition, offset in rows:
+            if owner == group and topic in wanted:
+                tp = TopicPartition(topic, self._whole(partition, "partition", topic))
+                if tp in found:
+                    raise StoreContentError(
+                        f"{self.name}: the table {self._layout.table} holds more than one row for group {group} and {tp}. "
+                        "Delete all but the right one, then give the table a unique key"
+                    )
+                found[tp] = self._whole(offset, "offset", str(tp))
+        return found
+
+    def _ours(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the offsets of rows that this group may write.
+
+        Raises:
+            StoreContentError: the database takes another name for ours; to move our row would move that one too.
+        """
+        wanted, folded = set(topics), {topic.casefold(): topic for topic in topics}
+        for topic, owner, *_ in rows:
+            if owner == group and topic in wanted:
+                continue
+            theirs, mine = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
+            if theirs != mine:
+                raise StoreContentError(
+                    f"{self.name}: to the table {self._layout.table}, {theirs!r} and {mine!r} are the same name, by the "
+                    "collation of its column; Kafka tells them apart. Give the columns for topic and group a binary "
+                    "collation (MySQL: utf8mb4_bin). Nothing was written"
+                )
+        return self._exact(rows, group, topics)
+
+    def _whole(self, value: Any, what: str, of: str) -> int:
+        """Return a number that the table holds, in whatever type of column."""
+        if isinstance(value, Decimal) and value == value.to_integral_value():
+            value = int(value)
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
+            raise StoreContentError(
+                f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is none. "
+                "Correct or delete that row"
+            )
+        return value
+
+    # Writing
+
+    def _write(self, group: str, after: Offsets, seen: Offsets) -> bool:
+        self._prepare()
+        try:
+            self._write_once(group, after, seen)
+        except _LostError:
+            return False
+        except IntegrityError as exc:
+            # Somebody else inserted first; or it is the table that wants something else, and always will.
+            if self._seen(group, after)[0] != seen:
+                return False
+            raise StoreRefusedError(
+                f"{self.name}: the table {self._layout.table} refused a row ({first_line(exc)}). Nothing was written"
+            ) from exc
+        return True
+
+    def _write_once(self, group: str, after: Offsets, seen: Offsets) -> None:
+        topics = topics_of(after)
+        with self._transaction() as connection:
+            locked = [tuple(row) for row in connection.execute(self._select(group, topics).with_for_update())]
+            if self._ours(locked, group, topics) != seen:
+                raise _LostError
+            known, new = sorted(after.keys() & seen.keys()), sorted(after.keys() - seen.keys())
+            if known:
+                self._move(connection, group, {tp: after[tp] for tp in known})
+            if new:
+                connection.execute(insert(self._table).values(self._now()), [self._row(group, tp, after) for tp in new])
+
+    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
+        moved = (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
+        if moved != len(after):
+            raise StoreRefusedError(
+                f"{self.name}: the database moved {moved} rows of {len(after)}; look for a trigger, rule or row-level policy "
+                f"on the table {self._layout.table}. Nothing was written"
+            )
+
+    def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> int:
+        statement = self._update(bindparam("_group"), bindparam("_topic"))
+        statement = statement.where(self._table.c[self._layout.partition] == bindparam("_partition"))
+        rows = [
+            {"_group": group, "_topic": tp.topic, "_partition": tp.partition, "_offset": offset}
+            for tp, offset in after.items()
+        ]
+        return connection.execute(statement.values({self._layout.offset: bindparam("_offset")}), rows).rowcount
+
+    def _by_cases(self, connection: Connection, group: str, after: Offsets) -> int:
+        number = self._table.c[self._layout.partition]
+        moved = 0
+        for topic in topics_of(after):
+            offsets = [(tp.partition, offset) for tp, offset in after.items() if tp.topic == topic]
+            for start in range(0, len(offsets), _ROWS_OF_A_CASE):
+                cases = dict(offsets[start : start + _ROWS_OF_A_CASE])
+                statement = self._update(group, topic).where(number.in_(list(cases)))
+                moved += connection.execute(statement.values({self._layout.offset: case(cases, value=number)})).rowcount
+        return moved
+
+    def _update(self, group: Any, topic: Any) -> Update:
+        c, layout = self._table.c, self._layout
+        return update(self._table).where(c[layout.group] == group, c[layout.topic] == topic).values(self._now())
+
+    def _now(self) -> dict[str, ColumnElement[Any]]:
+        # The database's own time: it knows whether its column has a zone.
+        return {self._layout.timestamp: func.now()} if self._layout.timestamp else {}
+
+    def _row(self, group: str, tp: TopicPartition, after: Offsets) -> dict[str, Any]:
+        layout = self._layout
+        return {
+            layout.topic: tp.topic,
+            layout.group: group,
+            layout.partition: tp.partition,
+            layout.offset: after[tp],
+        }
+
+    # The table
+
+    def _prepare(self) -> None:
+        """Check the table once, before the first write; make it if it is not there and that was asked for.
+
+        Raises:
+            StoreRefusedError: it is missing, or can't keep what this store promises.
+        """
+        if self._is_checked:
+            return
+        with self._connected(only_reads=True) as connection:
+            is_there = inspect(connection).has_table(self._layout.table, schema=self._table.schema)
+        if not is_there:
+            self._make()
+        with self._connected(only_reads=True) as connection:
+            self._check_key(connection)
+            if connection.dialect.name == "mysql":
+                self._check_engine(connection)
+        self._is_checked = True
+
+    def _make(self) -> None:
+        if not self._create:
+            raise self._missing()
+        try:
+            with self._transaction() as connection:
+                self._table.create(connection)
+        except (StoreError, IntegrityError):
+            # Of two that make it at once, one is told that it exists.
+            with self._connected(only_reads=True) as connection:
+                if not inspect(connection).has_table(self._layout.table, schema=self._table.schema):
+                    raise
+
+    def _check_key(self, connection: Connection) -> None:
+        inspector, layout = inspect(connection), self._layout
+        table, schema = layout.table, self._table.schema
+        key = {layout.topic, layout.group, layout.partition}
+        keys: list[Sequence[str | None]] = [inspector.get_pk_constraint(table, schema)["constrained_columns"]]
+        keys += [
+            index["column_names"]
+            for index in inspector.get_indexes(table, schema)
+            if index["unique"] and not index.get("dialect_options", {}).get("postgresql_where")
+        ]
+        keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
+        if not any(columns and key.issuperset(columns) for columns in keys):
+            raise StoreRefusedError(
+                f"{self.name}: the table {table} has no unique key over its columns for topic, group and partition; without "
+                f"one, two writers can leave two rows. Make one: {self._key_ddl}"
+            )
+
+    def _check_engine(self, connection: Connection) -> None:
+        found = connection.execute(
+            text(
+                "SELECT t.engine, e.transactions FROM information_schema.tables t LEFT JOIN information_schema.engines e "
+                "ON e.engine = t.engine WHERE t.table_name = :table AND t.table_schema = coalesce(:schema, database())"
+            ),
+            {"table": self._layout.table, "schema": self._table.schema},
+        ).first()
+        if found and found[1] == "NO":
+            raise StoreRefusedError(
+                f"{self.name}: the table {self._layout.table} has the engine {found[0]}, which has no transactions: a "
+                f"commit could end half-way. ALTER TABLE {self._quoted(connection)} ENGINE = InnoDB"
+            )
+
+    def _quoted(self, connection: Connection) -> str:
+        return connection.dialect.identifier_preparer.format_table(self._table)
+
+    @property
+    def _ddl(self) -> str:
+        return " ".join(str(CreateTable(self._table).compile(dialect=self._engine.dialect)).split())
+
+    @property
+    def _key_ddl(self) -> str:
+        c, layout = self._table.c, self._layout
+        key = Index(f"{layout.table}_key", c[layout.topic], c[layout.group], c[layout.partition], unique=True)
+        return str(CreateIndex(key).compile(dialect=self._engine.dialect))
+
+    def _missing(self) -> _MissingTableError:
+        return _MissingTableError(
+            f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Make it: {self._ddl}; or add "
+            "create=true to the address, then the first commit makes it. For a table of another name or other columns, "
+            "see docs/stores/sql.md"
+        )
+
+    # The database
+
+    @contextmanager
+    def _connected(self, *, only_reads: bool = False) -> Iterator[Connection]:
+        with (
+            self._translated(),
+            self._engine.connect().execution_options(only_reads=only_reads) as connection,
+            _bounded(connection, self._timeout * (1 if only_reads else 2)),
+        ):
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._connected() as connection:
+            transaction = connection.begin()
+            if connection.dialect.name == "postgresql":
+                # Locks first, so that the server can say what it was.
+                lock, statement = int(self._timeout * 1000), int(self._timeout * 1500)
+                connection.exec_driver_sql(
+                    f"SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}"
+                )
+            yield connection
+            try:
+                transaction.commit()
+            except DBAPIError as exc:
+                if is_lost(exc) or isinstance(exc, IntegrityError):
+                    raise
+                raise StoreOutcomeUnknownError(
+                    f"{self.name}: {where(self._engine)} went silent at COMMIT ({first_line(exc)}): all rows are written or "
+                    "none is. The same commit again tells"
+                ) from exc
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NoSuchTableError as exc:
+            raise self._missing() from exc
+        except IntegrityError:
+            raise
+        except DBAPIError as exc:
+            raise self._error(exc) from exc
+
+    def _error(self, exc: DBAPIError) -> Exception:
+        """Return what a database's error is to us; nothing was written."""
+        reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
+        if is_lost(exc):
+            return _LostError()
+        if _code(exc) in _MISSING_TABLE or "no such table" in reason:
+            return self._missing()
+        if _is_refusal(exc):
+            return StoreRefusedError(
+                f"{self.name}: {where(self._engine)} said no ({reason}). Nothing was written. Check login, rights and free "
+                f"space, and that the table is what the address says: {self._ddl}"
+            )
+        return StoreUnavailableError(
+            f"{self.name}: {where(self._engine)} did not answer within {self._timeout:g} s ({reason}). Nothing was written"
+        )
+
+
+class _LostError(StoreError):
+    """Somebody else wrote first; nothing was written."""
+
+
+class _MissingTableError(StoreRefusedError):
+    """The table is not there."""
+
+
+def topics_of(offsets: Offsets) -> list[str]:
+    """Return the topics of offsets."""
+    return sorted({tp.topic for tp in offsets})
+
+
+def _table(layout: Layout) -> Table:
+    columns: list[Column[Any]] = [
+        Column(layout.topic, _name(249), primary_key=True),
+        Column(layout.group, _name(255), primary_key=True),
+        Column(layout.partition, Integer, primary_key=True, autoincrement=False),
+        Column(layout.offset, BigInteger, nullable=False),
+    ]
+    if layout.timestamp:
+        columns.append(Column(layout.timestamp, TIMESTAMP(timezone=True)))
+    return Table(layout.table, MetaData(), *columns, schema=layout.schema or None)
+
+
+def _name(length: int) -> String:
+    # The default collation of MySQL and MariaDB takes Q for q; Kafka's names are case-sensitive.
+    binary = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(binary, "mysql", "mariadb")
+
+
+def _connect_args(backend: str, timeout: float) -> dict[str, Any]:
+    """Return what makes a driver give up in time; locks before answers, so that the server can still say why."""
+    seconds = math.ceil(timeout)
+    if backend == "sqlite":
+        return {"timeout": timeout}
+    if backend == "postgresql":
+        # Poolers that hand a session on to others don't know what the driver prepared in it.
+        return {"connect_timeout": seconds, "tcp_user_timeout": seconds * 1000, "prepare_threshold": None}
+    return {
+        "connect_timeout": seconds,
+        "read_timeout": seconds + 1,
+        "write_timeout": seconds + 1,
+        "init_command": f"SET innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}",
+    }
+
+
+@contextmanager
+def _bounded(connection: Connection, seconds: float) -> Iterator[None]:
+    """Cut a connection to PostgreSQL that takes longer: its driver would wait for an answer for ever."""
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    # A copy: the number itself may be another connection's by the time that it is cut.
+    with closing(socket.socket(fileno=os.dup(driver.fileno()))) as wire:
+        timer = threading.Timer(seconds + 1, _cut, [wire])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _cut(wire: socket.socket) -> None:
+    try:
+        wire.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
+
+def _code(exc: DBAPIError) -> str | int | None:
+    """Return PostgreSQL's SQLSTATE or MySQL's number."""
+    args = getattr(exc.orig, "args", ())
+    if args and isinstance(args[0], int):
+        return args[0]
+    return getattr(exc.orig, "sqlstate", None)
+
+
+def _is_refusal(exc: DBAPIError) -> bool:
+    """Whether the database said no, and will say so again."""
+    code = _code(exc)
+    if not isinstance(exc, OperationalError | InterfaceError | InternalError):
+        return True
+    if isinstance(code, int):
+        return code not in _PASSING and code not in _LOST_CONNECTION and code > 0
+    if code is not None:
+        return code not in _PASSING and not code.startswith(_SILENT_CLASS)
+    said = str(exc.orig)
+    if any(phrase in said for phrase in (*_TLS, *_SQLITE_REFUSALS)):
+        return True
+    return "FATAL" in said and not any(phrase in said for phrase in _PG_PASSING)

@@ -1,0 +1,448 @@
+"""Offsets in ZooKeeper: Kafka's own old layout, or one JSON node for a group; one versioned multi to advance."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
+
+from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    OffsetsJsonError,
+    StoreContentError,
+    StoreError,
+    StoreLimitError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
+from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store_values import read_offset, read_partition
+
+MAX_REQUEST_BYTES = 1_048_575
+"""ZooKeeper's jute.maxbuffer when nobody set it: larger requests are answered by cutting the connection."""
+
+_AT_ONCE = 1000
+"""How many empty nodes are created in one request."""
+_ON_THE_WAY = 50
+"""How many requests may wait for their answers. While there is no connection, kazoo takes some (70 to 270 seen), then blocks for ever."""
+_HEADER = 8
+"""Bytes of a request before its content: its number and its type."""
+# At the level DEBUG, kazoo logs the login.
+_log = logging.getLogger(f"{__name__}.client")
+_log.setLevel(logging.ERROR)
+
+
+class Access(StrEnum):
+    """What others may do with the nodes that we create: anything, read, or nothing."""
+
+    OPEN = "open"
+    READ = "read"
+    PRIVATE = "private"
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """The content of a node, and its version to compare with."""
+
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look saw: nodes by path, and those of their parents that are missing, from the root on."""
+
+    nodes: Mapping[str, _Node]
+    missing: Sequence[str]
+
+
+class _Layout(Protocol):
+    """How a group's offsets lie under its node."""
+
+    limit: ClassVar[str | None]
+    caveat: ClassVar[str]
+    way_out: ClassVar[str]
+
+    def __init__(self, base: str) -> None: ...
+
+    def folders(self, topics: Sequence[str]) -> list[str]:
+        """Return the nodes whose children have to be known to read topics."""
+        ...
+
+    def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
+        """Return the nodes to read, from the children of the folders; None: there is no such folder."""
+        ...
+
+    def paths_of(self, offsets: Offsets) -> list[str]:
+        """Return the nodes that these offsets are in."""
+        ...
+
+    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
+        """Return the offsets that nodes hold."""
+        ...
+
+    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
+        """Return what nodes must hold for these offsets."""
+        ...
+
+
+class NodeLayout:
+    """Kafka's own of old: ``/consumers/<group>/offsets/<topic>/<partition>``, each with its offset as text."""
+
+    limit: ClassVar[str | None] = (
+        "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
+    )
+    caveat: ClassVar[str] = (
+        "A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
+    )
+    way_out: ClassVar[str] = "Keep them in one node (option layout=json), or raise"
+
+    def __init__(self, base: str) -> None:
+        self._folder = f"{base}/offsets"
+
+    def folders(self, topics: Sequence[str]) -> list[str]:
+        """Return the topics' nodes."""
+        return [f"{self._folder}/{topic}" for topic in topics]
+
+    def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
+        """Return the partitions' nodes."""
+        return [f"{folder}/{child}" for folder, children in folders.items() for child in children or ()]
+
+    def paths_of(self, offsets: Offsets) -> list[str]:
+        """Return the partitions' nodes."""
+        return [self._path(tp) for tp in offsets]
+
+    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
+        """Return the offset of each node; an empty one was created by an advance that came no further."""
+        offsets = {}
+        for path, node in seen.nodes.items():
+            folder, _, name = path.rpartition("/")
+            partition = read_partition(name.encode(), f"The node {folder} in ZooKeeper")
+            if node.data:
+                topic = folder.rpartition("/")[2]
+                offsets[TopicPartition(topic, partition)] = read_offset(node.data, f"The node {path} in ZooKeeper")
+        return offsets
+
+    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
+        """Return each partition's offset as text."""
+        return {self._path(tp): b"%d" % offset for tp, offset in after.items()}
+
+    def _path(self, tp: TopicPartition) -> str:
+        return f"{self._folder}/{tp.topic}/{tp.partition}"
+
+
+class JsonLayout:
+    """One node for the group, ``/consumers/<group>/offsets.json``, with Spark's JSON of offsets."""
+
+    limit: ClassVar[str | None] = None
+    caveat: ClassVar[str] = ""
+    way_out: ClassVar[str] = "Split the group, or raise"
+
+    def __init__(self, base: str) -> None:
+        self._path = f"{base}/offsets.json"
+
+    def folders(self, topics: Sequence[str]) -> list[str]:
+        """Return none."""
+        return []
+
+    def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
+        """Return the one node."""
+        return [self._path]
+
+    def paths_of(self, offsets: Offsets) -> list[str]:
+        """Return the one node."""
+        return [self._path]
+
+    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
+        """Return all offsets of the group."""
+        node = seen.nodes.get(self._path)
+        if node is None or not node.data:
+            return {}
+        try:
+            return load_offsets(node.data.decode())
+        except (OffsetsJsonError, UnicodeDecodeError) as exc:
+            raise StoreContentError(f"The node {self._path} in ZooKeeper holds no offsets. {exc}") from exc
+
+    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
+        """Return the new content; topics that the advance does not name stay in it."""
+        return {self._path: dump_offsets({**self.offsets(seen), **after}).encode()}
+
+
+class ZooKeeperStore:
+    """A ZooKeeper ensemble.
+
+    Args:
+        name: its address as the group writes it.
+        timeout: seconds that a server may stay silent.
+        hosts: ``host:port``, with commas between them.
+        chroot: the node that everything is under, such as ``/kafka``; it must exist. Empty: the root.
+        login: name and password for the scheme ``digest``; None: nobody in particular.
+        tls: kazoo's settings for TLS.
+        layout: `NodeLayout`, one node for each partition, or `JsonLayout`, one for the group.
+        access: of the nodes that are created.
+        max_request_bytes: the servers' jute.maxbuffer.
+
+    Raises:
+        BadInputError: access is limited to a login that there is not.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        timeout: float,
+        hosts: str,
+        *,
+        chroot: str = "",
+        login: tuple[str, str] | None = None,
+        tls: Mapping[str, Any] | None = None,
+        layout: type[_Layout] = NodeLayout,
+        access: Access | None = None,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+    ) -> None:
+        import kazoo  # noqa: F401 a missing library is told now, not at the first commit
+
+        self.name = name
+        self._timeout = timeout
+        self._hosts = hosts
+        self._chroot = chroot.rstrip("/")
+        self._login = login
+        self._tls = dict(tls or {})
+        self._layout = layout
+        self._access = access or (Access.READ if login else Access.OPEN)
+        self._max_request_bytes = max_request_bytes
+        self.guarantees = Guarantees(
+            is_atomic=True, compares=Compares.ANY_WRITER, limit=layout.limit, caveat=layout.caveat
+        )
+        if self._access is not Access.OPEN and login is None:
+            raise BadInputError(f"{name}: acl={self._access} needs a login and a password in the Airflow connection")
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Return the offsets of all topics at one moment."""
+        layout = self._layout(self._base(group))
+        with self._session() as client:
+            folders = dict(self._ask(client.get_children_async, layout.folders(topics)))
+            found = layout.offsets(self._look(client, layout.paths_in(folders)))
+        return {tp: offset for tp, offset in found.items() if tp.topic in topics}
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """Compare and set in one multi."""
+        layout = self._layout(self._base(group))
+        self._check_size(layout.values(_Seen({}, ()), after))
+        with self._session() as client:
+
+            def look() -> tuple[Offsets, _Seen]:
+                seen = self._look(client, layout.paths_of(after))
+                return layout.offsets(seen), seen
+
+            def write(seen: _Seen) -> bool:
+                return self._write(client, seen, layout.values(seen, after))
+
+            swap(self.name, group, before, after, look, write)
+
+    # Looking
+
+    def _base(self, group: str) -> str:
+        if "/" in group or group in ("", ".", ".."):
+            raise BadInputError(f"{self.name}: group {group!r} can't be the name of a node in ZooKeeper")
+        return f"{self._chroot}/consumers/{group}"
+
+    def _look(self, client: Any, paths: Sequence[str]) -> _Seen:
+        """Return the nodes of one moment: there is no request that reads several."""
+        for _ in range(LOOKS):
+            # A server may lag behind the one that we wrote to.
+            client.sync_async(self._chroot or "/").get(timeout=self._timeout)
+            moment = client.last_zxid
+            found = {path: node for path, node in self._ask(client.get_async, paths) if node is not None}
+            if all(stat.last_modified_transaction_id <= moment for _, stat in found.values()):
+                nodes = {path: _Node(data or b"", stat.version) for path, (data, stat) in found.items()}
+                return _Seen(nodes, self._missing(client, [path for path in paths if path not in found]))
+        raise ConcurrentChangeError(f"{self.name}: others wrote these offsets {LOOKS} times while we read them")
+
+    def _missing(self, client: Any, paths: Sequence[str]) -> list[str]:
+        parents = sorted({parent for path in paths for parent in _parents(path, self._chroot)})
+        return [parent for parent, stat in self._ask(client.exists_async, parents) if stat is None]
+
+    def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Send a request for each path without waiting for the one before; the answer is None where there is no node."""
+        waiting: deque[tuple[str, Any]] = deque()
+        for path in paths:
+            waiting.append((path, request(path)))
+            if len(waiting) >= _ON_THE_WAY:
+                yield self._answer(*waiting.popleft())
+        for path, answer in waiting:
+            yield self._answer(path, answer)
+
+    def _answer(self, path: str, answer: Any) -> tuple[str, Any]:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            return path, answer.get(timeout=self._timeout)
+        except NoNodeError:
+            return path, None
+
+    # Writing
+
+    def _write(self, client: Any, seen: _Seen, values: Mapping[str, bytes]) -> bool:
+        """Write all values, if the nodes are as they were seen; False: nothing of them was written."""
+        multi = client.transaction()
+        self._create(multi, seen.missing)
+        for path, data in values.items():
+            if node := seen.nodes.get(path):
+                multi.set_data(path, data, version=node.version)
+            else:
+                multi.create(path, data, acl=self._acl(path))
+        if _size(multi.operations) <= self._max_request_bytes:
+            return self._commit(multi)
+        self._check_size(values)
+        self._prepare(client, [*seen.missing, *(path for path in values if path not in seen.nodes)])
+        return False
+
+    def _check_size(self, values: Mapping[str, bytes]) -> None:
+        """Refuse what would be too large even if all nodes were there."""
+        from kazoo.protocol.serialization import SetData
+
+        if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
+            raise StoreLimitError(
+                f"{self.name}: these offsets take one request of {size} bytes, and the servers take {self._max_request_bytes}. "
+                f"Nothing was written. {self._layout.way_out} jute.maxbuffer on all servers and tell us (option max_request_bytes)"
+            )
+
+    def _prepare(self, client: Any, paths: Sequence[str]) -> None:
+        """Create nodes without an offset, as to create takes larger requests than to write."""
+        for start in range(0, len(paths), _AT_ONCE):
+            multi = client.transaction()
+            self._create(multi, paths[start : start + _AT_ONCE])
+            self._commit(multi)
+
+    def _create(self, multi: Any, paths: Sequence[str]) -> None:
+        for path in paths:
+            multi.create(path, b"", acl=self._acl(path))
+
+    def _acl(self, path: str) -> list[Any]:
+        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+        # Groups of others live under it too.
+        if self._access is Access.OPEN or path == f"{self._chroot}/consumers":
+            return list(OPEN_ACL_UNSAFE)
+        return [*CREATOR_ALL_ACL, *(READ_ACL_UNSAFE if self._access is Access.READ else ())]
+
+    def _commit(self, multi: Any) -> bool:
+        from kazoo.exceptions import (
+            BadVersionError,
+            NodeExistsError,
+            NoNodeError,
+            RolledBackError,
+            RuntimeInconsistency,
+        )
+
+        with self._translated(is_writing=True):
+            results = multi.commit_async().get(timeout=self._timeout)
+            # What failed stands among operations that were rolled back, or not tried, because of it.
+            failed = [r for r in results if isinstance(r, Exception)]
+            causes = [r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)]
+            for cause in causes:
+                if not isinstance(cause, BadVersionError | NodeExistsError | NoNodeError):
+                    raise cause
+        return not failed
+
+    # Sessions
+
+    @contextmanager
+    def _session(self) -> Iterator[Any]:
+        from kazoo.client import KazooClient
+
+        client = KazooClient(
+            self._hosts,
+            timeout=self._timeout,
+            auth_data=[("digest", ":".join(self._login))] if self._login else None,
+            logger=_log,
+            **self._tls,
+        )
+        with self._translated():
+            try:
+                # One server after the other is tried, each for the time-out.
+                client.start(self._timeout * len(client.hosts))
+                self._check_chroot(client)
+                yield client
+            finally:
+                _close(client)
+
+    def _check_chroot(self, client: Any) -> None:
+        # Not created: a typing error would make a second, empty world.
+        if self._chroot and client.exists_async(self._chroot).get(timeout=self._timeout) is None:
+            raise StoreRefusedError(
+                f"{self.name}: there is no node {self._chroot} in ZooKeeper at {self._hosts}. Correct the chroot, or create it"
+            )
+
+    @contextmanager
+    def _translated(self, *, is_writing: bool = False) -> Iterator[None]:
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            yield
+        except (KazooException, KazooTimeoutError, OSError) as exc:
+            raise _translate(self.name, self._hosts, exc, is_writing) from exc
+
+
+def _parents(path: str, chroot: str) -> Iterator[str]:
+    parts = path[len(chroot) :].split("/")[1:-1]
+    for count in range(1, len(parts) + 1):
+        yield chroot + "/" + "/".join(parts[:count])
+
+
+def _close(client: Any) -> None:
+    from kazoo.exceptions import KazooException
+
+    # What was asked is answered by now, and stays so when the good-bye is not.
+    with suppress(KazooException, OSError):
+        client.stop()
+        client.close()
+
+
+def _size(operations: Sequence[Any]) -> int:
+    from kazoo.protocol.serialization import Transaction
+
+    return _HEADER + len(Transaction(operations).serialize())
+
+
+def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> StoreError:
+    from kazoo.exceptions import (
+        AuthFailedError,
+        ConnectionLoss,
+        InvalidACLError,
+        NoAuthError,
+        NotReadOnlyCallError,
+        OperationTimeoutError,
+        SessionExpiredError,
+        SessionMovedError,
+        ThrottledOpError,
+    )
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    said = f"{type(exc).__name__} {exc}".strip()
+    if isinstance(exc, NoAuthError | AuthFailedError | InvalidACLError):
+        return StoreRefusedError(
+            f"{name}: ZooKeeper at {hosts} refused it ({said}): the ACL of a node does not let this login in. Correct login and "
+            "password of the Airflow connection, or the ACL (zkCli: getAcl, setAcl)"
+        )
+    is_silent = isinstance(
+        exc, KazooTimeoutError | ConnectionLoss | SessionExpiredError | OperationTimeoutError | OSError
+    )
+    if is_writing and is_silent:
+        return StoreOutcomeUnknownError(
+            f"{name}: ZooKeeper at {hosts} went silent while it wrote ({said}). The same advance again tells. If it never ends, the "
+            "servers' jute.maxbuffer may be smaller than the option max_request_bytes"
+        )
+    if is_silent or isinstance(exc, NotReadOnlyCallError | SessionMovedError | ThrottledOpError):
+        return StoreUnavailableError(f"{name}: ZooKeeper at {hosts} did not answer, nothing was written ({said})")
+    return StoreRefusedError(f"{name}: ZooKeeper at {hosts} refused it ({said})")

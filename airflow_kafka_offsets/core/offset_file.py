@@ -1,0 +1,179 @@
+"""The files that hold offsets on a local disk, S3 or HDFS: ``<group>/<version>.json``; the highest version is current.
+
+Each advance adds one file and changes none, so whoever finds the next version taken was overtaken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import OffsetsJsonError, StoreContentError
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets, refuse_duplicates
+
+MIN_KEEP = 10
+"""The fewest versions that may be kept. Also how many newer ones tell a writer that it came too late: see `came_too_late`."""
+LEFTOVER_AGE = timedelta(days=1)
+"""After that time nobody is still writing a temporary file."""
+MAX_DELETED = 20
+"""How many files are deleted after one advance: there may be many when the rights to delete came late."""
+
+_VERSION = re.compile(r"([0-9]{20})\.json")
+_TEMPORARY = re.compile(r"\.tmp-([0-9]{13})-[0-9a-f]+")
+_NEXT_OFFSETS = "next_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """One version of a group's offsets.
+
+    Attributes:
+        group: the group.
+        version: its number, from 1; 0: there is no file yet.
+        offsets: the next offset of every topic-partition of the group.
+        window_id: the window whose commit wrote it; empty: none.
+        written_at: when; None: it does not say.
+        token: what no other writer's file has.
+    """
+
+    group: str
+    version: int = 0
+    offsets: Offsets = field(default_factory=dict)
+    window_id: str = ""
+    written_at: datetime | None = None
+    token: str = ""
+
+
+def file_name(version: int) -> str:
+    """Return the name of a version's file; sorted names are sorted versions.
+
+    >>> file_name(42)
+    '00000000000000000042.json'
+
+    Raises:
+        StoreContentError: the number has more than 20 digits: somebody made a file with the highest one.
+    """
+    if version >= 10**20:
+        raise StoreContentError(f"There is no file after number {version - 1}; whoever made that one has to remove it")
+    return f"{version:020d}.json"
+
+
+def version_of(name: str) -> int | None:
+    """Return the version that a file holds; None: it is no file of ours, or one that is still being written."""
+    found = _VERSION.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def newest_version(names: Iterable[str]) -> int:
+    """Return the highest version among the names of a folder; 0: there is none."""
+    return max((version_of(name) or 0 for name in names), default=0)
+
+
+def temporary_name(now: datetime, token: str) -> str:
+    """Return a name under which a file is written before it becomes visible; it says when that was."""
+    return f".tmp-{int(now.timestamp() * 1000):013d}-{token}"
+
+
+def came_too_late(written: int, names: Iterable[str]) -> bool:
+    """Decide whether a version that was just written had been written, overtaken and deleted before.
+
+    A writer that stood still since its look, for as long as it takes others to write so many versions that the next one of
+    its look is deleted again, finds that name free. What it writes there is not current, and counts for nothing.
+
+    Args:
+        written: the version that was just written.
+        names: the names in the folder since then.
+    """
+    return newest_version(names) - written >= MIN_KEEP
+
+
+def superfluous(names: Iterable[str], newest: int, keep: int, now: datetime) -> list[str]:
+    """Return which files may be deleted: versions that are older than the newest `keep`, and what dead writers left."""
+    names = sorted(names)
+    old = [name for name in names if 0 < (version_of(name) or 0) <= newest - max(keep, MIN_KEEP)]
+    left = [name for name in names if _is_leftover(name, now)]
+    return (old + left)[:MAX_DELETED]
+
+
+def _is_leftover(name: str, now: datetime) -> bool:
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and int(found[1]) / 1000 < (now - LEFTOVER_AGE).timestamp()
+
+
+def dump_offset_file(file: OffsetFile) -> bytes:
+    """Write the document: a partition a line, so that two versions can be compared with `diff`."""
+    document = {
+        "group": file.group,
+        "version": file.version,
+        "window_id": file.window_id,
+        "written_at": file.written_at.isoformat(timespec="milliseconds") if file.written_at else None,
+        "token": file.token,
+        _NEXT_OFFSETS: json.loads(dump_offsets(file.offsets)),
+    }
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def load_offset_file(content: bytes, group: str, version: int, where: str) -> OffsetFile:
+    """Read a document; fields that are unknown here are ignored, and only the group and the offsets must be there.
+
+    Args:
+        content: what the file holds.
+        group: whose it must be.
+        version: what its name says.
+        where: the file, for the message.
+
+    Raises:
+        StoreContentError: it is not such a document, or that of another group.
+    """
+    try:
+        document = json.loads(content.decode(), object_pairs_hook=refuse_duplicates)
+    except (
+        ValueError,
+        RecursionError,
+    ) as exc:  # ValueError: also of what is not UTF-8, and of a key that is there twice
+        raise _not_offsets(where, f"it is not JSON ({exc})") from exc
+    if not isinstance(document, dict) or document.get("group") != group:
+        whose = repr(document.get("group")) if isinstance(document, dict) else "nobody"
+        raise _not_offsets(where, f"it is of group {whose[:80]}")
+    return OffsetFile(
+        group,
+        version,
+        _offsets(document, where),
+        window_id=_text(document, "window_id"),
+        written_at=_time(document.get("written_at")),
+        token=_text(document, "token"),
+    )
+
+
+def _offsets(document: dict[str, Any], where: str) -> dict[TopicPartition, int]:
+    offsets = document.get(_NEXT_OFFSETS)
+    try:
+        # A text would be parsed as JSON: whoever writes it by hand shall see one form only.
+        return load_offsets(offsets if isinstance(offsets, dict) else {})
+    except OffsetsJsonError as exc:
+        raise _not_offsets(where, f"{_NEXT_OFFSETS}: {exc}") from exc
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    value = document.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _not_offsets(where: str, why: str) -> StoreContentError:
+    return StoreContentError(
+        f"{where} does not hold the offsets of the group: {why}. It has the highest number, and is not skipped: the file before "
+        "it may be older than what was committed. Mend it, or move it away"
+    )

@@ -1,0 +1,62 @@
+"""The name of a Redis hash: a pattern with the topic and the group in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+DEFAULT = "offset:{topic}:{group}"
+TAGGED = "offset:{group_tag}:{topic}"
+"""The pattern for several topics in Redis Cluster."""
+
+_PARTS = re.compile(r"\{(topic|group)(_tag)?\}")
+# Topics and groups consist of these; whatever else stands between them tells where one ends.
+_OF_NAMES = re.compile(r"[A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPattern:
+    """How topic and group make a key: ``{topic}`` and ``{group}`` stand for the names, once each.
+
+    ``{group_tag}`` and ``{topic_tag}`` stand for a name in braces, which Redis Cluster calls a hash tag: keys with the same tag
+    live on the same node.
+
+    >>> KeyPattern().key("orders", "lake.orders")
+    'offset:orders:lake.orders'
+    >>> KeyPattern("offset:{group_tag}:{topic}").key("orders", "lake.orders")
+    'offset:{lake.orders}:orders'
+
+    Raises:
+        BadInputError: a name is missing, or two different pairs of names would have the same key.
+    """
+
+    text: str = DEFAULT
+
+    def __post_init__(self) -> None:
+        if sorted(found[1] for found in _PARTS.finditer(self.text)) != ["group", "topic"]:
+            raise BadInputError(
+                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}, got {self.text!r}"
+            )
+        before, _, _, between, _, _, after = _PARTS.split(self.text)
+        if any(brace in before + between + after for brace in "{}"):
+            raise BadInputError(
+                f"The key of an offset store has a brace that is not ours: {self.text!r}. Literal braces round a name are written "
+                "{group_tag} or {topic_tag}"
+            )
+        if not self.is_tagged and _OF_NAMES.fullmatch(between):
+            raise BadInputError(
+                f"The key {self.text!r} of an offset store would be the same for different topics and groups: put a character "
+                f"between them that no name has, as in {DEFAULT!r}"
+            )
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether one of the names is a hash tag."""
+        return "_tag}" in self.text
+
+    def key(self, topic: str, group: str) -> str:
+        """Return the key of a topic's hash."""
+        names = {"topic": topic, "group": group}
+        return _PARTS.sub(lambda found: f"{{{names[found[1]]}}}" if found[2] else names[found[1]], self.text)

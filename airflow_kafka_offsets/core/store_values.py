@@ -1,0 +1,60 @@
+"""Offsets and partitions as other people's code writes them into a store: decimal text."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_kafka_offsets.core.errors import StoreContentError
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET
+
+MAX_PARTITION = 2**31 - 1
+# The same partition must not have two names: "07" would be another field than "7".
+_PARTITION = re.compile(rb"0|[1-9][0-9]{0,9}")
+_OFFSET = re.compile(rb"[0-9]{1,19}")
+
+
+def read_offset(text: bytes, where: str) -> int:
+    """Read the next offset of a partition.
+
+    >>> read_offset(b"42", "the field 0")
+    42
+
+    Args:
+        text: what the store holds.
+        where: where it holds it, for the message.
+
+    Raises:
+        StoreContentError: it is not an offset.
+    """
+    if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
+        raise StoreContentError(
+            f"{where} holds {_short(text)}, which is not an offset (a whole number from 0 on, in decimal digits). Look who "
+            "writes there, and correct or delete it"
+        )
+    return int(text)
+
+
+def read_partition(text: bytes, where: str) -> int:
+    """Read the number of a partition.
+
+    >>> read_partition(b"7", "the hash offset:orders:lake")
+    7
+
+    Args:
+        text: what the store holds.
+        where: where it holds it, for the message.
+
+    Raises:
+        StoreContentError: it is not a partition.
+    """
+    if not _PARTITION.fullmatch(text) or int(text) > MAX_PARTITION:
+        raise StoreContentError(
+            f"{where} has an entry {_short(text)}, which is not a partition (a whole number from 0 on). Look who writes there, "
+            "and delete the entry or keep our offsets under another name"
+        )
+    return int(text)
+
+
+def _short(text: bytes) -> str:
+    shown = repr(text.decode(errors="backslashreplace"))
+    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -1,0 +1,144 @@
+"""The offset stores of files: a local folder, S3 by a connection of type ``aws``, HDFS by one of type ``webhdfs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring import find_connection, is_true, mask_secrets
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_kafka_offsets.adapters.stores.files import FilesStore, Place
+    from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
+    from airflow_kafka_offsets.core.group import KafkaGroup
+
+# What only the Amazon provider's hook can do; a connection that asks for it must not be read without that.
+_ROLES = ("role_arn", "assume_role_method", "session_factory")
+
+
+def open_files(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+    """Open a folder; the group's name is that of its folder."""
+    from airflow_kafka_offsets.adapters.stores.local import LocalPlace
+
+    return _open(address, LocalPlace(address.path))
+
+
+def open_s3(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+    """Open a prefix of a bucket."""
+    from airflow_kafka_offsets.adapters.stores.s3 import S3Place
+
+    bucket, _, prefix = address.path.strip("/").partition("/")
+    return _open(address, S3Place(_s3_client(address), bucket, prefix.strip("/")))
+
+
+def open_hdfs(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+    """Open a folder on HDFS."""
+    from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace, open_client
+
+    connection = _connection(address, "webhdfs")
+    client = open_client(name_nodes(connection), address.timeout, hdfs_login(connection))
+    return _open(address, HdfsPlace(client, address.path))
+
+
+def _open(address: StoreAddress, place: Place) -> FilesStore:
+    from airflow_kafka_offsets.adapters.stores.files import FilesStore
+
+    return FilesStore(str(address), place, keep=address.keep)
+
+
+def _connection(address: StoreAddress, conn_type: str) -> Connection:
+    connection = find_connection(address.conn_id)
+    if connection.conn_type != conn_type:
+        raise BadInputError(
+            f"The offset store {address} needs a connection of type {conn_type!r}; {address.conn_id!r} has type "
+            f"{connection.conn_type!r}"
+        )
+    mask_secrets(connection.extra_dejson)
+    return connection
+
+
+def _s3_client(address: StoreAddress) -> Callable[[], Any]:
+    """Return what makes the client, as the Amazon provider's hook does; a role is assumed at the first use only."""
+    import boto3
+
+    connection = _connection(address, "aws")
+    extra = connection.extra_dejson
+    config = _s3_config(extra.get("config_kwargs"), address.timeout)
+    if find_spec("airflow.providers.amazon") is not None:
+        from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+
+        return lambda: S3Hook(aws_conn_id=address.conn_id, config=config).get_conn()
+    if asked := [name for name in _ROLES if extra.get(name)]:
+        raise BadInputError(
+            f"Connection {address.conn_id!r} says {asked[0]} in its extra, which needs the Amazon provider: "
+            "pip install apache-airflow-providers-amazon"
+        )
+    keys, place = aws_keys(connection), s3_endpoint(extra)
+    return lambda: boto3.session.Session(**keys).client("s3", config=config, **place)
+
+
+def _s3_config(of_connection: Mapping[str, Any] | None, timeout: float) -> Any:
+    from botocore.config import Config
+
+    # Tried again by whoever calls us; else a service that is silent would take five times the time-out.
+    ours = Config(connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1})
+    return Config(**(of_connection or {})).merge(ours)
+
+
+def aws_keys(connection: Connection) -> dict[str, str]:
+    """Return boto3's arguments of a session from a connection, as AwsConnectionWrapper of the Amazon provider reads it."""
+    extra = connection.extra_dejson
+    found = {name: extra.get(name) for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")}
+    if connection.login and connection.password:
+        found |= {"aws_access_key_id": connection.login, "aws_secret_access_key": connection.password}
+    found |= {name: extra.get(name) for name in ("region_name", "profile_name")}
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def s3_endpoint(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return boto3's arguments of a client: another endpoint than Amazon's, for all services or for S3, and its TLS."""
+    of_service = extra.get("service_config", {}).get("s3", {})
+    endpoint = of_service.get("endpoint_url", extra.get("endpoint_url"))
+    return {"endpoint_url": endpoint or None, "verify": extra.get("verify")}
+
+
+def name_nodes(connection: Connection) -> list[str]:
+    """Return the URLs of name nodes: the host may name several, the schema a path before ``/webhdfs``.
+
+    Raises:
+        BadInputError: the connection has no host.
+    """
+    hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+    if not hosts:
+        raise BadInputError(f"Connection {connection.conn_id!r} has no host: name the name nodes of HDFS there")
+    scheme = "https" if is_true(connection.extra_dejson.get("use_ssl")) else "http"
+    port = f":{connection.port}" if connection.port else ""
+    path = f"/{connection.schema}" if connection.schema else ""
+    return [f"{scheme}://{host}{port}{path}" for host in hosts]
+
+
+def hdfs_login(connection: Connection) -> HdfsLogin:
+    """Return who we are from a connection, as WebHDFSHook reads it; but certificates are checked unless it says no."""
+    from airflow.sdk.configuration import conf
+    from airflow.sdk.log import mask_secret
+
+    from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
+
+    extra = connection.extra_dejson
+    headers, cookies = extra.get("headers") or {}, extra.get("cookies") or {}
+    mask_secret([*headers.values(), *cookies.values()])  # a gateway's tokens, under names of its own
+    verify, cert, key = extra.get("verify", True), extra.get("cert"), extra.get("key")
+    return HdfsLogin(
+        user=connection.login or "",
+        password=connection.password,
+        verify=is_true(verify) if str(verify).lower() in ("true", "false") else str(verify),
+        cert=(cert, key) if cert and key else cert,
+        headers=headers,
+        cookies=cookies,
+        has_kerberos=conf.get("core", "security", fallback="") == "kerberos",
+    )

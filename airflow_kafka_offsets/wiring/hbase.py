@@ -1,0 +1,39 @@
+"""The HBase store from an Airflow connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring import find_connection
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.ports import OffsetStore
+
+
+def open_hbase(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+    """Open the table behind a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
+    from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
+
+    connection = find_connection(address.conn_id)
+    if connection.conn_type not in ("hbase", "generic"):
+        raise BadInputError(
+            f"Connection {address.conn_id!r} has type {connection.conn_type!r}; the offset store {address} needs one of "
+            "type hbase or generic, with host and port of HBase's Thrift 1 gateway"
+        )
+    if not connection.host:
+        raise BadInputError(f"Connection {address.conn_id!r} names no host: that of HBase's Thrift 1 gateway")
+    options, extra = address.options, connection.extra_dejson
+    return HBaseStore(
+        str(address),
+        host=connection.host,
+        port=connection.port or 9090,
+        timeout=address.timeout,
+        table=address.path.strip("/") or TABLE,
+        family=options.get("family", FAMILY),
+        state_family=options.get("state_family", STATE_FAMILY),
+        transport=extra.get("transport", "buffered"),
+        protocol=extra.get("protocol", "binary"),
+    )

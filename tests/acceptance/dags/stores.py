@@ -1,0 +1,53 @@
+"""Groups whose watermark is published. As in windows.py, group, topic and lake have the DAG's name."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG
+
+from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
+from airflow_kafka_offsets.operators import planning
+
+# A store that is down for longer than this fails the task: the tests have no minute to wait.
+planning.PATIENCE = 4.0
+
+LAB = Path(os.environ["LAB"])
+JOBS = Path(__file__).parent / "jobs"
+
+
+def consume(window: dict) -> int:
+    """Stand for a foreign launcher: reads the window without Spark."""
+    from tests.acceptance.foreign import consume_to_parquet
+
+    return consume_to_parquet(window, LAB / "lake" / window["group"])
+
+
+with DAG("published", schedule=None):
+    plan = PlanWindowOperator(
+        task_id="plan", group=KafkaGroup("published", topics=["published"], offset_store="kafka://", max_offsets=300)
+    )
+    run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
+    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
+
+
+def load(dag_id: str, **group) -> None:
+    KafkaSparkSubmitOperator(
+        task_id="load",
+        group=KafkaGroup(dag_id, topics=[dag_id], **group),
+        application=str(JOBS / "to_parquet.py"),
+        application_args=[str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)],
+        driver_memory="512m",
+        jars=os.environ["CONNECTOR_JARS"],
+        conf={"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        retries=3,
+        retry_delay=timedelta(seconds=5),
+    )
+
+
+with DAG("store_down", schedule=None):
+    load("store_down", offset_store="redis://redis_lab?timeout=1")
+
+with DAG("was_a_stream", schedule=None):
+    load("was_a_stream")

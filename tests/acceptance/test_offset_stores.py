@@ -1,0 +1,138 @@
+"""Offset stores under the real scheduler: published with each commit, down in the middle of one, and the way in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.window import Outcome, State
+from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
+from tests.acceptance.test_input_and_secrets import dump
+from tests.lab.jars import pyspark_home, spark_connector_jars
+from tests.lab.processes import LOOPBACK
+from tests.lab.proxy import Proxy
+from tests.lab.redis import RedisServer
+
+JOBS = Path(__file__).parent / "dags" / "jobs"
+
+
+def test_kafkas_own_tool_sees_the_watermark_and_the_lag(lab: Lab) -> None:
+    lab.topic("published", 100)
+    lab.api.run_to("published")
+    assert lab.kafka.describe_group("published") == {("published", p): (75, 100, 25) for p in range(PARTITIONS)}, (
+        "current offset, end offset, lag"
+    )
+    second = lab.api.run_to("published")
+    behind = {("published", p): (100, 100, 0) for p in range(PARTITIONS)}
+    assert lab.kafka.describe_group("published") == behind
+    lab.api.clear_run("published", second)
+    lab.api.wait_for_run("published", second)
+    assert lab.kafka.describe_group("published") == behind
+    expect_once(lab, "published", [row.held.window for row in lab.windows("published")])
+
+
+@pytest.fixture
+def redis(lab: Lab, tmp_path: Path) -> Iterator[tuple[RedisServer, Proxy]]:
+    """Run a Redis with a password behind a proxy, and give Airflow the connection."""
+    with RedisServer(tmp_path, password="redis-canary") as server, Proxy(server.port) as proxy:
+        lab.api.request(
+            "POST",
+            "/connections",
+            {
+                "connection_id": "redis_lab",
+                "conn_type": "redis",
+                "host": LOOPBACK,
+                "port": proxy.port,
+                "password": "redis-canary",
+            },
+        )
+        yield server, proxy
+
+
+def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
+    lab: Lab, redis: tuple[RedisServer, Proxy]
+) -> None:
+    server, proxy = redis
+    lab.topic("store_down", 50)
+    run = lab.api.trigger("store_down")
+    with lab.hold("store_down") as hold:
+        hold.wait()
+        proxy.stop()
+        hold.release()
+        lab.api.wait_for_task("store_down", run, "load", "up_for_retry")
+    (row,) = lab.windows("store_down")
+    assert row.held.window.state is State.COMMITTING
+    assert "StoreUnavailableError" in lab.api.log("store_down", run, "load", 1)
+    proxy.heal()
+    lab.api.wait_for_run("store_down", run)
+    (row,) = lab.windows("store_down")
+    assert row.held.window.state is State.COMMITTED
+    assert [a.outcome for a in lab.attempts(row)] == [Outcome.SUCCEEDED], "the job ran once"
+    expect_once(lab, "store_down", [row.held.window])
+    assert server.hash("offset:store_down:store_down") == {str(p): "50" for p in range(PARTITIONS)}
+
+    logs = [p.read_text(errors="replace") for p in (lab.airflow.home / "logs").rglob("*store_down*/**/*.log")]
+    assert logs
+    assert not [1 for log in logs if "redis-canary" in log]
+    assert "redis-canary" not in dump(lab.postgres.url)
+    assert "redis-canary" not in str(lab.api.rendered_fields("store_down", run, "load"))
+    assert "redis-canary" not in str(lab.api.xcom("store_down", run, "load"))
+
+
+def test_a_stream_moves_over_with_its_checkpoint(lab: Lab, tmp_path: Path) -> None:
+    name, checkpoint = "was_a_stream", tmp_path / "checkpoint"
+    lab.topic(name, 100)
+    stream(lab, name, checkpoint)
+    assert sum(lab.lake(name).values()) == 100 * PARTITIONS
+    # A batch that was planned and never done, as a driver leaves it that dies.
+    committed = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    committed[-1].unlink()
+    last = int(committed[-1].name)
+    for path in (lab.folder / "lake" / name / f"window_id=stream-{last}").glob("*"):
+        path.unlink()
+    lab.produce(name, 30)
+
+    arguments = ["import", name, "--from", f"checkpoint:{checkpoint}", "--topic", name, "--why", "moved over"]
+    preview = kafka_offsets(lab, *arguments)
+    assert preview.returncode == 4, preview.stdout + preview.stderr
+    assert lab.ledger.load(name).version == 0
+    done = kafka_offsets(lab, *arguments, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [act.kind for act in lab.ledger.acts(name)] == ["import"]
+
+    lab.api.run_to(name)
+    windows = [row.held.window for row in lab.windows(name)]
+    expect_tiling(windows)
+    found = lab.lake(name)
+    assert set(found.values()) == {1}, "read twice"
+    assert set(found) == {(p, o) for p in range(PARTITIONS) for o in range(130)}, "missing"
+
+
+def stream(lab: Lab, topic: str, checkpoint: Path) -> None:
+    """Run the streaming query that the team had, until it has read everything."""
+    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
+    jars = ["--jars", ",".join(map(str, spark_connector_jars())), "--conf", "spark.ui.enabled=false"]
+    where = [lab.kafka.bootstrap_servers, topic, str(lab.folder / "lake" / topic), str(checkpoint)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, *jars, str(JOBS / "available_now.py"), *where],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def kafka_offsets(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line against the lab's ledger and Kafka."""
+    command = [str(Path(sys.executable).with_name("kafka-offsets")), *arguments, "--bootstrap-servers"]
+    environment = {**os.environ, "KAFKA_OFFSETS_LEDGER": lab.postgres.url}
+    return subprocess.run(
+        [*command, lab.kafka.bootstrap_servers], env=environment, capture_output=True, text=True, check=False
+    )

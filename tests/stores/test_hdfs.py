@@ -1,0 +1,256 @@
+"""Offsets in files on HDFS: the contract, and what only HDFS does."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from airflow_kafka_offsets import KafkaGroup
+from airflow_kafka_offsets.adapters.stores.files import FilesStore
+from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin, HdfsPlace, open_client
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    StoreContentError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.core.offset_file import file_name, version_of
+from airflow_kafka_offsets.core.store_address import parse_store_address
+from airflow_kafka_offsets.ports import OffsetStore
+from airflow_kafka_offsets.wiring.stores import open_store as open_at
+from tests.lab.hdfs import Hdfs
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.proxy import Proxy
+from tests.stores.contract import StoreContract, at
+
+BASE = "/apps/offsets"
+NAME = f"hdfs://webhdfs_default{BASE}"
+
+
+def store_at(client: Any, base: str = BASE) -> FilesStore:
+    return FilesStore(NAME, HdfsPlace(client, base))
+
+
+@pytest.fixture
+def group() -> str:
+    return f"lake.orders-{uuid.uuid4().hex[:8]}"
+
+
+class TestHdfs(StoreContract):
+    """All of it."""
+
+    @pytest.fixture
+    def store(self, open_store: Callable[[], OffsetStore]) -> OffsetStore:
+        return open_store()
+
+    @pytest.fixture
+    def open_store(self, hdfs: Hdfs) -> Callable[[], OffsetStore]:
+        return lambda: store_at(hdfs.client())
+
+    @pytest.fixture
+    def proxied(self, hdfs: Hdfs) -> Iterator[tuple[OffsetStore, Proxy]]:
+        with Proxy(hdfs.port) as proxy:
+            yield store_at(hdfs.client(url=f"http://{LOOPBACK}:{proxy.port}", timeout=2)), proxy
+
+
+def test_foreign_code_reads_the_highest_file(hdfs: Hdfs, group: str) -> None:
+    store = store_at(hdfs.client())
+    store.advance(group, {}, at("orders", 5, 10))
+    store.advance(group, at("orders", 5, 10), at("orders", 7, 12), "lake.orders-000002")
+    folder, who = f"{hdfs.url}/webhdfs/v1{BASE}/{group}", {"user.name": "somebody"}
+    listed = requests.get(folder, params={"op": "LISTSTATUS", **who}, timeout=10).json()
+    names = sorted(entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"])
+    assert names == ["00000000000000000001.json", "00000000000000000002.json"]
+    document = requests.get(f"{folder}/{names[-1]}", params={"op": "OPEN", **who}, timeout=10).json()
+    assert document["next_offsets"] == {"orders": {"0": 7, "1": 12}}
+
+
+def test_a_writer_that_is_overtaken_leaves_no_temporary_file(hdfs: Hdfs, group: str) -> None:
+    store_at(hdfs.client()).advance(group, {}, at("orders", 5))
+    place = HdfsPlace(hdfs.client(), BASE)
+    assert not place.put_if_absent(group, file_name(1), b"other", ".tmp-1")
+    assert place.names(group) == [file_name(1)]
+    assert place.get(group, file_name(1)) != b"other"
+
+
+# No
+
+
+def test_who_may_only_read_reads(hdfs: Hdfs, group: str) -> None:
+    store_at(hdfs.client()).advance(group, {}, at("orders", 5))
+    store = store_at(hdfs.client(user="alice"))
+    assert store.read(group, ["orders"]) == at("orders", 5)
+    with pytest.raises(StoreRefusedError, match="AccessControlException: Permission denied: user=alice, access=WRITE"):
+        store.advance(group, at("orders", 5), at("orders", 6))
+    assert HdfsPlace(hdfs.client(), BASE).names(group) == [file_name(1)]
+
+
+def test_who_may_not_even_read_is_refused(hdfs: Hdfs, group: str) -> None:
+    store_at(hdfs.client()).advance(group, {}, at("orders", 5))
+    hdfs.put("SETPERMISSION", f"{BASE}/{group}", permission="700")
+    with pytest.raises(StoreRefusedError, match="Permission denied: user=alice"):
+        store_at(hdfs.client(user="alice")).read(group, ["orders"])
+
+
+@pytest.mark.parametrize(
+    ("quota", "error"),
+    [
+        ({"namespacequota": 3, "storagespacequota": -1}, "NSQuotaExceeded"),
+        ({"namespacequota": 100, "storagespacequota": 1_000}, "DSQuotaExceeded"),
+    ],
+)
+def test_a_quota_that_is_used_up_is_refused_and_leaves_nothing(
+    hdfs: Hdfs, group: str, quota: dict[str, int], error: str
+) -> None:
+    base = f"/quota/{error}"
+    store = store_at(hdfs.client(), base)
+    store.advance(group, {}, at("orders", 5))
+    hdfs.put("SETQUOTA", base, **quota)
+    with pytest.raises(StoreRefusedError, match=error):
+        store.advance(group, at("orders", 5), at("orders", 6))
+    assert store.read(group, ["orders"]) == at("orders", 5)
+    assert HdfsPlace(hdfs.client(), base).names(group) == [file_name(1)]
+
+
+def test_safe_mode_is_refused(hdfs: Hdfs, group: str) -> None:
+    store = store_at(hdfs.client())
+    store.advance(group, {}, at("orders", 5))
+    hdfs.set_safe_mode(is_on=True)
+    try:
+        assert store.read(group, ["orders"]) == at("orders", 5)
+        with pytest.raises(StoreRefusedError, match="safe mode"):
+            store.advance(group, at("orders", 5), at("orders", 6))
+    finally:
+        hdfs.set_safe_mode(is_on=False)
+    assert store.read(group, ["orders"]) == at("orders", 5)
+
+
+def test_what_is_no_offset_is_named(hdfs: Hdfs, group: str) -> None:
+    store, client = store_at(hdfs.client()), hdfs.client()
+    client.write(f"{BASE}/{group}/{file_name(1)}", b"")
+    with pytest.raises(StoreContentError, match=f"hdfs:{BASE}/{group}/{file_name(1)} does not hold"):
+        store.read(group, ["orders"])
+    client.makedirs(f"{BASE}/{group}/{file_name(2)}")
+    with pytest.raises(StoreContentError, match=f"{file_name(2)} is a folder"):
+        store.advance(group, {}, at("orders", 5))
+
+
+def test_a_file_in_place_of_a_folder_is_refused(hdfs: Hdfs, group: str) -> None:
+    hdfs.client().write(f"{BASE}/{group}", b"")
+    with pytest.raises(StoreRefusedError, match="is not a directory"):
+        store_at(hdfs.client()).read(group, ["orders"])
+
+
+def test_what_is_not_webhdfs_is_told(hdfs: Hdfs, group: str) -> None:
+    with pytest.raises(StoreUnavailableError, match="HTTP request to a Hadoop IPC port"):
+        store_at(hdfs.client(url=f"http://{LOOPBACK}:{hdfs.rpc_port}")).read(group, ["orders"])
+
+
+class PlaceThatLosesItsFolder(HdfsPlace):
+    """Somebody removes the folder between the upload and the rename: HDFS answers as to a name that is taken."""
+
+    def _upload(self, group: str, temporary: str, content: bytes) -> None:
+        super()._upload(group, temporary, content)
+        self._client.delete(self._path(group, ""), recursive=True)
+
+
+def test_a_folder_that_is_removed_meanwhile_is_not_taken_for_an_overtaking_writer(hdfs: Hdfs, group: str) -> None:
+    store = FilesStore(NAME, PlaceThatLosesItsFolder(hdfs.client(), BASE))
+    with pytest.raises(StoreUnavailableError, match="somebody removed the file or its folder"):
+        store.advance(group, {}, at("orders", 5))
+
+
+# Nodes that die
+
+
+def test_of_several_name_nodes_the_one_that_answers_is_asked(hdfs: Hdfs, group: str) -> None:
+    with Proxy(hdfs.port) as proxy:
+        proxy.stop()
+        urls = [f"http://{LOOPBACK}:{proxy.port}", hdfs.url]
+        store = store_at(open_client(urls, 5, HdfsLogin(user=hdfs.user)))
+        store.advance(group, {}, at("orders", 5))
+        assert store.read(group, ["orders"]) == at("orders", 5)
+
+
+def test_a_data_node_that_hangs_is_an_error_in_bounded_time(hdfs: Hdfs, group: str) -> None:
+    store_at(hdfs.client()).advance(group, {}, at("orders", 5))
+    store = store_at(hdfs.client(timeout=1))
+    hdfs.data_node.suspend()
+    try:
+        with pytest.raises(StoreUnavailableError, match="no answer in time"):
+            store.read(group, ["orders"])
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.advance(f"{group}-new", {}, at("orders", 6))
+        assert not isinstance(caught.value, StoreOutcomeUnknownError)
+    finally:
+        hdfs.data_node.resume()
+    wait_until(hdfs.takes_files, timeout=60, what="the data node takes files again")
+    assert store.read(f"{group}-new", ["orders"]) == {}
+    store.advance(group, at("orders", 5), at("orders", 6))
+    assert store.read(group, ["orders"]) == at("orders", 6)
+
+
+class PlaceWhoseServerDies(HdfsPlace):
+    """The servers are killed when all is ready for the rename."""
+
+    def __init__(self, hdfs: Hdfs) -> None:
+        super().__init__(hdfs.client(), BASE)
+        self._hdfs = hdfs
+
+    def _rename(self, group: str, temporary: str, name: str) -> bool:
+        self._hdfs.kill()
+        return super()._rename(group, temporary, name)
+
+
+def test_servers_that_die_between_upload_and_rename_come_back_with_the_old_version(hdfs: Hdfs, group: str) -> None:
+    store = store_at(hdfs.client())
+    store.advance(group, {}, at("orders", 5))
+    with pytest.raises(StoreOutcomeUnknownError):
+        FilesStore(NAME, PlaceWhoseServerDies(hdfs)).advance(group, at("orders", 5), at("orders", 6))
+    with pytest.raises(StoreUnavailableError):
+        store.read(group, ["orders"])
+    hdfs.name_node.start()
+    assert hdfs.is_in_safe_mode(), "it does not know yet where its files are"
+    with pytest.raises(StoreUnavailableError, match="safe mode") as caught:
+        HdfsPlace(hdfs.client(), BASE).delete(group, file_name(1))
+    assert not isinstance(caught.value, StoreRefusedError), "a name node that starts leaves it by itself"
+    with pytest.raises(StoreUnavailableError, match="Failed to find datanode"):
+        store.advance(f"{group}-new", {}, at("orders", 6))
+    hdfs.data_node.start()
+    assert store.read(group, ["orders"]) == at("orders", 5)
+    names = HdfsPlace(hdfs.client(), BASE).names(group)
+    assert [version_of(name) for name in names] == [None, 1], "what was uploaded is there, and not in the way"
+    store.advance(group, at("orders", 5), at("orders", 6))
+    assert store.read(group, ["orders"]) == at("orders", 6)
+
+
+# From a connection of Airflow's
+
+
+def test_a_connection_of_airflow_leads_to_the_folder(hdfs: Hdfs, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {"conn_type": "webhdfs", "host": LOOPBACK, "port": hdfs.port, "login": hdfs.user}
+    monkeypatch.setenv("AIRFLOW_CONN_HADOOP", json.dumps(connection))
+    address = parse_store_address(f"hdfs://hadoop{BASE}/deep?timeout=5")
+    open_at(address, KafkaGroup(group, topics=["orders"])).advance(group, {}, at("orders", 5))
+    assert hdfs.client().status(f"{BASE}/deep/{group}/{file_name(1)}")["owner"] == hdfs.user
+
+
+@pytest.mark.parametrize(
+    ("connection", "message"),
+    [
+        ({"conn_type": "hdfs", "host": "x"}, "needs a connection of type 'webhdfs'"),
+        ({"conn_type": "webhdfs"}, "has no host"),
+    ],
+)
+def test_a_connection_that_does_not_do_is_told_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HADOOP", json.dumps(connection))
+    with pytest.raises(BadInputError, match=message):
+        open_at(parse_store_address("hdfs://hadoop/apps"), KafkaGroup("orders", topics=["orders"]))

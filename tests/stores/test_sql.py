@@ -1,0 +1,463 @@
+"""Offsets in SQL tables: PostgreSQL, MariaDB and SQLite keep the contract, also in tables that others made."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import Connection, create_engine, make_url, text
+from sqlalchemy.pool import NullPool
+
+from airflow_kafka_offsets.adapters.stores.sql import Layout, SqlStore
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    StoreContentError,
+    StoreDriftError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from airflow_kafka_offsets.ports import OffsetStore
+from tests.lab.processes import LOOPBACK
+from tests.lab.proxy import Proxy
+from tests.stores.contract import WRITERS, StoreContract, at
+
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB, Postgres
+
+NAME = "sql://db"
+
+
+def compete(stores: list[OffsetStore], group: str, before: dict, after: Callable[[int], dict]) -> list[bool]:  # type: ignore[type-arg]
+    """Let all advance at the same moment, and return who succeeded."""
+    start = threading.Barrier(len(stores))
+
+    def advance(number: int) -> bool:
+        start.wait(60)
+        try:
+            stores[number].advance(group, before, after(number))
+        except (StoreDriftError, ConcurrentChangeError):
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        return list(pool.map(advance, range(len(stores))))
+
+
+class SqlContract(StoreContract):
+    """Subclasses give `url`."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def open_store(self, url: str) -> Callable[[], SqlStore]:
+        return lambda: SqlStore(NAME, url, 10, create=True)
+
+    @pytest.fixture
+    def store(self, open_store: Callable[[], SqlStore]) -> SqlStore:
+        return open_store()
+
+    # A table that somebody made by hand
+
+    @pytest.fixture
+    def database(self, url: str) -> Iterator[Connection]:
+        """Return a foreign client's connection; every statement is a transaction."""
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            yield connection
+
+    @pytest.fixture
+    def table(self) -> str:
+        """Return the name of a table that no other test has."""
+        return f"my_offsets_{uuid.uuid4().hex[:8]}"
+
+    def run(self, database: Connection, statement: str, **values: object) -> Any:
+        """Run a statement as a hand-written job does; names in double quotes are quoted for the database."""
+        return database.execute(text(self.quoted(statement)), values)
+
+    def quoted(self, statement: str) -> str:
+        return statement
+
+    def test_a_hand_written_table_is_read_and_moved_as_its_job_would(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic_name VARCHAR(200), consumer VARCHAR(100), "partition" INT, untiloffset BIGINT, '
+            'PRIMARY KEY (topic_name, consumer, "partition"))',
+        )
+        for consumer, partition, offset in ((group, 0, 500), (group, 1, 0), ("another", 0, 7)):
+            values = {"c": consumer, "p": partition, "o": offset}
+            self.run(database, f"INSERT INTO {table} VALUES ('orders', :c, :p, :o)", **values)
+        layout = Layout(table, topic="topic_name", group="consumer", offset="untiloffset", timestamp="")
+        store = SqlStore(NAME, url, 10, layout)
+        assert store.read(group, ["orders", "other"]) == at("orders", 500, 0)
+        store.advance(group, at("orders", 500, 0), at("orders", 600, 10, 20))
+        found = self.run(database, f'SELECT consumer, "partition", untiloffset FROM {table}').all()
+        assert sorted(map(tuple, found)) == [("another", 0, 7), (group, 0, 600), (group, 1, 10), (group, 2, 20)]
+
+    def test_a_foreign_update_is_drift(self, store: SqlStore, database: Connection, group: str) -> None:
+        store.advance(group, {}, at("t", 5, 10))
+        self.run(database, 'UPDATE kafka_offsets SET "offset" = 99 WHERE group_id = :g AND "partition" = 1', g=group)
+        with pytest.raises(StoreDriftError, match="t-1: 99"):
+            store.advance(group, at("t", 5, 10), at("t", 6, 11))
+        assert store.read(group, ["t"]) == at("t", 5, 99)
+
+    def test_a_row_that_is_moved_between_look_and_write_is_noticed(
+        self, store: SqlStore, database: Connection, group: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.advance(group, {}, at("t", 5, 10))
+        once = store._write_once
+
+        def overtaken(*args: Any) -> None:
+            self.run(
+                database, 'UPDATE kafka_offsets SET "offset" = 99 WHERE group_id = :g AND "partition" = 1', g=group
+            )
+            once(*args)
+
+        monkeypatch.setattr(store, "_write_once", overtaken)
+        with pytest.raises(StoreDriftError, match="t-1: 99"):
+            store.advance(group, at("t", 5, 10), at("t", 6, 11))
+        assert store.read(group, ["t"]) == at("t", 5, 99)
+
+    def test_each_commit_leaves_the_databases_time(self, store: SqlStore, database: Connection, group: str) -> None:
+        store.advance(group, {}, at("t", 5, 10))
+        self.run(database, "UPDATE kafka_offsets SET timestamp = '2001-01-01 00:00:00' WHERE group_id = :g", g=group)
+        store.advance(group, at("t", 5, 10), at("t", 6, 10, 3))
+        query = "SELECT count(*) FROM kafka_offsets WHERE group_id = :g AND timestamp > '2002-01-01 00:00:00'"
+        assert self.run(database, query, g=group).scalar() == 3
+
+    @pytest.mark.parametrize("value", [None, "-1", "abc", "1.5", ""])
+    def test_what_is_no_offset_is_named(
+        self, url: str, database: Connection, table: str, group: str, value: str | None
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" VARCHAR(20), '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 3, :v)", g=group, v=value)
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 1, 1, 1, 1))):
+            with pytest.raises(StoreContentError, match=f"{re.escape(repr(value))} as the offset of t-3"):
+                ask()
+
+    @pytest.mark.parametrize("kind", ["VARCHAR(20)", "DECIMAL(20)"])
+    def test_numbers_in_other_types_of_columns_are_read_and_written(
+        self, url: str, database: Connection, table: str, group: str, kind: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" {kind}, '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store.advance(group, {}, at("t", 5))
+        store.advance(group, at("t", 5), at("t", 9_000_000_000))
+        assert store.read(group, ["t"]) == at("t", 9_000_000_000)
+
+    def test_a_table_without_a_key_is_read_and_not_written_and_two_rows_are_an_error(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT)',
+        )
+        self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 0, 5)", g=group)
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        assert store.read(group, ["t"]) == at("t", 5)
+        with pytest.raises(StoreRefusedError, match=f"no unique key.*UNIQUE INDEX .* ON {table}"):
+            store.advance(group, at("t", 5), at("t", 6))
+        self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 0, 6)", g=group)
+        with pytest.raises(StoreContentError, match="more than one row"):
+            store.read(group, ["t"])
+
+    def test_the_key_that_is_asked_for_is_enough(self, url: str, database: Connection, table: str, group: str) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT)',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        with pytest.raises(StoreRefusedError) as caught:
+            store.advance(group, {}, at("t", 6))
+        found = re.search(r"Make one: (.*)", str(caught.value))
+        assert found
+        database.exec_driver_sql(found[1])
+        store.advance(group, {}, at("t", 6))
+        assert store.read(group, ["t"]) == at("t", 6)
+
+    def test_a_missing_table_comes_with_the_statement_that_makes_it(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        store = SqlStore(NAME, url, 10, Layout(table))
+        for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
+            with pytest.raises(StoreRefusedError, match="CREATE TABLE") as caught:
+                ask()
+        found = re.search(r"Make it: (.*); or add", str(caught.value))
+        assert found
+        database.exec_driver_sql(found[1])
+        store.advance(group, {}, at("t", 5))
+        assert store.read(group, ["t"]) == at("t", 5)
+
+    def test_a_column_that_is_not_there_is_named(self, url: str, store: SqlStore, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        other = SqlStore(NAME, url, 10, Layout(offset="next_offset"))
+        with pytest.raises(StoreRefusedError, match="next_offset"):
+            other.read(group, ["t"])
+
+    def test_a_row_that_the_table_refuses_is_no_endless_competition(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT, '
+            'CHECK ("offset" < 100), PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        with pytest.raises(StoreRefusedError, match="Nothing was written"):
+            store.advance(group, {}, at("t", 5, 100))
+        assert store.read(group, ["t"]) == {}
+
+    def test_the_first_advance_of_many_writers_has_one_winner(
+        self, open_store: Callable[[], OffsetStore], store: SqlStore, group: str
+    ) -> None:
+        won = compete([open_store() for _ in range(WRITERS)], group, {}, lambda number: at("t", *[number] * 20))
+        assert won.count(True) == 1
+        assert store.read(group, ["t"]) == at("t", *[won.index(True)] * 20)
+
+    def test_many_who_make_the_table_at_once_all_find_it(self, url: str, table: str, group: str) -> None:
+        stores: list[OffsetStore] = [SqlStore(NAME, url, 10, Layout(table), create=True) for _ in range(6)]
+        won = compete(stores, group, {}, lambda number: at(f"t{number}", number))
+        assert won == [True] * 6
+        assert SqlStore(NAME, url, 10, Layout(table)).read(group, ["t5"]) == at("t5", 5)
+
+
+class Served(SqlContract):
+    """A database with a server."""
+
+    @pytest.fixture
+    def proxied(self, url: str) -> Iterator[tuple[SqlStore, Proxy]]:
+        parsed = make_url(url)
+        assert parsed.port
+        with Proxy(parsed.port) as proxy:
+            through = parsed.set(host=LOOPBACK, port=proxy.port).render_as_string(hide_password=False)
+            yield SqlStore(NAME, through, 2, create=True), proxy
+
+    def test_a_lock_that_nobody_gives_back_ends_in_time(self, url: str, store: SqlStore, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        with create_engine(url, poolclass=NullPool).connect() as hog:
+            self.run(hog, 'UPDATE kafka_offsets SET "offset" = 5 WHERE group_id = :g', g=group)
+            with pytest.raises(StoreUnavailableError, match=r"(?i)lock"):
+                SqlStore(NAME, url, 1).advance(group, at("t", 5), at("t", 6))
+        store.advance(group, at("t", 5), at("t", 6))
+
+    def test_a_wrong_password_is_refused_and_not_shown(self, url: str, group: str) -> None:
+        wrong = make_url(url).set(password="hunter2").render_as_string(hide_password=False)
+        with pytest.raises(StoreRefusedError) as caught:
+            SqlStore(NAME, wrong, 10).read(group, ["t"])
+        assert "hunter2" not in str(caught.value)
+
+    def test_an_unknown_database_is_refused(self, url: str, group: str) -> None:
+        wrong = make_url(url).set(database="nowhere").render_as_string(hide_password=False)
+        with pytest.raises(StoreRefusedError, match="nowhere"):
+            SqlStore(NAME, wrong, 10).read(group, ["t"])
+
+    def test_a_user_who_may_only_read_is_refused_when_he_writes(self, store: SqlStore, reader: str, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        own = SqlStore(NAME, reader, 10)
+        assert own.read(group, ["t"]) == at("t", 5)
+        own.advance(group, {}, at("t", 5))
+        with pytest.raises(StoreRefusedError, match=r"(?i)denied"):
+            own.advance(group, at("t", 5), at("t", 6))
+
+    def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome(
+        self, proxied: tuple[SqlStore, Proxy], store: SqlStore, group: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.advance(group, {}, at("t", 5))
+        through, proxy = proxied
+        move = through._move
+
+        def move_then_lose(*args: Any) -> None:
+            move(*args)
+            proxy.swallow_answers()
+
+        monkeypatch.setattr(through, "_move", move_then_lose)
+        with pytest.raises(StoreOutcomeUnknownError):
+            through.advance(group, at("t", 5), at("t", 6))
+        proxy.heal()
+        assert store.read(group, ["t"]) == at("t", 6)
+        through.advance(group, at("t", 5), at("t", 6))
+
+
+class TestPostgres(Served):
+    @pytest.fixture
+    def url(self, postgres: Postgres) -> str:
+        return postgres.url
+
+    @pytest.fixture
+    def reader(self, url: str, store: SqlStore, database: Connection, group: str) -> Iterator[str]:
+        store.advance(f"{group}-first", {}, at("t", 1))
+        database.exec_driver_sql("CREATE ROLE reader LOGIN PASSWORD 'reader-pw'")
+        database.exec_driver_sql("GRANT SELECT ON kafka_offsets TO reader")
+        yield make_url(url).set(username="reader", password="reader-pw").render_as_string(hide_password=False)
+        database.exec_driver_sql("DROP OWNED BY reader")
+        database.exec_driver_sql("DROP ROLE reader")
+
+    def test_a_read_only_server_is_refused(self, url: str, store: SqlStore, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        standby = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+        own = SqlStore(NAME, standby.render_as_string(hide_password=False), 10)
+        with pytest.raises(StoreRefusedError, match="read-only"):
+            own.advance(group, at("t", 5), at("t", 6))
+        assert own.read(group, ["t"]) == at("t", 5)
+
+    def test_stricter_isolation_ends_the_same(self, url: str, group: str) -> None:
+        parsed = make_url(url).update_query_dict({"options": "-c default_transaction_isolation=serializable"})
+        strict = parsed.render_as_string(hide_password=False)
+        stores: list[OffsetStore] = [SqlStore(NAME, strict, 10, create=True) for _ in range(8)]
+        before = at("t", *[0] * 20)
+        stores[0].advance(group, {}, before)
+        won = compete(stores, group, before, lambda number: dict.fromkeys(before, 100 + number))
+        assert won.count(True) == 1
+
+    def test_updates_that_move_no_row_are_no_success(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store.advance(group, {}, at("t", 5))
+        self.run(database, f"CREATE RULE deaf AS ON UPDATE TO {table} DO INSTEAD NOTHING")
+        with pytest.raises(StoreRefusedError, match="moved 0 rows of 1"):
+            store.advance(group, at("t", 5), at("t", 6))
+
+    def test_another_schema(self, url: str, database: Connection, group: str) -> None:
+        schema = f"s_{uuid.uuid4().hex[:8]}"
+        self.run(database, f"CREATE SCHEMA {schema}")
+        SqlStore(NAME, url, 10, Layout(schema=schema), create=True).advance(group, {}, at("t", 5))
+        found = self.run(database, f'SELECT topic, "partition", "offset" FROM {schema}.kafka_offsets').all()
+        assert found == [("t", 0, 5)]
+
+    def test_the_server_dies_and_comes_back_with_what_was_answered(self, group: str) -> None:
+        from tests.lab.databases import Postgres
+
+        with Postgres() as server:
+            store = SqlStore(NAME, server.url, 2, create=True)
+            store.advance(group, {}, at("t", 5))
+            server.kill()
+            with pytest.raises(StoreUnavailableError):
+                store.advance(group, at("t", 5), at("t", 6))
+            server.start()
+            store.advance(group, at("t", 5), at("t", 6))
+            server.suspend()
+            try:
+                with pytest.raises(StoreUnavailableError):
+                    store.advance(group, at("t", 6), at("t", 7))
+            finally:
+                server.resume()
+            assert SqlStore(NAME, server.url, 10).read(group, ["t"]) == at("t", 6)
+
+
+class TestMariaDB(Served):
+    def quoted(self, statement: str) -> str:
+        return statement.replace('"', "`")
+
+    @pytest.fixture
+    def url(self, mariadb: MariaDB) -> str:
+        return mariadb.url
+
+    @pytest.fixture
+    def reader(self, mariadb: MariaDB, url: str) -> str:
+        mariadb.execute(
+            f"CREATE USER IF NOT EXISTS reader@'{LOOPBACK}' IDENTIFIED BY 'reader-pw'",
+            f"GRANT SELECT ON offsets.* TO reader@'{LOOPBACK}'",
+        )
+        return make_url(url).set(username="reader", password="reader-pw").render_as_string(hide_password=False)
+
+    def test_a_read_only_server_is_refused(self, mariadb: MariaDB, store: SqlStore, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        mariadb.execute("SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(StoreRefusedError, match="read-only"):
+                store.advance(group, at("t", 5), at("t", 6))
+        finally:
+            mariadb.execute("SET GLOBAL read_only = 0")
+        assert store.read(group, ["t"]) == at("t", 5)
+
+    def test_names_that_the_collation_takes_for_the_same_are_an_error(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f"CREATE TABLE {table} (topic VARCHAR(200), group_id VARCHAR(100), `partition` INT, `offset` BIGINT, "
+            "PRIMARY KEY (topic, group_id, `partition`)) COLLATE utf8mb4_general_ci",
+        )
+        self.run(database, f"INSERT INTO {table} VALUES ('orders', :g, 0, 5)", g=group)
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        assert store.read(group, ["Orders"]) == {}
+        assert store.read(group.upper(), ["orders"]) == {}
+        with pytest.raises(StoreContentError, match="'orders' and 'Orders' are the same name"):
+            store.advance(group, {}, at("Orders", 7))
+        with pytest.raises(StoreContentError, match=f"{group}' and '{group.upper()}' are the same name"):
+            store.advance(group.upper(), {}, at("orders", 7))
+        store.advance(group, at("orders", 5), at("orders", 6))
+        assert store.read(group, ["orders"]) == at("orders", 6)
+
+    def test_a_table_without_transactions_is_not_written(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f"CREATE TABLE {table} (topic VARCHAR(100), group_id VARCHAR(100), `partition` INT, `offset` BIGINT, "
+            "PRIMARY KEY (topic, group_id, `partition`)) ENGINE=MyISAM",
+        )
+        with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions.*ENGINE = InnoDB"):
+            SqlStore(NAME, url, 10, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
+
+
+class TestSQLite(SqlContract):
+    """All but the faults of a network."""
+
+    test_a_server_that_refuses_connections = None
+    test_a_server_that_hangs = None
+    test_a_server_that_went_away_and_came_back = None
+    test_an_answer_that_is_lost_leaves_all_or_nothing = None
+    test_a_connection_that_is_cut_leaves_all_or_nothing = None
+
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/offsets.db"
+
+    def test_a_file_that_nobody_may_write_is_refused(self, url: str, store: SqlStore, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        own = SqlStore(NAME, f"sqlite:///file:{make_url(url).database}?mode=ro&uri=true", 10)
+        assert own.read(group, ["t"]) == at("t", 5)
+        with pytest.raises(StoreRefusedError, match="readonly"):
+            own.advance(group, at("t", 5), at("t", 6))
+
+    def test_the_file_keeps_its_journal(self, store: SqlStore, database: Connection, group: str) -> None:
+        store.advance(group, {}, at("t", 5))
+        assert database.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+
+
+@pytest.mark.parametrize("wrong", [{"offset": ""}, {"offset": "topic"}, {"table": ""}, {"timestamp": "offset"}])
+def test_columns_without_a_name_of_their_own_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(BadInputError):
+        Layout(**wrong)
+
+
+def test_another_kind_of_database_is_refused() -> None:
+    with pytest.raises(BadInputError, match="offset store"):
+        SqlStore(NAME, "oracle://host/x", 10)
