@@ -39,7 +39,7 @@ class CheckpointDirectory:
         return Found(found.offsets, (*planned_note(batches), *found.notes))
 
     def _names(self, folder: str) -> list[str]:
-        return self._ask(lambda: [path.name for path in (self._directory / folder).iterdir()], folder)
+        return self._ask(lambda: _listed(self._directory / folder), folder)
 
     def _text(self, folder: str, batch: int) -> str:
         path = self._directory / folder / str(batch)
@@ -62,3 +62,10 @@ class CheckpointDirectory:
         # Each scheme of fsspec has a client of its own, with exceptions of its own.
         except Exception as exc:
             raise StoreUnavailableError(f"{self.name}: {what} can't be read ({type(exc).__name__}: {exc})") from exc
+
+
+def _listed(folder: Any) -> list[str]:
+    if (files := getattr(folder, "fs", None)) is None:
+        return [path.name for path in folder.iterdir()]
+    # Not iterdir: fsspec takes a server that does not answer for a directory that is not there.
+    return [str(name).rstrip("/").rpartition("/")[2] for name in files.ls(folder.path, detail=False)]

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, 
 from airflow_kafka_offsets.core.place import CheckpointPlace
 from airflow_kafka_offsets.wiring import sources
 from tests.core.examples import tp
+from tests.lab.processes import LOOPBACK, free_port
 
 
 def fill(directory: Any, batches: int = 3, committed: int = 2) -> None:
@@ -40,6 +41,12 @@ def test_a_url() -> None:
     assert sources.open_checkpoint(CheckpointPlace("memory://ckpt-of-a-test")).read().offsets == {tp(0): 10}
     with pytest.raises(BadInputError, match="memory://nowhere-at-all has no commits"):
         sources.open_checkpoint(CheckpointPlace("memory://nowhere-at-all")).read()
+
+
+def test_a_server_that_does_not_answer_is_no_directory_that_is_not_there() -> None:
+    place = CheckpointPlace(f"webhdfs://{LOOPBACK}:{free_port()}/checkpoint")
+    with pytest.raises(StoreUnavailableError, match="commits can't be read"):
+        sources.open_checkpoint(place).read()
 
 
 def test_a_file_url(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,12 @@ def stream(spark: SparkSession, kafka: KafkaBroker) -> Callable[..., DataFrame]:
         return reader.options(**usual, **options).load().select("topic", "partition", "offset")
 
     return read
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark_ends_quietly() -> None:
+    # The threads that Spark calls us on end after pytest has closed its log, and would say goodbye to it.
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
 
 
 class Query:
