@@ -43,6 +43,7 @@ from airflow_kafka_offsets.core.planning import (
 )
 from airflow_kafka_offsets.core.request import Live, Replay, Request, Span, parse_seq
 from airflow_kafka_offsets.core.reset import Reset
+from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import (
     AtCommitted,
@@ -57,7 +58,6 @@ from airflow_kafka_offsets.replaying import Answers, pages
 
 log = logging.getLogger(__name__)
 
-MAX_WHO = 200
 LIVE = Live()
 
 RACES = 60
@@ -449,7 +449,7 @@ class WindowService:
         Raises:
             IllegalStepError: it is not the newest open window.
         """
-        _check_signature(who, why)
+        check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         return self._racing(lambda: self._ledger.abandon(window_id, act))
 
@@ -487,7 +487,7 @@ class WindowService:
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
-        _check_signature(who, why)
+        check_signature(who, why)
         state, reset = self._reset(group, to, topics, to_window)
         resets.check_confirmed(group.name, reset, supersede)
         self._publisher.check(group.name, state)
@@ -598,10 +598,3 @@ def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
 
 def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
     return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost, is_capped=plan.is_capped)
-
-
-def _check_signature(who: str, why: str) -> None:
-    if not why.strip():
-        raise BadInputError("Say why: the reason is kept in the ledger for whoever finds this later")
-    if not who.strip() or len(who) > MAX_WHO:
-        raise BadInputError(f"Say who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")

@@ -51,7 +51,9 @@ def main(sizes: list[int]) -> None:
             print(f"... {size:,} partitions: done", flush=True)
     rows = [[name, *(column[name] for column in columns)] for name in stores]
     print(tabulate(rows, ["one advance, ms", *(f"{size:,}" for size in sizes)], floatfmt=".0f"))
-    print(f"medians of {ROUNDS} interleaved rounds; up to {PER_TOPIC} partitions in a topic; every server on this machine")
+    print(
+        f"medians of {ROUNDS} interleaved rounds; up to {PER_TOPIC} partitions in a topic; every server on this machine"
+    )
 
 
 def kafka_stores(kafka: KafkaBroker) -> dict[str, OffsetStore]:

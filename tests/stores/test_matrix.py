@@ -51,7 +51,14 @@ def row(title: str, address: str) -> str:
     """Return the line of the matrix that a store's guarantees make."""
     promised = opened(address).guarantees
     atomic = "yes" if promised.is_atomic else "**no**"
-    cells = [title, f"`{address}`", atomic, promised.compares.value, promised.limit or "more than 10,000", promised.caveat]
+    cells = [
+        title,
+        f"`{address}`",
+        atomic,
+        promised.compares.value,
+        promised.limit or "more than 10,000",
+        promised.caveat,
+    ]
     return f"| {' | '.join(cells)} |"
 
 

@@ -332,6 +332,19 @@ def test_several_topics_on_a_cluster_want_a_hash_tag(redis_cluster: RedisCluster
     assert store.read(group, ["orders", "payments"]) == at("orders", 5) | at("payments", 6)
 
 
+def test_the_rights_in_the_docs_are_enough_on_a_cluster(redis_cluster: RedisCluster, group: str) -> None:
+    for server in redis_cluster.servers:
+        with server.client() as client:
+            rights = "+eval +hget +hgetall +hset +cluster|slots +cluster|shards +command"
+            client.execute_command("ACL", "SETUSER", "writer", "on", ">writer-pw", "~offset:*", *rights.split())
+    login = {**redis_cluster.servers[0].login(), "username": "writer", "password": "writer-pw"}
+    store = RedisStore(NAME, 5, login, key=KeyPattern(TAGGED), is_cluster=True)
+    store.advance(group, {}, at("orders", 5) | at("payments", 6))
+    assert store.read(group, ["orders", "payments"]) == at("orders", 5) | at("payments", 6)
+    with pytest.raises(StoreRefusedError, match="refused the login"):
+        RedisStore(NAME, 5, {**login, "password": "wrong-pw"}, is_cluster=True).read(group, ["orders"])
+
+
 def test_a_cluster_is_found_by_any_node_that_lives(redis_cluster: RedisCluster, tmp_path: Path, group: str) -> None:
     login = redis_cluster.servers[0].login()
     dead = {**login, "port": RedisServer(tmp_path).port}

@@ -261,15 +261,18 @@ class ZooKeeperStore:
             # A server may lag behind the one that we wrote to.
             client.sync_async(self._chroot or "/").get(timeout=self._timeout)
             moment = client.last_zxid
-            found = {path: node for path, node in self._ask(client.get_async, paths) if node is not None}
+            missing = self._missing(client, paths)
+            there = [path for path in paths if path.rpartition("/")[0] not in missing]
+            found = {path: node for path, node in self._ask(client.get_async, there) if node is not None}
             if all(stat.last_modified_transaction_id <= moment for _, stat in found.values()):
                 nodes = {path: _Node(data or b"", stat.version) for path, (data, stat) in found.items()}
-                return _Seen(nodes, self._missing(client, [path for path in paths if path not in found]))
+                return _Seen(nodes, list(missing))
         raise ConcurrentChangeError(f"{self.name}: others wrote these offsets {LOOKS} times while we read them")
 
-    def _missing(self, client: Any, paths: Sequence[str]) -> list[str]:
+    def _missing(self, client: Any, paths: Sequence[str]) -> dict[str, None]:
+        """Return the parents that are missing, from the root on."""
         parents = sorted({parent for path in paths for parent in _parents(path, self._chroot)})
-        return [parent for parent, stat in self._ask(client.exists_async, parents) if stat is None]
+        return {parent: None for parent, stat in self._ask(client.exists_async, parents) if stat is None}
 
     def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Send a request for each path without waiting for the one before; the answer is None where there is no node."""
