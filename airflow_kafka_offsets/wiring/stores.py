@@ -42,6 +42,10 @@ def open_store(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
 def _sql(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     from airflow_kafka_offsets.adapters.stores.sql import Layout, SqlStore
 
+    if not address.conn_id:
+        raise BadInputError(
+            "The address of an offset store sql names the connection to its database: sql://postgres_default"
+        )
     options = dict(address.options)
     columns = {name.removesuffix("_column"): options[name] for name in options if name.endswith("_column")}
     if table := address.path.strip("/"):
