@@ -78,6 +78,10 @@ class StoreAddress:
             )
         object.__setattr__(self, "options", MappingProxyType({k: str(v) for k, v in sorted(self.options.items())}))
         self._check_path()
+        if not self.conn_id and self.kind not in ("files", "kafka"):
+            raise BadInputError(
+                f"The address of an offset store of kind {self.kind} names an Airflow connection: {self.kind}://conn_id"
+            )
         self.timeout, self.keep  # noqa: B018 a wrong one is told here, not at the first commit
 
     def __hash__(self) -> int:
@@ -94,6 +98,17 @@ class StoreAddress:
         if not 1 <= seconds <= 300:
             raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {text!r}")
         return seconds
+
+    def is_on(self, option: str) -> bool:
+        """Whether an option that is a switch is on; it is off when it is not there.
+
+        Raises:
+            BadInputError: it is neither true nor false.
+        """
+        text = self.options.get(option, "false").lower()
+        if text not in ("true", "false"):
+            raise BadInputError(f"The option {option} of {self} must be true or false")
+        return text == "true"
 
     @property
     def keep(self) -> int:

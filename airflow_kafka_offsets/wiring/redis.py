@@ -33,7 +33,7 @@ def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     if connection.conn_type != "redis":
         raise BadInputError(f"Connection {address.conn_id!r} has type {connection.conn_type!r}, not 'redis'")
     extra = connection.extra_dejson
-    is_cluster = is_true(address.options.get("cluster", extra.get("cluster")))
+    is_cluster = address.is_on("cluster") if "cluster" in address.options else is_true(extra.get("cluster"))
     settings = _settings(connection, extra)
     if is_cluster and settings["db"]:
         raise BadInputError(f"Connection {address.conn_id!r} chooses db {settings['db']}; Redis Cluster has only 0")

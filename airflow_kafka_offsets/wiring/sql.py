@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection, is_true, sqlalchemy_url
+from airflow_kafka_offsets.wiring import find_connection, sqlalchemy_url
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -22,4 +22,4 @@ def open_sql(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
         columns["table"] = table
     url = sqlalchemy_url(find_connection(address.conn_id), what="offset store")
     layout = Layout(schema=options.get("schema", ""), **columns)
-    return SqlStore(str(address), url, address.timeout, layout, create=is_true(options.get("create")))
+    return SqlStore(str(address), url, address.timeout, layout, create=address.is_on("create"))

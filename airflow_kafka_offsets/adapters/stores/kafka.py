@@ -236,7 +236,12 @@ class _Commit:
     def plain(self, _: None) -> bool:
         """Commit chunk by chunk; False: somebody else wrote at the same moment."""
         answers: list[tuple[KafkaError | None, list[confluent_kafka.TopicPartition]]] = []
-        settings = self._consumer_settings | {"on_commit": lambda error, done: answers.append((error, done))}
+        settings = {
+            **self._consumer_settings,
+            "on_commit": lambda error, done: answers.append((error, done)),
+            # So long does a commit look for its coordinator, and who closes the consumer waits for that.
+            "session.timeout.ms": int(self._store._timeout * 1000),
+        }
         with closing(Consumer(settings)) as consumer:
             for number, chunk in enumerate(self._chunks()):
                 answers.clear()
