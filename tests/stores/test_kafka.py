@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     StoreDriftError,
     StoreLimitError,
+    StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
 )
@@ -32,6 +33,8 @@ from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.topics import create_topic, delete_topic, produce
 from tests.stores.contract import WRITERS, StoreContract, at
+
+pytestmark = [pytest.mark.kafka, pytest.mark.server]
 
 
 class ProxiedBroker(KafkaBroker):
@@ -109,6 +112,7 @@ class KafkaContract(StoreContract):
     10,000, see docs/stores/kafka.md."""
     cut_partitions = 50
     cuts = (0, 1_500, 5_000)
+    chatters = True
     is_transactional = True
 
     @pytest.fixture
@@ -120,6 +124,30 @@ class KafkaContract(StoreContract):
         create_topic(broker, topic, _PARTITIONS.get(request.function.__name__, 3))
         create_topic(broker, f"{topic}.other")
         return topic
+
+    def test_a_commit_whose_outcome_is_not_told_may_be_written(
+        self,
+        proxied: tuple[KafkaStore, Proxy],
+        store: KafkaStore,
+        group: str,
+        topic: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        through, proxy = proxied
+        store.advance(group, {}, at(topic, 5, 5))
+        look_again = adapter._Commit._is_there
+
+        def after_the_commit(commit: adapter._Commit) -> bool:
+            proxy.swallow_answers()
+            return look_again(commit)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(adapter._Commit, "_is_there", after_the_commit)
+            with pytest.raises(StoreOutcomeUnknownError):
+                through.advance(group, at(topic, 5, 5), at(topic, 6, 6))
+        proxy.heal()
+        assert store.read(group, [topic]) == at(topic, 6, 6)
+        through.advance(group, at(topic, 5, 5), at(topic, 6, 6))
 
     @pytest.fixture
     def open_store(self, broker: KafkaBroker) -> Callable[[], KafkaStore]:
