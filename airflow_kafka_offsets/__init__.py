@@ -20,6 +20,7 @@ _EXPORTS = {
     "KafkaTimeSensor": "airflow_kafka_offsets.sensors.kafka",
     "WindowCommittedSensor": "airflow_kafka_offsets.sensors.window",
     "KafkaOffsetsTrigger": "airflow_kafka_offsets.triggers.event",
+    "StoreAddress": "airflow_kafka_offsets.core.store_address",
 }
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "KafkaTimeSensor",
     "PlanWindowOperator",
     "PlanWindowsOperator",
+    "StoreAddress",
     "WindowCommittedSensor",
     "replay_params",
 ]
