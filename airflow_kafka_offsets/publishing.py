@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
-from airflow_kafka_offsets.core import ownership
 from airflow_kafka_offsets.core import publishing as core
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, StoreDriftError, StoreError, StoreUnavailableError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -88,27 +87,23 @@ class Publisher:
             live.append(held.window)
         return core.done_in_a_row(reversed(live))
 
-    def check(self, group: str, state: GroupState) -> None:
-        """Make sure before a window is cut that the store stands at the watermark: better than after its job.
+    def check(self, group: str, start: Offsets, *, is_first: bool = False) -> None:
+        """Make sure before a window is cut that the store stands where it starts: better than after its job.
+
+        Args:
+            group: its name.
+            start: where the window starts, or what was lost before it.
+            is_first: the group never planned.
 
         Raises:
+            BadInputError: the first window would start elsewhere than where the store stands.
             StoreDriftError: somebody else moved its offsets.
             StoreUnavailableError: it does not answer: then a commit would not succeed either.
         """
-        watermark = ownership.watermark(state)
-        # While windows are open, their commits may move the store at this very moment.
-        if self._store is not None and watermark is not None and not state.open:
-            found = self._read(self._store, group, watermark.offsets)
-            core.check_standing(self._store.name, group, watermark.offsets, found)
-
-    def check_first(self, group: str, start: Offsets) -> None:
-        """Make sure that a group which never planned starts where its store stands, if that holds anything.
-
-        Raises:
-            BadInputError: it would start elsewhere.
-        """
-        if self._store is not None:
-            core.check_first(self._store.name, group, start, self._read(self._store, group, start))
+        if self._store is None:
+            return
+        check = core.check_first if is_first else core.check_standing
+        check(self._store.name, group, start, self._read(self._store, group, start))
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""

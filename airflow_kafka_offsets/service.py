@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from airflow_kafka_offsets.core import ownership
+from airflow_kafka_offsets.core import publishing as core_publishing
 from airflow_kafka_offsets.core import reset as resets
 from airflow_kafka_offsets.core import window as core_window
 from airflow_kafka_offsets.core.errors import (
@@ -227,9 +228,10 @@ class WindowService:
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        if choice.cut:
-            self._publisher.check(group.name, state)
         plans = self._plans_behind(group, state, request, choice)
+        # While windows are open, their commits may move the store at this very moment.
+        if plans and not state.open:
+            self._publisher.check(group.name, core_publishing.before(plans[0]), is_first=state.position is None)
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         warned = iter([plan.warnings for plan in plans])
@@ -392,9 +394,7 @@ class WindowService:
         at_time = self._kafka.offsets_at(partitions, time, group.isolation_level) if time else None
         is_committed = isinstance(start, AtCommitted)
         committed = self._committed_offsets(group.name, partitions) if is_committed else None
-        first = first_offsets(start, snapshot, at_time=at_time, committed=committed)
-        self._publisher.check_first(group.name, first)
-        return first
+        return first_offsets(start, snapshot, at_time=at_time, committed=committed)
 
     def _committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
@@ -490,10 +490,10 @@ class WindowService:
         check_signature(who, why)
         state, reset = self._reset(group, to, topics, to_window)
         resets.check_confirmed(group.name, reset, supersede)
-        self._publisher.check(group.name, state)
+        assert state.position is not None
+        self._publisher.check(group.name, state.position.offsets)
         act = Act("reset", who, why, self._clock(), resets.summary(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
-        assert state.position is not None
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.planning import Plan
 from airflow_kafka_offsets.core.store import must_write
 from airflow_kafka_offsets.core.window import State, Window
 
@@ -32,8 +33,8 @@ def path(windows: Sequence[Window]) -> list[dict[TopicPartition, int]]:
     return steps
 
 
-def before(window: Window) -> dict[TopicPartition, int]:
-    """Return the watermark that a window was cut at: where it starts, or where what was lost before it did."""
+def before(window: Window | Plan) -> dict[TopicPartition, int]:
+    """Return the watermark that a window is cut at: where it starts, or where what was lost before it did."""
     return {**window.ranges.starts, **window.lost.starts}
 
 

@@ -157,6 +157,21 @@ def test_drift_while_the_job_runs_leaves_the_window_committing(world: World, sto
     assert (state_of(world, window), stands(store)) == (State.COMMITTED, {0: 10, 1: 0})
 
 
+def test_a_topic_that_is_new_to_the_group_and_not_to_the_store_is_seen_before_the_job_runs(
+    world: World, store: MemoryStore
+) -> None:
+    world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.kafka.produce(tp(0, "clicks"), 9)
+    store.groups["lake"][tp(0, "clicks")] = 5
+    world.configure(topics=["orders", "clicks"])
+    with pytest.raises(StoreDriftError, match=r"clicks-0: 5 \(expected 0"):
+        world.plan(TWO)
+    store.groups["lake"][tp(0, "clicks")] = 0
+    world.run(TWO)
+    assert store.groups["lake"][tp(0, "clicks")] == 9
+
+
 def test_a_store_that_says_no_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> None:
     world.run(ONE)
     store.failure = StoreRefusedError("wrong password")
