@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from tests.lab.certificates import make_certificates
 from tests.lab.jars import java, kafka_classpath
-from tests.lab.processes import LOOPBACK, Server, ServerError, accepts_connections, free_port
+from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ _QUICK = {
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class KafkaBroker:
+class KafkaBroker(OneServer):
     """One broker, plaintext, that is its own KRaft controller unless it joins another broker.
 
     Port and data stay the same over `stop` and `start`, and over `kill` and `start`.
@@ -87,11 +87,6 @@ class KafkaBroker:
         """Address that clients are given."""
         return f"{LOOPBACK}:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the running broker."""
-        return self._server.pid
-
     def client_config(self) -> dict[str, str]:
         """Return librdkafka settings of a client that may do everything."""
         return {"bootstrap.servers": self.bootstrap_servers}
@@ -109,22 +104,6 @@ class KafkaBroker:
         self._server.command = self._java("kafka.Kafka", str(self._settings))
         self._server.start()
         return self
-
-    def stop(self) -> None:
-        """Shut down in good order."""
-        self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._server.kill()
-
-    def suspend(self) -> None:
-        """Keep the connections open but answer nothing."""
-        self._server.suspend()
-
-    def resume(self) -> None:
-        """Answer again."""
-        self._server.resume()
 
     def properties(self) -> dict[str, str]:
         """Return the content of server.properties."""
@@ -177,12 +156,6 @@ class KafkaBroker:
             return False
         # The list of this broker says so when the controller has let it in.
         return self.node_id in brokers
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 class SecureKafkaBroker(KafkaBroker):

@@ -256,3 +256,41 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class OneServer:
+    """What is one process, and what can be done to it; `start` prepares it where there is more to do."""
+
+    _server: Server
+
+    @property
+    def pid(self) -> int:
+        """Id of the running process."""
+        return self._server.pid
+
+    def start(self) -> Self:
+        """Start it, on the data of its last run if there is any, and wait until it answers."""
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Shut down in good order."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._server.kill()
+
+    def suspend(self) -> None:
+        """Keep the connections open but answer nothing."""
+        self._server.suspend()
+
+    def resume(self) -> None:
+        """Answer again."""
+        self._server.resume()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

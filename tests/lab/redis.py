@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.certificates import make_certificates
 from tests.lab.debian import ensure_program
-from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port, wait_until
+from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ _DURABLE = {"save": '""', "appendonly": "yes", "appendfsync": "always", "repl-di
 _SLOTS = 16_384
 
 
-class RedisServer:
+class RedisServer(OneServer):
     """One server. Port and data stay the same over `stop` and `start`, and over `kill` and `start`.
 
     Args:
@@ -42,22 +42,6 @@ class RedisServer:
         self._server.command = [redis_program(), file]
         self._server.start()
         return self
-
-    def stop(self) -> None:
-        """Shut down in good order."""
-        self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._server.kill()
-
-    def suspend(self) -> None:
-        """Keep the connections open but answer nothing."""
-        self._server.suspend()
-
-    def resume(self) -> None:
-        """Answer again."""
-        self._server.resume()
 
     def settings(self) -> dict[str, str]:
         """Return the content of redis.conf."""
@@ -83,12 +67,6 @@ class RedisServer:
                 return bool(client.ping())
             except (ConnectionError, TimeoutError):
                 return False
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 class SecureRedisServer(RedisServer):

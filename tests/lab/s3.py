@@ -7,10 +7,10 @@ import json
 import sys
 import threading
 import urllib.request
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 
-from tests.lab.processes import LOOPBACK, Server, free_port
+from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test-secret", "region_name": "us-east-1"}
 
 
-class S3:
+class S3(OneServer):
     """One server. After `kill` its buckets are gone; after `suspend` and `resume` they are not.
 
     Args:
@@ -41,27 +41,6 @@ class S3:
     def url(self) -> str:
         """What clients are given as endpoint."""
         return f"http://{LOOPBACK}:{self.port}"
-
-    def start(self) -> Self:
-        """Start the server and wait until it answers."""
-        self._server.start()
-        return self
-
-    def stop(self) -> None:
-        """Stop it."""
-        self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._server.kill()
-
-    def suspend(self) -> None:
-        """Keep the connections open but answer nothing."""
-        self._server.suspend()
-
-    def resume(self) -> None:
-        """Answer again."""
-        self._server.resume()
 
     def client(self, url: str = "", timeout: float = 10, **settings: Any) -> Any:
         """Return a boto3 client of this server, or of one in front of it; it tries nothing twice."""
@@ -120,9 +99,3 @@ class S3:
                 return bool(answer.status == 200)
         except (URLError, TimeoutError, ConnectionError):
             return False
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

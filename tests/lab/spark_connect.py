@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from tests.lab.jars import java, pyspark_home, spark_connector_jars
-from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
+from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ _OPENED = (
 _OPENS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
 
 
-class SparkConnect:
+class SparkConnect(OneServer):
     """One server with Spark on two threads of its own process, which keeps nothing over a restart but its port.
 
     Args:
@@ -49,25 +49,12 @@ class SparkConnect:
         """Address for `SparkSession.builder.remote`."""
         return f"sc://{LOOPBACK}:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the running server."""
-        return self._server.pid
-
     def start(self) -> Self:
         """Start the server and wait until it takes connections."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._server.command = self._command()
         self._server.start()
         return self
-
-    def stop(self) -> None:
-        """Shut down in good order."""
-        self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._server.kill()
 
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
@@ -102,9 +89,3 @@ class SparkConnect:
         # Of our Spark settings none may reach it: SPARK_REMOTE, for one, makes a server look for a server.
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

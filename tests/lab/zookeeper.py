@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.certificates import make_certificates
 from tests.lab.jars import fetch, java
-from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
+from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ _JARS = (
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(OneServer):
     """One server, with a second port for TLS. Ports and data stay the same over `stop` and `start`, `kill` and `start`.
 
     `folder/tls/ca.crt` is the certificate authority to trust, `folder/tls/other-ca.crt` one that did not sign.
@@ -55,22 +55,6 @@ class ZooKeeperServer:
         self._server.command = [java(), *_JVM, *self._properties, "-cp", zookeeper_classpath(), main, settings]
         self._server.start()
         return self
-
-    def stop(self) -> None:
-        """Shut down in good order."""
-        self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._server.kill()
-
-    def suspend(self) -> None:
-        """Keep the connections open but answer nothing."""
-        self._server.suspend()
-
-    def resume(self) -> None:
-        """Answer again."""
-        self._server.resume()
 
     def client(self) -> Any:
         """Return a connected client of nobody in particular; stop and close it."""
@@ -111,12 +95,6 @@ class ZooKeeperServer:
             "4lw.commands.whitelist": "srvr,cons",
             "maxClientCnxns": "0",
         }
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def zookeeper_classpath() -> str:
