@@ -89,7 +89,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> Found:
         source: only this one; None: all lines that are Kafka's JSON of offsets.
 
     Raises:
-        BadInputError: no such source, none that reads Kafka, or two that stand differently in one topic.
+        BadInputError: no such source, none that reads Kafka, or two that stand differently in one partition.
     """
     sources = _sources(where, text)
     if source is not None:
@@ -164,18 +164,16 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
 
 def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
     merged: dict[TopicPartition, int] = {}
-    reader: dict[str, str] = {}
+    reader: dict[TopicPartition, str] = {}
     for name, offsets in read.items():
-        for topic in sorted({tp.topic for tp in offsets}):
-            mine = {tp: offset for tp, offset in offsets.items() if tp.topic == topic}
-            known = {tp: offset for tp, offset in merged.items() if tp.topic == topic}
-            if known and known != mine:
+        for tp, offset in sorted(offsets.items()):
+            if merged.get(tp, offset) != offset:
                 raise BadInputError(
-                    f"{where}: sources {reader[topic]} and {name} both read {topic} and stand differently there. Take one of "
-                    f"them: add ?source={name} to the place"
+                    f"{where}: sources {reader[tp]} and {name} both read {tp} and stand differently there ({merged[tp]} and "
+                    f"{offset}). Take one of them: add ?source={name} to the place"
                 )
-            merged |= mine
-            reader[topic] = name
+        merged |= offsets
+        reader |= dict.fromkeys(offsets, name)
     return merged
 
 

@@ -91,10 +91,15 @@ def test_sources_that_stand_at_the_same_offsets_are_one() -> None:
     assert read_offsets("x", log('{"orders":{"0":5}}', '{"orders":{"0":5}}')).offsets == {tp(0): 5}
 
 
-@pytest.mark.parametrize("second", ['{"orders":{"0":6}}', '{"orders":{"0":5,"1":3}}', '{"orders":{"1":3}}'])
-def test_sources_that_stand_differently_in_one_topic_are_refused_and_one_can_be_chosen(second: str) -> None:
+@pytest.mark.parametrize("second", ['{"orders":{"1":3}}', '{"orders":{"0":5,"1":3}}'])
+def test_sources_that_share_a_topic_are_merged_by_partition(second: str) -> None:
+    assert read_offsets("x", log('{"orders":{"0":5}}', second)).offsets == {tp(0): 5, tp(1): 3}
+
+
+@pytest.mark.parametrize("second", ['{"orders":{"0":6}}', '{"orders":{"0":6,"1":3}}'])
+def test_sources_that_stand_differently_in_one_partition_are_refused_and_one_can_be_chosen(second: str) -> None:
     text = log('{"orders":{"0":5}}', '{"clicks":{"0":9}}', second)
-    with pytest.raises(BadInputError, match=r"sources 0 and 2 both read orders .* add \?source=2"):
+    with pytest.raises(BadInputError, match=r"sources 0 and 2 both read orders-0 .*\(5 and 6\).* add \?source=2"):
         read_offsets("x", text)
     assert read_offsets("x", text, "0").offsets == {tp(0): 5}
     assert read_offsets("x", text, "1").offsets == {tp(0, "clicks"): 9}
