@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
-from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
 
 FORMS = (
     "ledger, the address of an offset store (redis://redis_default, kafka:// for the Kafka consumer group), "
@@ -87,18 +86,27 @@ def parse_place(text: str) -> Place:
         return CsvPlace(rest)
     if "://" in text:
         return parse_store_address(text)
-    raise BadInputError(f"There is no place {text!r}; a place is {FORMS}")
+    raise BadInputError(f"This is no place; a place is {FORMS}")
 
 
 def _checkpoint(text: str) -> CheckpointPlace:
     found = re.fullmatch(r"(.+?)/*(?:\?source=([\w-]+))?", text, re.DOTALL)
     directory, source = (found[1], found[2]) if found else (text, None)
-    if ":" in urlsplit(directory).netloc.rpartition("@")[0]:
-        raise BadInputError(
-            "A checkpoint's URL holds no password, which every user of this machine could read: name an Airflow connection "
-            "instead, such as checkpoint:s3://aws_default@bucket/path"
-        )
+    if "://" in directory:
+        _check_url(directory)
     return CheckpointPlace(directory, source)
+
+
+def _check_url(text: str) -> None:
+    instead = "name an Airflow connection instead, such as checkpoint:s3://aws_default@bucket/path"
+    if ":" in split_url(text).netloc.rpartition("@")[0]:
+        raise BadInputError(
+            f"A checkpoint's URL holds no password, which every user of this machine could read: {instead}"
+        )
+    if "?" in text:
+        raise BadInputError(
+            f"Behind a checkpoint's URL stands nothing but ?source=NAME (of letters, digits, _ and -): {instead}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

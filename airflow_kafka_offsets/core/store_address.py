@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.offset_file import MIN_KEEP
@@ -132,6 +132,18 @@ class StoreAddress:
         return f"{self.kind}://{self.conn_id}{quote(self.path, safe='/=.-_')}{query}"
 
 
+def split_url(text: str) -> SplitResult:
+    """Split what looks like a URL.
+
+    Raises:
+        BadInputError: it is none; it is not shown, as it might hold a password.
+    """
+    try:
+        return urlsplit(text)
+    except ValueError:
+        raise BadInputError("This is no URL: what stands behind its '://' can't be read") from None
+
+
 def parse_store_address(text: str | StoreAddress) -> StoreAddress:
     """Read an address.
 
@@ -144,8 +156,8 @@ def parse_store_address(text: str | StoreAddress) -> StoreAddress:
     if isinstance(text, StoreAddress):
         return text
     if not isinstance(text, str) or "://" not in text:
-        raise BadInputError(f"An offset store is written as an address {_EXAMPLE}, got {text!r}")
-    parts = urlsplit(text)
+        raise BadInputError(f"An offset store is written as an address {_EXAMPLE}")
+    parts = split_url(text)
     if parts.fragment:
         raise BadInputError(f"The address of an offset store has no '#'; it is written {_EXAMPLE}")
     options = parse_qsl(parts.query, keep_blank_values=True)

@@ -170,7 +170,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("redis", "There is no place 'redis'; a place is ledger,"),
+        ("redis", "This is no place; a place is ledger,"),
         ("mongo://m", "There is no offset store 'mongo'"),
         ("redis://user:secret@host", "its address names only that connection"),
         ("csv:", "csv: names nothing"),

@@ -45,7 +45,11 @@ def test_a_last_slash_means_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "checkpoint", "checkpoint:", "csv:", "offsets.csv", "redis", "file:///x", "Ledger"]
+    "text",
+    [
+        *("", "checkpoint", "checkpoint:", "csv:", "offsets.csv", "redis", "file:///x", "Ledger"),
+        *("redis://[x", "checkpoint:s3://[x", "checkpoint:s3://a\u2100b/x", "checkpoint:s3://b/x?sauce=1"),
+    ],
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(BadInputError):
@@ -53,7 +57,17 @@ def test_what_is_no_place_is_refused(text: str) -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    for text in ("checkpoint:s3://me:secret@bucket/a", "redis://me:secret@host"):
+    for text in (
+        "checkpoint:s3://me:secret@bucket/a",
+        "checkpoint:abfs://c@a/x?sig=secret",
+        "checkpoint:s3://b/x?sig=secret?source=1",
+        "checkpoint:s3://b/x?source=a&sig=secret",
+        "checkpoint:s3://secret[@b",
+        "redis://me:secret@host",
+        "redis:me:secret@host",
+        "redis://secret[",
+        "me:secret@host",
+    ):
         with pytest.raises(BadInputError) as caught:
             parse_place(text)
         assert "secret" not in str(caught.value)

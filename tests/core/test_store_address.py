@@ -34,6 +34,9 @@ def test_an_address_is_read_as_it_is_written(path: str, timeout: int) -> None:
     [
         ("redis_default", "written as an address such as 'redis://redis_default'"),
         ("mongo://mongo_default", "no offset store 'mongo'; there are files, hbase"),
+        ("redis:me:pw@redis:6379", "written as an address such as 'redis://redis_default'"),
+        ("redis://[pw", "no URL"),
+        ("redis://a\u2100b", "no URL"),
         ("redis://:pw@redis:6379/0", "names only that connection"),
         ("redis://redis:6379", "names only that connection"),
         ("redis://redis_default?kee=x", "has no option kee; it has"),
