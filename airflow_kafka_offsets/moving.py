@@ -288,6 +288,7 @@ class Moving:
         details = {**_origin(found.asked), **core.facts(found.taken)}
         if found.reset is None:
             details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+            details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
         else:
             details |= resets.summary(found.reset)
         return Act(kind, who, why, self._clock(), details)

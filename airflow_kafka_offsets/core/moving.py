@@ -114,7 +114,6 @@ def facts(taken: Taken) -> dict[str, object]:
     return {
         "found": {str(tp): number for tp, number in taken.found.items()},
         "lost": {str(tp): [gone.start, gone.end] for tp, gone in taken.lost.items()},
-        "from_beginning": [str(tp) for tp in taken.unnamed],
     }
 
 

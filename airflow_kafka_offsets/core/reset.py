@@ -91,9 +91,9 @@ def plan_reset(
         {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
     )
     moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
-    skipped = OffsetRanges(
-        (tp, OffsetRange(old, new)) for tp, (old, new) in moves.items() if old is not None and new > old
-    )
+    # What has no watermark would have started at its beginning offset.
+    starts = {tp: log.bounds[tp].beginning if old is None else old for tp, (old, _) in moves.items()}
+    skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
     superseded = _superseded(position, back, committed, backfill)
     way_out = _way_out(group, superseded, log)

@@ -49,6 +49,7 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     assert (act.kind, act.who, act.why) == ("import", "ann", "moving over")
     assert (act.details["place"], act.details["meaning"]) == (place, "next")
     assert act.details["founded"] == {"orders-0": 900, "orders-1": 40}
+    assert act.details["from_beginning"] == []
 
 
 def test_the_first_window_starts_exactly_there(cli: Cli, lake: Lake, tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     position = lake.service.watermark("nightly")
     assert position is not None
     assert position.offsets == {ORDERS_0: 900, ORDERS_1: 30}
+    assert lake.ledger.acts("nightly")[0].details["from_beginning"] == ["orders-1"]
 
 
 def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> None:
@@ -256,6 +258,19 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     assert (act.kind, act.who, act.details["place"]) == ("import", "zoe", place)
     assert act.details["moves"] == {"orders-1": [300, 400]}
     assert act.details["skipped"] == {"orders-1": [300, 400]}
+    assert "from_beginning" not in act.details  # orders-0 stays where it is
+
+
+def test_what_lies_before_a_partition_that_is_new_to_a_known_group_is_a_gap(
+    cli: Cli, quiet: Lake, tmp_path: Path
+) -> None:
+    quiet.log.add_partitions("orders")
+    quiet.log.produce(TopicPartition("orders", 2), 60)
+    done = cli(*KNOWN, "--from", csv(tmp_path, "orders,2,40\n"), "--yes", "-o", "json")
+    assert done.json["skipped"] == [{"topic": "orders", "partition": 2, "start": 0, "end": 40, "span": 40}]
+    assert quiet.watermark() == {0: 1000, 1: 300, 2: 40}
+    act = quiet.ledger.acts("lake.orders")[-1]
+    assert (act.details["moves"], act.details["skipped"]) == ({"orders-2": [None, 40]}, {"orders-2": [0, 40]})
 
 
 def test_the_import_is_shown_among_what_people_did(cli: Cli, quiet: Lake, tmp_path: Path) -> None:

@@ -39,6 +39,20 @@ def test_forwards_leaves_a_recorded_gap() -> None:
     check_confirmed("lake", reset, confirmed=False)
 
 
+def test_a_partition_without_a_watermark_would_have_started_at_its_beginning() -> None:
+    more = log({tp(0): (0, 100), tp(1): (0, 100), tp(2): (3, 100), tp(3): (3, 100)})
+    reset = plan_reset("lake", BEFORE, {tp(2): 40, tp(3): 3}, more, WINDOWS)
+    assert reset.moves == {tp(2): (None, 40), tp(3): (None, 3)}
+    assert reset.skipped == ranges({tp(2): (3, 40)})
+    assert reset.superseded == ()
+
+
+def test_in_a_topic_that_was_recreated_all_is_skipped_that_lies_before_the_target() -> None:
+    new = log({tp(0): (0, 7), tp(1): (2, 7)}, orders="new")
+    reset = plan_reset("lake", BEFORE, {tp(0): 7, tp(1): 7}, new, WINDOWS)
+    assert reset.skipped == ranges({tp(0): (0, 7), tp(1): (2, 7)})
+
+
 def test_to_where_it_is_moves_nothing() -> None:
     reset = plan_reset("lake", BEFORE, {tp(0): 30, tp(1): 9}, LOG, WINDOWS)
     assert (reset.moves, dict(reset.skipped), reset.superseded) == ({}, {}, ())
