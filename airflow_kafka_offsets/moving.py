@@ -12,12 +12,7 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core import moving as core
 from airflow_kafka_offsets.core import reset as resets
-from airflow_kafka_offsets.core.errors import (
-    BadInputError,
-    MissingPartitionError,
-    UnknownWindowError,
-    name_some,
-)
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.moving import Difference, Moves, Taken
@@ -27,10 +22,9 @@ from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets, only
 from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.core.store import must_write
-from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.publishing import Publisher
-from airflow_kafka_offsets.replaying import pages
+from airflow_kafka_offsets.resetting import snapshot_of_all, work_out
 from airflow_kafka_offsets.service import utc_now
 
 
@@ -233,24 +227,11 @@ class Moving:
             check_reads(group, topics)
         else:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
-        snapshot = _snapshot(open_log(group), group, topics)
+        snapshot = snapshot_of_all(open_log(group), group, topics)
         taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
-        reset = self._reset(group, state, taken, snapshot) if state.position is not None else None
+        reset = work_out(self._ledger, name, state.position, taken.target, snapshot) if state.position else None
         position = reset.position if reset else taken.position(snapshot)
         return Import(group, asked, taken, found.notes, snapshot, position, state, reset)
-
-    def _reset(self, group: KafkaGroup, state: GroupState, taken: Taken, snapshot: LogSnapshot) -> Reset:
-        assert state.position is not None
-        committed = pages(self._ledger, group.name, states=[State.COMMITTED], lane=Lane.LIVE)
-        backfill = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
-        return resets.plan_reset(
-            group.name,
-            state.position,
-            taken.target,
-            snapshot,
-            (held.window for held in committed),
-            (held.window for held in backfill),
-        )
 
     def carry_out_import(
         self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -375,12 +356,3 @@ def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], ka
             f"The ledger knows group {group.name} with the connection {group.kafka_conn_id}, and its DAG says that: leave "
             "--kafka-conn-id out"
         )
-
-
-def _snapshot(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str]) -> LogSnapshot:
-    snapshot = kafka.snapshot(topics, group.isolation_level)
-    if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
-        raise MissingPartitionError(
-            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or look whether this is the right Kafka"
-        )
-    return snapshot

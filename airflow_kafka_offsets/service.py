@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -23,7 +23,6 @@ from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     IllegalStepError,
     LogError,
-    MissingPartitionError,
     UnknownWindowError,
     WindowBusyError,
     name_some,
@@ -52,10 +51,11 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_starting_offsets,
 )
-from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore
 from airflow_kafka_offsets.publishing import Publisher
-from airflow_kafka_offsets.replaying import Answers, pages
+from airflow_kafka_offsets.replaying import Answers
+from airflow_kafka_offsets.resetting import committed_windows, snapshot_of_all, work_out
 
 log = logging.getLogger(__name__)
 
@@ -509,21 +509,10 @@ class WindowService:
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
         moving = topics or group.topics if target is None else sorted({tp.topic for tp in target})
-        snapshot = self._snapshot_of_all(moving, group)
+        snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        committed = self._committed_windows(group.name)
-        filled = pages(self._ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)
-        backfill = (held.window for held in filled)
-        return state, resets.plan_reset(group.name, state.position, target, snapshot, committed, backfill)
-
-    def _snapshot_of_all(self, topics: Sequence[str], group: KafkaGroup) -> LogSnapshot:
-        if not topics:
-            return LogSnapshot({}, {})
-        snapshot = self._kafka.snapshot(topics, group.isolation_level)
-        if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
-            raise MissingPartitionError(f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic")
-        return snapshot
+        return state, work_out(self._ledger, group.name, state.position, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
@@ -538,7 +527,7 @@ class WindowService:
                     f"Window {to_window} is a backfill window, beside the live lane: no live window need start where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = resets.window_starts(window, position, self._committed_windows(group.name))
+            starts = resets.window_starts(window, position, committed_windows(self._ledger, group.name))
             return {tp: start for tp, start in starts.items() if not topics or tp.topic in topics}
         if not to.lstrip().startswith("{"):
             return None
@@ -555,9 +544,6 @@ class WindowService:
         time = lookup_time(start, self._clock())
         at_time = self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else None
         return first_offsets(start, snapshot, at_time=at_time)
-
-    def _committed_windows(self, group: str) -> Iterator[Window]:
-        return (held.window for held in pages(self._ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
 
     def _racing(self, step: Callable[[], _T]) -> _T:
         """Take a step again when somebody else was faster; forty backfill runs may plan at one moment."""

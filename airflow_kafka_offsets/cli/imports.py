@@ -12,6 +12,7 @@ from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_l
 from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
+from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place import Meaning
@@ -111,10 +112,9 @@ def _meaning(document: Document) -> str:
 def _consequences(document: Document) -> list[str]:
     parts = []
     if not_named := document["not_named"]:
-        names = ", ".join(f"{p['topic']}-{p['partition']}" for p in not_named[:10])
-        more = f" and {len(not_named) - 10} more" if len(not_named) > 10 else ""
+        names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
         where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
-        parts.append(f"The place does not name {names}{more}: {where}.")
+        parts.append(f"The place does not name {names}: {where}.")
     if document["lost"]:
         parts.append("Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"]))
     if document["skipped"]:

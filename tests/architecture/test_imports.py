@@ -85,8 +85,9 @@ def test_ports_and_service_know_no_adapter() -> None:
         "ports": ("core",),
         "replaying": ("core", "ports"),
         "publishing": ("core", "ports", "replaying"),
-        "service": ("core", "ports", "replaying", "publishing"),
-        "moving": ("core", "ports", "replaying", "publishing", "service"),
+        "resetting": ("core", "ports", "replaying"),
+        "service": ("core", "ports", "replaying", "publishing", "resetting"),
+        "moving": ("core", "ports", "publishing", "resetting", "service"),
         "watch": ("core", "ports", "service"),
     }
     for module, layers in allowed.items():

@@ -78,6 +78,11 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     assert lake.ledger.acts("nightly")[0].details["from_beginning"] == ["orders-1"]
 
 
+def test_many_partitions_that_are_not_named_stay_one_sentence(cli: Cli, lake: Lake, tmp_path: Path) -> None:
+    lake.log.add_partitions("orders", 12)
+    assert "orders-9, orders-10, and 3 more: they begin" in cli(*NEW, "--from", csv(tmp_path, "orders,0,900\n")).out
+
+
 def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> None:
     stores[REDIS].groups["nightly"] = {ORDERS_0: 899, ORDERS_1: 0}
     arguments = (*NEW, "--from", REDIS, "--topic", "orders", "--meaning", "last-read")
