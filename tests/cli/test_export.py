@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from airflow_kafka_offsets.adapters import csv_file
+from airflow_kafka_offsets.core.errors import BadInputError
 from tests.cli.conftest import ORDERS_0, ORDERS_1, Cli, Lake, Stores
 
 EXPORT = ("export", "lake.orders")
@@ -42,6 +46,17 @@ def test_the_export_is_shown_among_what_people_did(cli: Cli, tmp_path: Path) -> 
     cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "handing over", "--who", "ann", "--yes")
     [act] = cli("status", "lake.orders", "-o", "json").json["groups"][0]["acts"]
     assert (act["kind"], act["details"]["place"]) == ("export", "ledger")
+
+
+def test_a_file_that_may_have_been_written_is_recorded(
+    cli: Cli, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise BadInputError("Can't write: no space left on device")
+
+    monkeypatch.setattr(csv_file, "write_new", full)
+    assert cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "w", "--yes").code == 2
+    assert [act.kind for act in lake.ledger.acts("lake.orders")] == ["export"]
 
 
 def test_a_file_is_never_written_over(cli: Cli, lake: Lake, tmp_path: Path) -> None:
