@@ -27,6 +27,9 @@ from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.resetting import snapshot_of_all, work_out
 from airflow_kafka_offsets.service import utc_now
 
+LOOKS = 5
+"""How often ledger and store are compared again when the group moves meanwhile."""
+
 
 class LedgerSource:
     """`ports.OffsetSource` on the watermark of a group in the ledger, where its offset store should stand."""
@@ -42,7 +45,7 @@ class LedgerSource:
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
         mark = watermark(state)
-        return Found(core.published(state), topic_ids=mark.topic_ids if mark else {})
+        return Found(core.published(state), core.committing_note(state), mark.topic_ids if mark else {})
 
 
 class StoreSource:
@@ -281,14 +284,22 @@ class Moving:
             BadInputError: the place has nothing that could be copied.
             StoreError: place or store did not answer.
         """
+        # The store first: a commit behind that look moves it, so that the copy's comparison stops what is older by now.
+        ours = sorted(asked.topics or group.topics)
+        held = store.read(group.name, ours)
         given = self.plan_export(group, asked)
-        held = store.read(group.name, _topics(given.offsets))
-        return Copy(group.name, given, store.name, held)
+        topics = _topics(given.offsets)
+        if others := [topic for topic in topics if topic not in ours]:  # of no group, so no commit moves them
+            held |= store.read(group.name, others)
+        return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
 
     def carry_out_copy(
         self, found: Copy, store: OffsetStore, who: str, why: str
     ) -> dict[TopicPartition, tuple[int, int | None]]:
-        """Do a copy, read it back, and record it.
+        """Record a copy, do it, and read it back.
+
+        In this order: whatever dies in the middle, the ledger knows what may have been written. It says what was wanted;
+        what came of it is what the store holds.
 
         Returns:
             What the store holds otherwise than was written: wanted, and found (None: nothing). Usually nothing.
@@ -299,16 +310,14 @@ class Moving:
         """
         check_signature(who, why)
         after = found.given.offsets
-        store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        unlike = core.unlike(after, store.read(found.group, _topics(after)))
         details = {
             **_origin(found.given.asked),
             "store": found.store,
             "moves": {str(tp): list(move) for tp, move in found.moves.items()},
-            "unlike": {str(tp): list(both) for tp, both in unlike.items()},
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
-        return unlike
+        store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
+        return core.unlike(after, store.read(found.group, _topics(after)))
 
     def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.
@@ -321,7 +330,7 @@ class Moving:
         return Export(asked, found.offsets, found.notes, next_offsets(found.offsets, asked.meaning))
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
-        """Record that offsets went into a file."""
+        """Record that offsets go into a file; before they do, as with a copy."""
         check_signature(who, why)
         offsets = {str(tp): offset for tp, offset in found.offsets.items()}
         details = {**_origin(found.asked), "to": to, "offsets": offsets}
@@ -333,11 +342,24 @@ class Moving:
         Raises:
             StoreError, KafkaUnavailableError: one of them did not answer.
         """
-        state = self._ledger.load(group.name)
+        for _ in range(LOOKS):
+            state = self._ledger.load(group.name)
+            found = self._compare(group, state, store, kafka)
+            now = self._ledger.load(group.name) if found else state
+            if (now.version, now.open) == (state.version, state.open):
+                break
+            # A commit may have moved the store behind our look at the ledger.
+        return found
+
+    def _compare(
+        self, group: KafkaGroup, state: GroupState, store: OffsetStore | None, kafka: LogOffsets
+    ) -> list[Difference]:
         mark = watermark(state)
         topics = sorted({tp.topic for tp in mark.offsets} | set(group.topics)) if mark else list(group.topics)
         stored = store.read(group.name, topics) if store is not None else None
-        return core.compare(state, group.topics, stored, kafka.snapshot(group.topics, group.isolation_level))
+        steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
+        log = kafka.snapshot(group.topics, group.isolation_level)
+        return core.compare(state, group.topics, stored, log, steps)
 
 
 def _origin(asked: Asked) -> dict[str, str]:

@@ -76,6 +76,11 @@ class Publisher:
             raise
         log.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
+    def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
+        """Return where the store may stand while commits are under way, see `core.publishing.path`; none is: nothing."""
+        windows = self._done_in_a_row(group, state)
+        return core.path(windows) if windows else []
+
     def _done_in_a_row(self, group: str, state: GroupState) -> list[Window]:
         if not state.open or state.open[0].window.state is State.PLANNED:
             return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.documents import Document
@@ -31,7 +32,8 @@ def verify(args: Namespace) -> Answer:
         "committing": list(committing(state)),
         "differences": [_difference(difference) for difference in found],
     }
-    return Answer(document, lambda: _text(document), ExitCode.REFUSED if found else ExitCode.OK)
+    ways = _ways_out(document, found)
+    return Answer(document, lambda: _text(document, ways), ExitCode.REFUSED if found else ExitCode.OK)
 
 
 def _difference(found: Difference) -> Document:
@@ -46,7 +48,7 @@ def _difference(found: Difference) -> Document:
     }
 
 
-def _text(document: Document) -> str:
+def _text(document: Document, ways: Sequence[str]) -> str:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group, differences = document["group"], document["differences"]
     under_way = (
@@ -60,16 +62,24 @@ def _text(document: Document) -> str:
     headers = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
     rows = ([*(d[header] for header in headers[:-1]), ", ".join(d["problems"])] for d in differences)
     parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(headers, rows)]
-    return "\n\n".join(filter(None, [*parts, under_way, _way_out(document)]))
+    return "\n\n".join(filter(None, [*parts, under_way, "\n".join(ways)]))
 
 
-def _way_out(document: Document) -> str:
-    group, store = document["group"], document["store"]
-    problems = [problem for d in document["differences"] for problem in d["problems"]]
+def _ways_out(document: Document, found: Sequence[Difference]) -> list[str]:
+    group, copy = (
+        document["group"],
+        f"kafka-offsets copy {document['group']} --from ledger --to '{document['store']}' --why '...'",
+    )
     ways = []
-    if any("store" in problem for problem in problems):
-        ways.append(f"When the ledger is right: kafka-offsets copy {group} --from ledger --to '{store}' --why '...'")
-        ways.append(f"When the store is right: kafka-offsets import {group} --from '{store}' --why '...'")
-    if any("store" not in problem for problem in problems):
+    if any(difference.in_store for difference in found):
+        if under_way := document["committing"]:
+            ways.append(f"The job of {under_way[0]} is done: let its task retry, which finishes the commit.")
+            ways.append(f"When the store is wrong: {copy}, and then the retry")
+        else:
+            ways.append(f"When the ledger is right: {copy}")
+            ways.append(
+                f"When the store is right: kafka-offsets import {group} --from '{document['store']}' --why '...'"
+            )
+    if any(difference.in_kafka for difference in found):
         ways.append(f"What Kafka does not hold as the ledger says: kafka-offsets plan {group}")
-    return "\n".join(ways)
+    return ways

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
@@ -152,20 +152,28 @@ class Difference:
         watermark: the ledger's; None: it has none.
         store: what the offset store holds; None: nothing, or there is no store.
         bounds: its log in Kafka; None: Kafka does not have it, or the group does not read it.
-        problems: what is wrong, each a few words.
+        in_store, in_kafka: what is wrong there, each a few words.
     """
 
     tp: TopicPartition
     watermark: int | None
     store: int | None
     bounds: Bounds | None
-    problems: tuple[str, ...]
+    in_store: tuple[str, ...] = ()
+    in_kafka: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All that is wrong."""
+        return self.in_store + self.in_kafka
 
 
 _FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT_READ})
 
 
-def compare(state: GroupState, topics: Iterable[str], stored: Offsets | None, log: LogSnapshot) -> list[Difference]:
+def compare(
+    state: GroupState, topics: Iterable[str], stored: Offsets | None, log: LogSnapshot, steps: Sequence[Offsets] = ()
+) -> list[Difference]:
     """Compare ledger, offset store and Kafka.
 
     Args:
@@ -173,17 +181,17 @@ def compare(state: GroupState, topics: Iterable[str], stored: Offsets | None, lo
         topics: those that the group reads.
         stored: what the store holds; None: there is none to compare with.
         log: what Kafka holds of these topics.
+        steps: where the store may stand besides, on its way behind the commits that have begun.
     """
     mark = watermark(state) or Position({}, {})
-    reads = set(topics)
+    reads, right = set(topics), [published(state), *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
-        problems = [] if stored is None else _in_store(mark.offsets.get(tp), stored.get(tp), _on_the_way(state, tp))
-        if tp.topic in reads:
-            problems += _in_kafka(tp, mark, log)
-        if problems:
-            stands = mark.offsets.get(tp), (stored or {}).get(tp)
-            differences.append(Difference(tp, *stands, log.bounds.get(tp), tuple(problems)))
+        stands = mark.offsets.get(tp), (stored or {}).get(tp)
+        in_store = () if stored is None else _in_store(*stands, {step[tp] for step in right if tp in step})
+        in_kafka = _in_kafka(tp, mark, log) if tp.topic in reads else ()
+        if in_store or in_kafka:
+            differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
     return differences
 
 
@@ -199,24 +207,26 @@ def committing(state: GroupState) -> tuple[str, ...]:
     return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
 
 
-def _on_the_way(state: GroupState, tp: TopicPartition) -> set[int]:
-    """Return where a store may stand: at the watermark, or on its way behind the commits that have begun."""
-    begun = [held.window for held in state.open if held.window.state is State.COMMITTING]
-    steps = [published(state), *(step for window in begun for step in (before(window), window.ranges.ends))]
-    return {step[tp] for step in steps if tp in step}
+def committing_note(state: GroupState) -> tuple[str, ...]:
+    """Return what to tell of the watermark while a commit has begun."""
+    return tuple(
+        f"the commit of {window_id} is under way, and the store may have followed it already; these are the offsets before it, "
+        "and its next try goes on from them"
+        for window_id in committing(state)[:1]
+    )
 
 
-def _in_store(watermark: int | None, stored: int | None, on_the_way: set[int]) -> list[str]:
-    if stored == watermark or stored in on_the_way:
-        return []
+def _in_store(watermark: int | None, stored: int | None, right: set[int]) -> tuple[str, ...]:
+    if stored == watermark or stored in right:
+        return ()
     if watermark is None:
-        return ["only in the store"]
+        return ("only in the store",)
     if stored is None:
-        return ["not in the store"]
-    return [f"store {'ahead' if stored > watermark else 'behind'} by {abs(stored - watermark)}"]
+        return ("not in the store",)
+    return (f"store {'ahead' if stored > watermark else 'behind'} by {abs(stored - watermark)}",)
 
 
-def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot) -> list[str]:
+def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot) -> tuple[str, ...]:
     known, now = mark.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
     verdict = judge(mark.offsets.get(tp), log.bounds.get(tp), known_id=known, topic_id=now, is_first=not mark.offsets)
-    return [] if verdict in _FINE else [verdict.value]
+    return () if verdict in _FINE else (verdict.value,)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -177,6 +178,14 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
 
 Cli = Callable[..., Done]
 Stores = dict[str, MemoryStore]
+
+
+def half_way(lake: Lake) -> None:
+    """Leave the open window as a commit leaves it that stops half-way."""
+    engine = create_engine(lake.url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE kafka_offsets_windows SET state = 'committing' WHERE state = 'planned'"))
+    engine.dispose()
 
 
 def cells(line: str) -> list[str]:

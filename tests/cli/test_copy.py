@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import StoreUnavailableError
+from airflow_kafka_offsets.core.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
+from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells, half_way
 from tests.stores.memory import MemoryStore
 
 REDIS = "redis://redis_default"
@@ -79,12 +80,45 @@ def test_a_store_that_moves_meanwhile_is_not_written(
         advance(*arguments)  # type: ignore[arg-type]
 
     store.advance = others_first  # type: ignore[method-assign]
-    before = lake.dump()
     done = cli(*COPY, "--from", "ledger", "--yes")
     assert (done.code, done.out) == (1, "")
     assert "orders-0: 601 (expected 600, to become 1000)" in done.err
     assert store.groups["lake.orders"] == {ORDERS_0: 601, ORDERS_1: 300}
-    assert lake.dump() == before
+    assert [act.details["moves"] for act in lake.ledger.acts("lake.orders")] == [{"orders-0": [600, 1000]}]
+
+
+def test_what_may_have_been_written_is_recorded_when_the_store_goes_silent(
+    cli: Cli, lake: Lake, stores: Stores
+) -> None:
+    stores[REDIS].fails_after_write = True
+    read, stores[REDIS].failure = stores[REDIS].read, StoreOutcomeUnknownError(f"{REDIS} went silent")
+    stores[REDIS].read = lambda *_: {}  # type: ignore[method-assign]
+    assert cli(*COPY, "--from", "ledger", "--yes", "--who", "ann").code == 3
+    [act] = lake.ledger.acts("lake.orders")
+    assert (act.kind, act.who) == ("copy", "ann")
+    assert act.details["moves"] == {"orders-0": [None, 1000], "orders-1": [None, 300]}
+    stores[REDIS].failure, stores[REDIS].read = None, read  # type: ignore[method-assign]
+    assert cli("verify", "lake.orders", "--store", REDIS).code == 0
+
+
+def test_a_commit_that_is_under_way_is_named(cli: Cli, lake: Lake, stores: Stores) -> None:
+    half_way(lake)
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 3, ORDERS_1: 300}
+    done = cli(*COPY, "--from", "ledger", "--yes")
+    assert done.code == 0
+    assert "Note: the commit of lake.orders-000003 is under way" in done.out
+    assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 1000, ORDERS_1: 300}
+
+
+def test_topics_of_a_file_that_the_group_does_not_read_are_compared_too(
+    cli: Cli, stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text("clicks,0,7\n")
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 600, CLICKS_0: 5}
+    document = cli(*COPY, "--from", f"csv:{tmp_path / 'x.csv'}", "--yes", "-o", "json").json
+    assert [(m["topic"], m["from"], m["to"]) for m in document["moves"]] == [("clicks", 5, 7)]
+    assert document["only_in_target"] == []
+    assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 600, CLICKS_0: 7}
 
 
 class Forgetful(MemoryStore):
@@ -102,7 +136,7 @@ def test_what_is_read_back_is_compared(cli: Cli, lake: Lake, stores: Stores) -> 
     assert done.json["verified"] is False
     assert done.json["unlike"] == [{"topic": "orders", "partition": 1, "written": 300, "found": None}]
     assert f"kafka-offsets verify lake.orders --store '{REDIS}'" in done.err
-    assert lake.ledger.acts("lake.orders")[-1].details["unlike"] == {"orders-1": [300, None]}
+    assert lake.ledger.acts("lake.orders")[-1].details["moves"] == {"orders-0": [None, 1000], "orders-1": [None, 300]}
 
 
 @pytest.mark.parametrize(

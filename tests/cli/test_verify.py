@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import create_engine, text
+from pathlib import Path
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
+from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells, half_way
 
 REDIS = "redis://redis_default"
 VERIFY = ("verify", "lake.orders", "--store", REDIS)
@@ -74,10 +74,7 @@ def test_the_groups_own_store_is_the_default(cli: Cli, lake: Lake, stores: Store
 
 
 def test_a_store_that_has_followed_a_commit_under_way_is_right(cli: Cli, lake: Lake, stores: Stores) -> None:
-    engine = create_engine(lake.url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE kafka_offsets_windows SET state = 'committing' WHERE state = 'planned'"))
-    engine.dispose()
+    half_way(lake)
     window = lake.ledger.load("lake.orders").open[0].window
     for stands in (window.ranges.starts, window.ranges.ends):
         stores[REDIS].groups["lake.orders"] = dict(stands)
@@ -85,7 +82,34 @@ def test_a_store_that_has_followed_a_commit_under_way_is_right(cli: Cli, lake: L
         assert done.code == 0
         assert "The commit of lake.orders-000003 is under way" in done.out
     stores[REDIS].groups["lake.orders"] = {**window.ranges.ends, ORDERS_1: 301}
-    assert cli(*VERIFY).code == 1
+    done = cli(*VERIFY)
+    assert done.code == 1
+    assert "The job of lake.orders-000003 is done: let its task retry" in done.out
+    assert f"When the store is wrong: kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
+    assert "import" not in done.out  # it would be refused now
+
+
+def test_what_kafka_does_not_hold_is_no_fault_of_the_store(cli: Cli, lake: Lake, stores: Stores) -> None:
+    lake.log.expire(ORDERS_1, 400)
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
+    done = cli(*VERIFY)
+    assert "kafka-offsets plan lake.orders" in done.out
+    assert "copy" not in done.out
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 999, ORDERS_1: 300}
+    assert "copy lake.orders --from ledger" in cli(*VERIFY).out
+
+
+def test_a_group_that_an_import_founded_is_compared_with_any_store(
+    cli: Cli, lake: Lake, stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text("orders,0,900\norders,1,40\n")
+    cli("import", "nightly", "--from", f"csv:{tmp_path / 'x.csv'}", "--why", "w", "--yes")
+    assert lake.ledger.group("nightly").offset_store is None
+    stores[REDIS].groups["nightly"] = {ORDERS_0: 900, ORDERS_1: 39}
+    document = cli("verify", "nightly", "--store", REDIS, "-o", "json").json
+    assert [(d["partition"], d["problems"]) for d in document["differences"]] == [(1, ["store behind by 1"])]
+    cli("copy", "nightly", "--from", "ledger", "--to", REDIS, "--why", "w", "--yes")
+    assert cli("verify", "nightly", "--store", REDIS).code == 0
 
 
 def test_a_new_partition_in_kafka_is_no_difference(cli: Cli, lake: Lake) -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError
-from airflow_kafka_offsets.core.moving import compare, moves, published, take, unlike
+from airflow_kafka_offsets.core.moving import committing_note, compare, moves, published, take, unlike
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.place import Found, Meaning
+from airflow_kafka_offsets.core.publishing import path
 from airflow_kafka_offsets.core.window import Claim, Held, State
 from tests.core.examples import log, position, ranges, tp, window
 
@@ -74,6 +76,10 @@ def state(*committing: int, at: int = 20) -> GroupState:
     return GroupState(1, position({tp(0): start, tp(1): at}), tuple(held))
 
 
+def steps(state: GroupState) -> list[dict[TopicPartition, int]]:
+    return path([held.window for held in state.open])
+
+
 def problems(*arguments: object) -> dict[object, tuple[str, ...]]:
     return {d.tp: d.problems for d in compare(*arguments)}  # type: ignore[arg-type]
 
@@ -84,9 +90,22 @@ def test_places_that_agree_have_no_difference() -> None:
 
 
 def test_a_store_may_stand_behind_any_commit_that_is_under_way() -> None:
+    begun = state(30, 45)
     for stands in (20, 30, 45):
-        assert problems(state(30, 45), ["orders"], {tp(0): stands, tp(1): 20}, KAFKA) == {}
-    assert problems(state(30, 45), ["orders"], {tp(0): 31, tp(1): 20}, KAFKA) == {tp(0): ("store ahead by 11",)}
+        assert problems(begun, ["orders"], {tp(0): stands, tp(1): 20}, KAFKA, steps(begun)) == {}
+    assert problems(begun, ["orders"], {tp(0): 31, tp(1): 20}, KAFKA, steps(begun)) == {tp(0): ("store ahead by 11",)}
+
+
+def test_what_is_wrong_in_the_store_and_in_kafka_is_told_apart() -> None:
+    [difference] = compare(state(), ["orders"], {tp(0): 7, tp(1): 20}, log({tp(0): (30, 100), tp(1): (0, 50)}))
+    assert (difference.in_store, difference.in_kafka) == (("store behind by 13",), ("data loss",))
+    assert difference.problems == ("store behind by 13", "data loss")
+
+
+def test_a_commit_under_way_is_named_beside_the_watermark() -> None:
+    assert committing_note(state()) == ()
+    [note] = committing_note(state(30, 45))
+    assert note.startswith("the commit of lake-000001 is under way")
 
 
 def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None:
