@@ -70,7 +70,11 @@ class OffsetStore(Protocol):
     """
 
     name: str
-    guarantees: Guarantees
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What it promises."""
+        ...
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offset of each topic-partition that the store holds for a group; a group never seen has none."""

@@ -16,7 +16,7 @@ def copy(args: Namespace) -> Answer:
     """Advance an offset store to what a place holds, or say what that would change."""
     who, ledger = person(args), open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
-    store = open_target(args.to, group)
+    store = open_target(args, args.to, group)
     found = moving.plan_copy(group, asked_of_place(args, ledger, group), store)
     is_needed = bool(found.moves)
     unlike = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}

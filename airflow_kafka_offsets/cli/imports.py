@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
@@ -34,7 +33,7 @@ def import_offsets(args: Namespace) -> Answer:
     )
     is_needed = bool(found.moves) or found.reset is None
     if is_needed and args.yes:
-        store = wiring.open_offset_store(found.group)
+        store = open_own_store(args, found.group)
         moving.carry_out_import(found, who, args.why, supersede=args.supersede, store=store)
     document = {
         "group": found.group.name,

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.place import (
     check_name,
     parse_place,
 )
-from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
 
@@ -83,7 +83,14 @@ def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowSe
     """Return the use cases on a ledger, the group's Kafka and its offset store."""
     from airflow_kafka_offsets.service import WindowService
 
-    return WindowService(ledger, open_log(args, group), store=wiring.open_offset_store(group))
+    return WindowService(ledger, open_log(args, group), store=open_own_store(args, group))
+
+
+def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
+    """Return the group's own offset store, which is opened when it is needed; None: it has none."""
+    if group.offset_store is None:
+        return None
+    return stores.LateStore(parse_store_address(group.offset_store), group, kafka_config(args))
 
 
 def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
@@ -111,10 +118,10 @@ def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Plac
             # The group's own Kafka: the one that the arguments may name instead.
             return ConsumerGroupSource(str(place), open_log(args, group), name)
         case _:
-            return StoreSource(stores.open_store(place, group), name)
+            return StoreSource(stores.open_store(place, group, kafka_config(args)), name)
 
 
-def open_target(address: str, group: KafkaGroup) -> OffsetStore:
+def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore:
     """Open an offset store that offsets go to, or are compared with.
 
     Raises:
@@ -122,7 +129,7 @@ def open_target(address: str, group: KafkaGroup) -> OffsetStore:
     """
     match parse_place(address):
         case StoreAddress() as place:
-            return stores.open_store(place, group)
+            return stores.open_store(place, group, kafka_config(args))
         case LedgerPlace():
             raise BadInputError(
                 f"The ledger is no offset store; offsets go there by: kafka-offsets import {group.name}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_target
+from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_own_store, open_target
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import counted, table
 from airflow_kafka_offsets.core.moving import Difference, committing
@@ -20,7 +19,7 @@ def verify(args: Namespace) -> Answer:
     """Compare, and name the partitions that differ."""
     ledger = open_ledger(args)
     group = ledger.group(args.group)
-    store = open_target(args.store, group) if args.store else wiring.open_offset_store(group)
+    store = open_target(args, args.store, group) if args.store else open_own_store(args, group)
     found = Moving(ledger).verify(group, store, open_log(args, group))
     state = ledger.load(group.name)
     position = watermark(state)

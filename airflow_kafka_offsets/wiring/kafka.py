@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
@@ -13,16 +14,24 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ports import OffsetStore
 
 
-def open_kafka(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
-    """Open the consumer group behind a connection of type ``kafka``; see docs/stores/kafka.md."""
+def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, Any] | None = None) -> OffsetStore:
+    """Open the consumer group behind a connection of type ``kafka``; see docs/stores/kafka.md.
+
+    Args:
+        address: an address that names a connection means that one.
+        group: whose own Kafka is meant otherwise.
+        config: librdkafka's settings for the group's own Kafka; None: those of its connection.
+    """
     from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
 
     commit = address.options.get("commit", "transactional")
     if commit not in ("transactional", "plain"):
         raise BadInputError(f"The option commit of {address} must be transactional or plain")
+    if address.conn_id or config is None:
+        config = kafka_config(address.conn_id or group.kafka_conn_id)
     return KafkaStore(
         str(address),
-        kafka_config(address.conn_id or group.kafka_conn_id),
+        config,
         address.timeout,
         is_transactional=commit == "transactional",
         transactional_id=address.options.get("transactional_id", ""),

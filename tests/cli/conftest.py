@@ -168,7 +168,7 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
     """Offset stores in memory, by their address; made when they are first asked for."""
     there: Stores = defaultdict(MemoryStore)
 
-    def open_store(address: StoreAddress, group: KafkaGroup) -> MemoryStore:
+    def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: object = None) -> MemoryStore:
         there[str(address)].name = str(address)
         return there[str(address)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, StoreUnavailableError
 from airflow_kafka_offsets.core.store import Compares
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import open_store
+from airflow_kafka_offsets.wiring.stores import LateStore, open_store
 from tests.stores.contract import at
 
 
@@ -52,6 +52,35 @@ def test_kafka_is_the_groups_own_unless_another_is_named() -> None:
     assert store.guarantees.compares is Compares.NOBODY
 
 
+def test_settings_instead_of_the_connection_are_those_of_the_groups_own_kafka_only() -> None:
+    group = KafkaGroup("lake.orders", topics=["orders"], kafka_conn_id="nowhere")
+    config = {"bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(BadInputError, match="no connection 'nowhere'"):
+        open_store(parse_store_address("kafka://"), group)
+    store = open_store(parse_store_address("kafka://?timeout=1"), group, config)
+    with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1"):
+        store.read("lake.orders", ["orders"])
+    with pytest.raises(BadInputError, match="no connection 'elsewhere'"):
+        open_store(parse_store_address("kafka://elsewhere"), group, config)
+
+
+def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_path: Path) -> None:
+    group = KafkaGroup("lake.orders", topics=["orders"])
+    late = LateStore(parse_store_address("redis://nowhere"), group)
+    assert late.name == "redis://nowhere"
+    for ask in (
+        lambda: late.read("lake.orders", ["orders"]),
+        lambda: late.advance("lake.orders", {}, at("orders", 5)),
+        lambda: late.guarantees,
+    ):
+        with pytest.raises(BadInputError, match="no connection 'nowhere'"):
+            ask()
+    files = LateStore(parse_store_address(f"files://{tmp_path}"), group)
+    files.advance("lake.orders", {}, at("orders", 5))
+    assert files.read("lake.orders", ["orders"]) == at("orders", 5)
+    assert files.guarantees.is_atomic
+
+
 @pytest.mark.parametrize(
     ("address", "says"),
     [
@@ -60,7 +89,7 @@ def test_kafka_is_the_groups_own_unless_another_is_named() -> None:
         ("sql://warehouse?offset_column=topic", "different columns"),
         ("sql://redis_default", "offset store needs one of type"),
         ("sql://nowhere", "no connection 'nowhere'"),
-        ("sql://", "names the connection"),
+        ("sql://", "names an Airflow connection"),
         ("kafka://redis_default", "not 'kafka'"),
     ],
 )
