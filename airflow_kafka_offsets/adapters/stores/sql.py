@@ -49,6 +49,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
+    name_some,
 )
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
 from airflow_kafka_offsets.core.store import Compares, Guarantees
@@ -205,10 +206,7 @@ class SqlStore:
 
     def _whole(self, value: Any, what: str, of: str) -> int:
         """Return a number that the table holds, in whatever type of column."""
-        if isinstance(value, Decimal) and value == value.to_integral_value():
-            value = int(value)
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            value = int(value)
+        value = _number(value)
         if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
             raise StoreContentError(
                 f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is none. "
@@ -244,34 +242,50 @@ class SqlStore:
                 self._move(connection, group, {tp: after[tp] for tp in known})
             if new:
                 connection.execute(insert(self._table).values(self._now()), [self._row(group, tp, after) for tp in new])
+            self._check_written(connection, group, {**seen, **after})
 
-    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
-        moved = (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
-        if moved != len(after):
+    def _check_written(self, connection: Connection, group: str, wanted: Offsets) -> None:
+        """Compare what the transaction holds now with what it was told to write.
+
+        Raises:
+            StoreRefusedError: the database kept something else; leaving the transaction takes it back.
+        """
+        rows = connection.execute(self._select(group, topics_of(wanted)))
+        found = {
+            (topic, _number(partition)): _number(offset) for topic, owner, partition, offset in rows if owner == group
+        }
+        wrong = [
+            f"{tp}: {found.get((tp.topic, tp.partition), 'no row')} instead of {offset}"
+            for tp, offset in sorted(wanted.items())
+            if found.get((tp.topic, tp.partition)) != offset
+        ]
+        if wrong:
             raise StoreRefusedError(
-                f"{self.name}: the database moved {moved} rows of {len(after)}; look for a trigger, rule or row-level policy "
-                f"on the table {self._layout.table}. Nothing was written"
+                f"{self.name}: the table {self._layout.table} did not keep what was written: {name_some(wrong)}. Look for a "
+                "trigger, rule or row-level policy on it, and for a column whose type has no room for such a value (offsets: "
+                "BIGINT). Nothing was written"
             )
 
-    def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> int:
+    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
+        (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
+
+    def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> None:
         statement = self._update(bindparam("_group"), bindparam("_topic"))
         statement = statement.where(self._table.c[self._layout.partition] == bindparam("_partition"))
         rows = [
             {"_group": group, "_topic": tp.topic, "_partition": tp.partition, "_offset": offset}
             for tp, offset in after.items()
         ]
-        return connection.execute(statement.values({self._layout.offset: bindparam("_offset")}), rows).rowcount
+        connection.execute(statement.values({self._layout.offset: bindparam("_offset")}), rows)
 
-    def _by_cases(self, connection: Connection, group: str, after: Offsets) -> int:
+    def _by_cases(self, connection: Connection, group: str, after: Offsets) -> None:
         number = self._table.c[self._layout.partition]
-        moved = 0
         for topic in topics_of(after):
             offsets = [(tp.partition, offset) for tp, offset in after.items() if tp.topic == topic]
             for start in range(0, len(offsets), _ROWS_OF_A_CASE):
                 cases = dict(offsets[start : start + _ROWS_OF_A_CASE])
                 statement = self._update(group, topic).where(number.in_(list(cases)))
-                moved += connection.execute(statement.values({self._layout.offset: case(cases, value=number)})).rowcount
-        return moved
+                connection.execute(statement.values({self._layout.offset: case(cases, value=number)}))
 
     def _update(self, group: Any, topic: Any) -> Update:
         c, layout = self._table.c, self._layout
@@ -444,6 +458,15 @@ class _MissingTableError(StoreRefusedError):
 def topics_of(offsets: Offsets) -> list[str]:
     """Return the topics of offsets."""
     return sorted({tp.topic for tp in offsets})
+
+
+def _number(value: Any) -> Any:
+    """Return the whole number that a text or a decimal is; anything else as it is."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value
 
 
 def _table(layout: Layout) -> Table:
