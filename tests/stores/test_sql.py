@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
+    may_pass,
 )
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.processes import LOOPBACK
@@ -377,6 +378,25 @@ class TestPostgres(Served):
         with pytest.raises(StoreRefusedError, match=r"written: t-1: (None|-1|8) instead of 9\. .*trigger"):
             store.advance(group, at("t", 5, 7), at("t", 6, 9))
         assert store.read(group, ["t"]) == at("t", 5, 7)
+
+    def test_a_plain_read_that_loses_to_somebody_else_says_so(self, url: str, database: Connection, table: str) -> None:
+        """A hot standby cancels reads with this code too."""
+        self.run(
+            database,
+            f"CREATE FUNCTION {table}_f() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE 'could not serialize access' USING ERRCODE = '40001'; END $$",
+        )
+        self.run(
+            database,
+            f'CREATE VIEW {table} AS SELECT {table}_f() AS topic, \'g\' AS group_id, 0 AS "partition", 5 AS "offset"',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table))
+        for ask in (lambda: store.read("g", ["t"]), lambda: store.advance("g", {}, at("t", 5))):
+            with pytest.raises(
+                StoreUnavailableError, match=r"somebody else .*could not serialize.*try again"
+            ) as caught:
+                ask()
+            assert may_pass(caught.value)
 
     def test_another_schema(self, url: str, database: Connection, group: str) -> None:
         schema = f"s_{uuid.uuid4().hex[:8]}"

@@ -434,7 +434,9 @@ class SqlStore:
         """Return what a database's error is to us; nothing was written."""
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
-            return _LostError()
+            return _LostError(
+                f"{self.name}: {where(self._engine)} let somebody else go first ({reason}). Nothing was written; try again"
+            )
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
@@ -447,7 +449,7 @@ class SqlStore:
         )
 
 
-class _LostError(StoreError):
+class _LostError(StoreUnavailableError):
     """Somebody else wrote first; nothing was written."""
 
 
