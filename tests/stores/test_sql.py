@@ -258,7 +258,7 @@ class Served(SqlContract):
         with create_engine(url, poolclass=NullPool).connect() as hog:
             self.run(hog, 'UPDATE kafka_offsets SET "offset" = 5 WHERE group_id = :g', g=group)
             with pytest.raises(StoreUnavailableError, match=r"(?i)lock"):
-                SqlStore(NAME, url, 1).advance(group, at("t", 5), at("t", 6))
+                SqlStore(NAME, url, 3).advance(group, at("t", 5), at("t", 6))
         store.advance(group, at("t", 5), at("t", 6))
 
     def test_a_wrong_password_is_refused_and_not_shown(self, url: str, group: str) -> None:
@@ -529,6 +529,19 @@ class TestSQLite(SqlContract):
         self.run(database, "CREATE TRIGGER deaf BEFORE INSERT ON kafka_offsets BEGIN SELECT RAISE(IGNORE); END")
         with pytest.raises(StoreRefusedError, match=r"t-1: no row instead of 3\. .*trigger"):
             store.advance(group, at("t", 5), at("t", 6, 3))
+        assert store.read(group, ["t"]) == at("t", 5)
+
+    def test_a_file_that_is_not_there_is_not_made_by_a_question(self, url: str, group: str) -> None:
+        file = Path(str(make_url(url).database))
+        store = SqlStore(NAME, url, 10)
+        for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
+            with pytest.raises(StoreRefusedError, match=f"no file {re.escape(str(file))} .*create=true"):
+                ask()
+            assert not file.exists()
+        maker = SqlStore(NAME, url, 10, create=True)
+        assert maker.read(group, ["t"]) == {}
+        assert not file.exists()
+        maker.advance(group, {}, at("t", 5))
         assert store.read(group, ["t"]) == at("t", 5)
 
     def test_the_file_keeps_its_journal(self, store: SqlStore, database: Connection, group: str) -> None:

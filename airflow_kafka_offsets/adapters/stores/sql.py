@@ -40,7 +40,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, open_engine, where
+from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, is_there, open_engine, where
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -152,6 +152,8 @@ class SqlStore:
 
     def _look(self, group: str, topics: Sequence[str]) -> Sequence[_Row]:
         try:
+            if not is_there(self._engine.url):
+                raise self._no_file()
             with self._connected(only_reads=True) as connection:
                 return [tuple(row) for row in connection.execute(self._select(group, topics))]
         except _MissingTableError:
@@ -387,6 +389,12 @@ class SqlStore:
             "see docs/stores/sql.md"
         )
 
+    def _no_file(self) -> _MissingTableError:
+        return _MissingTableError(
+            f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the host of the connection, "
+            "which is the file's path, or add create=true to the address, then the first commit makes file and table"
+        )
+
     # The database
 
     @contextmanager
@@ -454,7 +462,7 @@ class _LostError(StoreUnavailableError):
 
 
 class _MissingTableError(StoreRefusedError):
-    """The table is not there."""
+    """The table is not there, or not even the file that would hold it."""
 
 
 def topics_of(offsets: Offsets) -> list[str]:
