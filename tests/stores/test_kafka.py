@@ -108,8 +108,8 @@ def _advances(
 
 class KafkaContract(StoreContract):
     many = MANY
-    """Not 10,000: a broker of this size needs 20 to 30 s to make so many. There is no limit: measured once by hand with
-    10,000, see docs/stores/kafka.md."""
+    """Not 10,000: a broker of this size needs 50 s to make so many (20 topics of 500), and half as long again for the first
+    commit. There is no limit: measured by hand with 10,000, see docs/stores/kafka.md."""
     cut_partitions = 50
     cuts = (0, 1_500, 5_000)
     chatters = True
