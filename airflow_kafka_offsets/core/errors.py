@@ -141,7 +141,7 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreOutcomeUnknownError(StoreUnavailableError):
-    """The offset store went silent while it wrote: all is written or nothing is; the same advance again tells."""
+    """The offset store went silent while it wrote, or somebody else wrote at that moment; the same advance again tells."""
 
 
 class StoreRefusedError(StoreUnavailableError):

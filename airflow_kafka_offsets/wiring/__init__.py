@@ -72,9 +72,10 @@ def open_ledger_at(url: str) -> Ledger:
         LedgerSchemaError: the tables are not there, or not current.
         LedgerUnavailableError: the database does not answer.
     """
+    from airflow_kafka_offsets.adapters.ledger.engine import is_there
     from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 
-    if not _is_there(url):
+    if not is_there(url):
         raise LedgerSchemaError(
             f"There is no ledger at {url} yet. The default ledger is made when a group first plans; any other one by: "
             "kafka-offsets db upgrade"
@@ -90,7 +91,7 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
     """
     from airflow_kafka_offsets.adapters.ledger import engine, schema
 
-    if not _is_there(url):
+    if not engine.is_there(url):
         return None, schema.REVISION
     with engine.reading(engine.open_engine(url)) as connection:
         return schema.current_revision(connection), schema.REVISION
@@ -112,17 +113,6 @@ def upgrade_ledger(url: str) -> tuple[str | None, str]:
             schema.check_revision(connection)
     with engine.translated(database):
         return before, schema.upgrade(database)
-
-
-def _is_there(url: str) -> bool:
-    # To connect to a SQLite file that does not exist makes it: a question must not.
-    from sqlalchemy import make_url
-
-    parsed = make_url(url)
-    is_file = (
-        parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":", "file:"))
-    )
-    return not is_file or Path(str(parsed.database)).exists()
 
 
 def ledger_url(conn_id: str | None = None) -> str:

@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
+    may_pass,
 )
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.processes import LOOPBACK
@@ -257,7 +258,7 @@ class Served(SqlContract):
         with create_engine(url, poolclass=NullPool).connect() as hog:
             self.run(hog, 'UPDATE kafka_offsets SET "offset" = 5 WHERE group_id = :g', g=group)
             with pytest.raises(StoreUnavailableError, match=r"(?i)lock"):
-                SqlStore(NAME, url, 1).advance(group, at("t", 5), at("t", 6))
+                SqlStore(NAME, url, 3).advance(group, at("t", 5), at("t", 6))
         store.advance(group, at("t", 5), at("t", 6))
 
     def test_a_wrong_password_is_refused_and_not_shown(self, url: str, group: str) -> None:
@@ -340,8 +341,62 @@ class TestPostgres(Served):
         store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5))
         self.run(database, f"CREATE RULE deaf AS ON UPDATE TO {table} DO INSTEAD NOTHING")
-        with pytest.raises(StoreRefusedError, match="moved 0 rows of 1"):
+        with pytest.raises(StoreRefusedError, match=r"t-0: 5 instead of 6\. .*rule"):
             store.advance(group, at("t", 5), at("t", 6))
+
+    def test_inserts_that_a_rule_swallows_take_the_moved_rows_back(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store.advance(group, {}, at("t", 5))
+        self.run(database, f"CREATE RULE deaf AS ON INSERT TO {table} DO INSTEAD NOTHING")
+        with pytest.raises(StoreRefusedError, match=r"t-1: no row instead of 3\. .*rule.*Nothing was written"):
+            store.advance(group, at("t", 5), at("t", 6, 3))
+        assert store.read(group, ["t"]) == at("t", 5)
+
+    @pytest.mark.parametrize("wrong", ["NULL", "-1", 'NEW."offset" - 1'])
+    def test_what_a_trigger_falsifies_is_taken_back(
+        self, url: str, database: Connection, table: str, group: str, wrong: str
+    ) -> None:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store.advance(group, {}, at("t", 5, 7))
+        database.exec_driver_sql(
+            f"CREATE FUNCTION {table}_f() RETURNS trigger LANGUAGE plpgsql AS "
+            f'$$ BEGIN IF NEW."partition" = 1 THEN NEW."offset" := {wrong}; END IF; RETURN NEW; END $$'
+        )
+        self.run(database, f"CREATE TRIGGER liar BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION {table}_f()")
+        with pytest.raises(StoreRefusedError, match=r"written: t-1: (None|-1|8) instead of 9\. .*trigger"):
+            store.advance(group, at("t", 5, 7), at("t", 6, 9))
+        assert store.read(group, ["t"]) == at("t", 5, 7)
+
+    def test_a_plain_read_that_loses_to_somebody_else_says_so(self, url: str, database: Connection, table: str) -> None:
+        """A hot standby cancels reads with this code too."""
+        self.run(
+            database,
+            f"CREATE FUNCTION {table}_f() RETURNS text LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE 'could not serialize access' USING ERRCODE = '40001'; END $$",
+        )
+        self.run(
+            database,
+            f'CREATE VIEW {table} AS SELECT {table}_f() AS topic, \'g\' AS group_id, 0 AS "partition", 5 AS "offset"',
+        )
+        store = SqlStore(NAME, url, 10, Layout(table))
+        for ask in (lambda: store.read("g", ["t"]), lambda: store.advance("g", {}, at("t", 5))):
+            with pytest.raises(
+                StoreUnavailableError, match=r"somebody else .*could not serialize.*try again"
+            ) as caught:
+                ask()
+            assert may_pass(caught.value)
 
     def test_another_schema(self, url: str, database: Connection, group: str) -> None:
         schema = f"s_{uuid.uuid4().hex[:8]}"
@@ -426,6 +481,26 @@ class TestMariaDB(Served):
         with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions.*ENGINE = InnoDB"):
             SqlStore(NAME, url, 10, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
 
+    def test_an_offset_that_a_narrow_column_clips_is_not_kept(
+        self, url: str, database: Connection, table: str, group: str
+    ) -> None:
+        self.run(
+            database,
+            f"CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), `partition` INT, `offset` INT, "
+            "PRIMARY KEY (topic, group_id, `partition`))",
+        )
+        # Any mode that is not strict: the server clips, and only warns.
+        lax = make_url(url).update_query_dict({"sql_mode": "NO_ENGINE_SUBSTITUTION"})
+        store = SqlStore(NAME, lax.render_as_string(hide_password=False), 10, Layout(table, timestamp=""))
+        store.advance(group, {}, at("t", 5, 7))
+        clipped = r"t-0: 2147483647 instead of 9000000000\. .*column.*BIGINT"
+        with pytest.raises(StoreRefusedError, match=clipped):
+            store.advance(group, at("t", 5, 7), at("t", 9_000_000_000, 8))
+        with pytest.raises(StoreRefusedError, match=clipped):
+            store.advance(f"{group}-new", {}, at("t", 9_000_000_000))
+        assert store.read(group, ["t"]) == at("t", 5, 7)
+        assert store.read(f"{group}-new", ["t"]) == {}
+
 
 class TestSQLite(SqlContract):
     """All but the faults of a network."""
@@ -446,6 +521,28 @@ class TestSQLite(SqlContract):
         assert own.read(group, ["t"]) == at("t", 5)
         with pytest.raises(StoreRefusedError, match="readonly"):
             own.advance(group, at("t", 5), at("t", 6))
+
+    def test_an_insert_that_a_trigger_swallows_takes_the_moved_rows_back(
+        self, store: SqlStore, database: Connection, group: str
+    ) -> None:
+        store.advance(group, {}, at("t", 5))
+        self.run(database, "CREATE TRIGGER deaf BEFORE INSERT ON kafka_offsets BEGIN SELECT RAISE(IGNORE); END")
+        with pytest.raises(StoreRefusedError, match=r"t-1: no row instead of 3\. .*trigger"):
+            store.advance(group, at("t", 5), at("t", 6, 3))
+        assert store.read(group, ["t"]) == at("t", 5)
+
+    def test_a_file_that_is_not_there_is_not_made_by_a_question(self, url: str, group: str) -> None:
+        file = Path(str(make_url(url).database))
+        store = SqlStore(NAME, url, 10)
+        for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
+            with pytest.raises(StoreRefusedError, match=f"no file {re.escape(str(file))} .*create=true"):
+                ask()
+            assert not file.exists()
+        maker = SqlStore(NAME, url, 10, create=True)
+        assert maker.read(group, ["t"]) == {}
+        assert not file.exists()
+        maker.advance(group, {}, at("t", 5))
+        assert store.read(group, ["t"]) == at("t", 5)
 
     def test_the_file_keeps_its_journal(self, store: SqlStore, database: Connection, group: str) -> None:
         store.advance(group, {}, at("t", 5))

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -133,6 +134,15 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
+
+
+def is_there(url: str | URL) -> bool:
+    """Whether a database can be asked: to connect to a SQLite file that does not exist makes it, and a question must not."""
+    parsed = make_url(url)
+    is_file = (
+        parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":", "file:"))
+    )
+    return not is_file or Path(str(parsed.database)).exists()
 
 
 def where(engine: Engine) -> str:

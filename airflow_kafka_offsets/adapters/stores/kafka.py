@@ -39,6 +39,10 @@ MAX_METADATA = 400
 
 _IDLE = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN}
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+# What Kafka says of the whole group. Everything else it says of each partition by itself, and writes the others.
+_OF_THE_GROUP = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_MEMBER_ID}
+_NOTHING = "Nothing was written"
+_SOME = "Some may be written, and some not: the same advance again finishes it"
 # A dead writer's transaction hides the group's offsets for so long, unless the next writer ends it.
 _SHORTEST_TRANSACTION = 10.0
 _TICK = 0.05
@@ -77,8 +81,8 @@ class KafkaStore:
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the committed offset of each topic-partition; of a topic that does not exist, there is none."""
         with self._translated():
-            commits = self._log.commits(group, self._log.partitions(topics))
-        return {tp: offset for tp, (offset, _) in commits.items()}
+            partitions = self._log.partitions(topics)
+        return {tp: offset for tp, (offset, _) in self._commits(group, partitions).items()}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
@@ -100,6 +104,13 @@ class KafkaStore:
             swap(self.name, group, before, after, commit.look, write)
 
     # What the commits need
+
+    def _commits(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
+        with self._translated(
+            f"(A commit that died half-way hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s; the "
+            "next commit ends that.) "
+        ):
+            return self._log.commits(group, partitions)
 
     def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
         """Return the partitions that no longer exist and that nobody wants to move: Kafka deleted their offsets with them.
@@ -123,31 +134,30 @@ class KafkaStore:
         if state is not None and state not in _IDLE:
             raise self._active(group, f"state {state.name.lower()}")
 
-    def _active(self, group: str, why: str) -> StoreRefusedError:
+    def _active(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
         return StoreRefusedError(
             f"{self.name}: the consumer group {group} has members ({why}): consumers that read as this group and commit "
             f"offsets of their own. Look: kafka-consumer-groups --describe --members --group {group}. Stop them, or give "
-            "this group another name. Nothing was written"
+            f"this group another name. {outcome}"
         )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, maybe: str = "") -> Iterator[None]:
         try:
             yield
         except KafkaRefusedError as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
-            raise StoreUnavailableError(
-                f"{self.name}: {exc}. (A commit that died half-way hides the group's offsets for up to "
-                f"{self._transaction_seconds + 10:.0f} s; the next commit ends that.) Nothing was written"
-            ) from exc
+            raise StoreUnavailableError(f"{self.name}: {exc}. {maybe}Nothing was written") from exc
 
     @property
     def _transaction_seconds(self) -> float:
         return max(_SHORTEST_TRANSACTION, 3 * self._timeout)
 
-    def _refused(self, group: str, error: KafkaError) -> StoreRefusedError | None:
-        """Return what a missing right is; None: the error is another."""
+    def _refused(self, group: str, error: KafkaError, outcome: str = _NOTHING) -> StoreRefusedError | None:
+        """Return what a missing right or a group with members is; None: the error is another."""
+        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            return self._active(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
                 f"Write and Describe on TransactionalId {self._id_of(group)}; without it, the option commit=plain of the "
@@ -161,7 +171,7 @@ class KafkaStore:
             return None
         return StoreRefusedError(
             f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}): that needs the "
-            f"ACL {needs}. Nothing was written"
+            f"ACL {needs}. {outcome}"
         )
 
     def _id_of(self, group: str) -> str:
@@ -169,8 +179,6 @@ class KafkaStore:
 
     def _error(self, group: str, error: KafkaError, heard: Sequence[KafkaError] = ()) -> StoreError:
         """Return what an error is to us when nothing was written."""
-        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            return self._active(group, error.name())
         return self._refused(group, error) or StoreUnavailableError(
             f"{self.name}: Kafka did not take the offsets of group {group} within {self._timeout:g} s: {self._said(error)}. "
             f"{masked(hint(heard), self._config)}. Nothing was written"
@@ -202,8 +210,7 @@ class _Commit:
         self._store._check_idle(self._group)
         # Fence first: what is read after that is changed by nobody else before our commit, or our commit fails.
         producer = self._fence() if self._store._is_transactional else None
-        with self._store._translated():
-            commits = self._store._log.commits(self._group, list(self._after))
+        commits = self._store._commits(self._group, list(self._after))
         return {
             tp: offset for tp, (offset, window_id) in commits.items() if not self._is_old(tp, offset, window_id)
         }, producer
@@ -213,7 +220,7 @@ class _Commit:
         return bool(self._window_id) and offset == self._after[tp] and window_id != self._window_id
 
     def transactional(self, producer: Producer | None) -> bool:
-        """Commit in one transaction; False: somebody else fenced us, or wrote without a transaction."""
+        """Commit in one transaction; False: somebody else fenced us."""
         if producer is None:
             return self._lost()
         seconds = self._store._timeout
@@ -231,10 +238,11 @@ class _Commit:
             if error.code() in _FENCED or error.txn_requires_abort():
                 return self._failed(producer, exc)
             raise self._store._unknown(self._group, error, "all of them are written or none is") from exc
-        return self._is_there()
+        self._check_written()
+        return True
 
     def plain(self, _: None) -> bool:
-        """Commit chunk by chunk; False: somebody else wrote at the same moment."""
+        """Commit chunk by chunk; nobody can stop us."""
         answers: list[tuple[KafkaError | None, list[confluent_kafka.TopicPartition]]] = []
         settings = {
             **self._consumer_settings,
@@ -247,7 +255,8 @@ class _Commit:
                 answers.clear()
                 consumer.commit(offsets=chunk, asynchronous=True)
                 self._check_answer(self._wait(consumer, answers), is_first=number == 0)
-        return self._is_there()
+        self._check_written()
+        return True
 
     def _wait(self, consumer: Consumer, answers: list[Any]) -> KafkaError | None:
         give_up = time.monotonic() + self._store._timeout
@@ -261,8 +270,8 @@ class _Commit:
     def _check_answer(self, error: KafkaError | None, *, is_first: bool) -> None:
         if error is None:
             return
-        refusal = self._store._error(self._group, error)
-        if is_first and isinstance(refusal, StoreRefusedError):
+        outcome = _NOTHING if is_first and error.code() in _OF_THE_GROUP else _SOME
+        if refusal := self._store._refused(self._group, error, outcome):
             raise refusal
         raise self._store._unknown(self._group, error, "some may be written and some not")
 
@@ -302,8 +311,12 @@ class _Commit:
         time.sleep(random.uniform(0, self._pause))
         return False
 
-    def _is_there(self) -> bool:
-        """Read back: a plain commit of somebody else wins over a transaction that is under way."""
+    def _check_written(self) -> None:
+        """Read back: a plain commit of somebody else wins over a transaction that is under way.
+
+        Raises:
+            StoreOutcomeUnknownError: something else is there, or nobody knows what.
+        """
         store = self._store
         try:
             found = store._log.commits(self._group, list(self._after))
@@ -311,7 +324,16 @@ class _Commit:
             raise StoreOutcomeUnknownError(
                 f"{store.name}: the offsets of group {self._group} were committed, but could not be read back: {exc}"
             ) from exc
-        return {tp: offset for tp, (offset, _) in found.items()} == dict(self._after)
+        overwritten = [
+            f"{tp}: {found[tp][0] if tp in found else 'nothing'} instead of {offset}"
+            for tp, offset in sorted(self._after.items())
+            if tp not in found or found[tp][0] != offset
+        ]
+        if overwritten:
+            raise StoreOutcomeUnknownError(
+                f"{store.name}: the commit of group {self._group} succeeded, and somebody else wrote at the same moment: "
+                f"{name_some(overwritten)}. The other offsets are ours. The same advance again tells"
+            )
 
     def _group_metadata(self) -> Any:
         with closing(Consumer(self._consumer_settings)) as consumer:
@@ -338,7 +360,8 @@ _CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each c
 _TRANSACTIONAL = Guarantees(
     is_atomic=True,
     compares=Compares.COOPERATING,
-    caveat=f"{_CAVEAT}. A plain commit by a foreign tool at the very moment of ours wins; it is noticed when ours is read back",
+    caveat=f"{_CAVEAT}. A plain commit by a foreign tool at the very moment of ours wins for its partitions, and ours for the others; it is "
+    "noticed when ours is read back",
 )
 _PLAIN = Guarantees(
     is_atomic=False,

@@ -40,7 +40,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, open_engine, where
+from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, is_there, open_engine, where
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -49,6 +49,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
+    name_some,
 )
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
 from airflow_kafka_offsets.core.store import Compares, Guarantees
@@ -151,6 +152,8 @@ class SqlStore:
 
     def _look(self, group: str, topics: Sequence[str]) -> Sequence[_Row]:
         try:
+            if not is_there(self._engine.url):
+                raise self._no_file()
             with self._connected(only_reads=True) as connection:
                 return [tuple(row) for row in connection.execute(self._select(group, topics))]
         except _MissingTableError:
@@ -205,10 +208,7 @@ class SqlStore:
 
     def _whole(self, value: Any, what: str, of: str) -> int:
         """Return a number that the table holds, in whatever type of column."""
-        if isinstance(value, Decimal) and value == value.to_integral_value():
-            value = int(value)
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            value = int(value)
+        value = _number(value)
         if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
             raise StoreContentError(
                 f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is none. "
@@ -244,34 +244,50 @@ class SqlStore:
                 self._move(connection, group, {tp: after[tp] for tp in known})
             if new:
                 connection.execute(insert(self._table).values(self._now()), [self._row(group, tp, after) for tp in new])
+            self._check_written(connection, group, {**seen, **after})
 
-    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
-        moved = (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
-        if moved != len(after):
+    def _check_written(self, connection: Connection, group: str, wanted: Offsets) -> None:
+        """Compare what the transaction holds now with what it was told to write.
+
+        Raises:
+            StoreRefusedError: the database kept something else; leaving the transaction takes it back.
+        """
+        rows = connection.execute(self._select(group, topics_of(wanted)))
+        found = {
+            (topic, _number(partition)): _number(offset) for topic, owner, partition, offset in rows if owner == group
+        }
+        wrong = [
+            f"{tp}: {found.get((tp.topic, tp.partition), 'no row')} instead of {offset}"
+            for tp, offset in sorted(wanted.items())
+            if found.get((tp.topic, tp.partition)) != offset
+        ]
+        if wrong:
             raise StoreRefusedError(
-                f"{self.name}: the database moved {moved} rows of {len(after)}; look for a trigger, rule or row-level policy "
-                f"on the table {self._layout.table}. Nothing was written"
+                f"{self.name}: the table {self._layout.table} did not keep what was written: {name_some(wrong)}. Look for a "
+                "trigger, rule or row-level policy on it, and for a column whose type has no room for such a value (offsets: "
+                "BIGINT). Nothing was written"
             )
 
-    def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> int:
+    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
+        (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
+
+    def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> None:
         statement = self._update(bindparam("_group"), bindparam("_topic"))
         statement = statement.where(self._table.c[self._layout.partition] == bindparam("_partition"))
         rows = [
             {"_group": group, "_topic": tp.topic, "_partition": tp.partition, "_offset": offset}
             for tp, offset in after.items()
         ]
-        return connection.execute(statement.values({self._layout.offset: bindparam("_offset")}), rows).rowcount
+        connection.execute(statement.values({self._layout.offset: bindparam("_offset")}), rows)
 
-    def _by_cases(self, connection: Connection, group: str, after: Offsets) -> int:
+    def _by_cases(self, connection: Connection, group: str, after: Offsets) -> None:
         number = self._table.c[self._layout.partition]
-        moved = 0
         for topic in topics_of(after):
             offsets = [(tp.partition, offset) for tp, offset in after.items() if tp.topic == topic]
             for start in range(0, len(offsets), _ROWS_OF_A_CASE):
                 cases = dict(offsets[start : start + _ROWS_OF_A_CASE])
                 statement = self._update(group, topic).where(number.in_(list(cases)))
-                moved += connection.execute(statement.values({self._layout.offset: case(cases, value=number)})).rowcount
-        return moved
+                connection.execute(statement.values({self._layout.offset: case(cases, value=number)}))
 
     def _update(self, group: Any, topic: Any) -> Update:
         c, layout = self._table.c, self._layout
@@ -373,6 +389,12 @@ class SqlStore:
             "see docs/stores/sql.md"
         )
 
+    def _no_file(self) -> _MissingTableError:
+        return _MissingTableError(
+            f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the host of the connection, "
+            "which is the file's path, or add create=true to the address, then the first commit makes file and table"
+        )
+
     # The database
 
     @contextmanager
@@ -420,7 +442,9 @@ class SqlStore:
         """Return what a database's error is to us; nothing was written."""
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
-            return _LostError()
+            return _LostError(
+                f"{self.name}: {where(self._engine)} let somebody else go first ({reason}). Nothing was written; try again"
+            )
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
@@ -433,17 +457,26 @@ class SqlStore:
         )
 
 
-class _LostError(StoreError):
+class _LostError(StoreUnavailableError):
     """Somebody else wrote first; nothing was written."""
 
 
 class _MissingTableError(StoreRefusedError):
-    """The table is not there."""
+    """The table is not there, or not even the file that would hold it."""
 
 
 def topics_of(offsets: Offsets) -> list[str]:
     """Return the topics of offsets."""
     return sorted({tp.topic for tp in offsets})
+
+
+def _number(value: Any) -> Any:
+    """Return the whole number that a text or a decimal is; anything else as it is."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value
 
 
 def _table(layout: Layout) -> Table:
