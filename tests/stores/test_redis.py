@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from airflow_kafka_offsets.wiring.stores import open_store as open_address
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-from tests.stores.contract import StoreContract, at
+from tests.stores.contract import StoreContract, again_and_again, at
 
 NAME = "redis://redis_default"
 
@@ -173,22 +172,16 @@ def test_drift_in_the_last_topic_stops_the_first(client: Any, store: RedisStore,
 
 
 def test_nobody_reads_half_an_advance(redis: RedisServer, store: RedisStore, group: str) -> None:
-    before = at("orders", *[0] * 200) | at("payments", *[0] * 200)
-    store.advance(group, {}, before)
-    is_over = threading.Event()
+    own, now = RedisStore(NAME, 5, redis.login()), at("orders", *[0] * 200) | at("payments", *[0] * 200)
 
-    def write() -> None:
-        own, now = RedisStore(NAME, 5, redis.login()), before
-        while not is_over.is_set():
-            after = {tp: offset + 1 for tp, offset in now.items()}
-            own.advance(group, now, after)
-            now = after
+    def advance() -> None:
+        before = dict(now)
+        now.update({tp: offset + 1 for tp, offset in before.items()})
+        own.advance(group, before, now)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = [set(store.read(group, ["orders", "payments"]).values()) for _ in range(50)]
-    is_over.set()
-    writer.join(60)
+    store.advance(group, {}, now)
+    with again_and_again(advance):
+        seen = [set(store.read(group, ["orders", "payments"]).values()) for _ in range(50)]
     assert {len(values) for values in seen} == {1}
     assert len(set.union(*seen)) > 1, "the writer did not get to write"
 
