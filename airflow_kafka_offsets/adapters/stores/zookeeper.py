@@ -33,6 +33,10 @@ MAX_REQUEST_BYTES = 1_048_575
 
 _ON_THE_WAY = 50
 """How many requests may wait for their answers. While there is no connection, kazoo takes some (70 to 270 seen), then blocks for ever."""
+_MADE_AGAIN = (
+    "A node that another tool deletes and makes again between our look and our write is taken for the one that we saw when both "
+    "were written equally often."
+)
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 # At the level DEBUG, kazoo logs the login.
@@ -135,7 +139,7 @@ class NodeLayout:
         "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
     )
     caveat: ClassVar[str] = (
-        "A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
+        f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
     )
     way_out: ClassVar[str] = "Keep them in one node (option layout=json), or raise"
 
@@ -177,7 +181,7 @@ class JsonLayout:
     """One node for the group, ``/consumers/<group>/offsets.json``, with Spark's JSON of offsets."""
 
     limit: ClassVar[str | None] = None
-    caveat: ClassVar[str] = ""
+    caveat: ClassVar[str] = _MADE_AGAIN
     way_out: ClassVar[str] = "Split the group, or raise"
 
     def __init__(self, base: str) -> None:
