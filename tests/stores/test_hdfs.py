@@ -244,7 +244,7 @@ def test_a_connection_of_airflow_leads_to_the_folder(hdfs: Hdfs, group: str, mon
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        ({"conn_type": "hdfs", "host": "x"}, "needs a connection of type 'webhdfs'"),
+        ({"conn_type": "hdfs", "host": "x"}, "type 'hdfs', not 'webhdfs'"),
         ({"conn_type": "webhdfs"}, "has no host"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_kafka_offsets.adapters.stores.redis import RedisStore
 from airflow_kafka_offsets.core.errors import (
@@ -24,6 +25,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.ports import OffsetStore
+from airflow_kafka_offsets.wiring.redis import redis_settings
 from airflow_kafka_offsets.wiring.stores import open_store as open_address
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
@@ -396,6 +398,31 @@ def test_a_connection_as_a_uri_chooses_its_database(
     monkeypatch.setenv("AIRFLOW_CONN_LAB_REDIS", f"redis://{redis.login()['host']}:{redis.port}/?db=3&ssl=False")
     open_address(parse_store_address("redis://lab_redis"), ORDERS).advance(group, {}, at("orders", 5))
     assert RedisStore(NAME, 5, {**redis.login(), "db": 3}).read(group, ["orders"]) == at("orders", 5)
+
+
+@pytest.mark.parametrize(
+    ("extra", "tls"),
+    [
+        ({}, {}),
+        ({"ssl": "False", "ssl_ca_certs": "ca.pem", "ssl_check_hostname": True}, {}),
+        ({"ssl": True}, {"ssl": True, "ssl_check_hostname": True}),
+        ({"ssl": "true", "ssl_check_hostname": "false"}, {"ssl": True, "ssl_check_hostname": False}),
+        (
+            {"ssl": True, "ssl_cert_reqs": "required", "ssl_ca_certs": "ca.pem"},
+            {"ssl": True, "ssl_check_hostname": True, "ssl_cert_reqs": "required", "ssl_ca_certs": "ca.pem"},
+        ),
+        (
+            {"ssl": True, "ssl_cert_reqs": "none"},
+            {"ssl": True, "ssl_check_hostname": False, "ssl_cert_reqs": "none"},
+        ),
+    ],
+)
+def test_with_tls_the_servers_name_is_checked_unless_the_connection_says_no(
+    extra: dict[str, Any], tls: dict[str, Any]
+) -> None:
+    connection = Connection(conn_id="lab", conn_type="redis", host="h", extra=json.dumps(extra))
+    settings = redis_settings(connection)
+    assert {name: value for name, value in settings.items() if name.startswith("ssl")} == tls
 
 
 @pytest.mark.parametrize("where", ["extra", "option"])

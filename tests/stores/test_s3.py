@@ -247,7 +247,7 @@ def test_a_connection_of_airflow_leads_to_the_bucket(s3: S3, empty: str, monkeyp
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        ({"conn_type": "generic"}, "needs a connection of type 'aws'"),
+        ({"conn_type": "generic"}, "type 'generic', not 'aws'"),
         (
             {"conn_type": "aws", "extra": {"role_arn": "arn:aws:iam::1:role/x"}},
             "role_arn.*apache-airflow-providers-amazon",
