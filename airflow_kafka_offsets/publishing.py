@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from airflow_kafka_offsets.core import publishing as core
-from airflow_kafka_offsets.core.errors import ConcurrentChangeError, StoreDriftError, StoreError, StoreUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    StoreBehindError,
+    StoreDriftError,
+    StoreError,
+    name_some,
+)
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
@@ -34,9 +41,9 @@ class Publisher:
         self._clock = clock
 
     @property
-    def is_asked(self) -> bool:
-        """Whether there is a store, so that a commit takes two steps."""
-        return self._store is not None
+    def place(self) -> str | None:
+        """The store's address; None: there is none, and a commit is one step."""
+        return self._store.name if self._store is not None else None
 
     def finish(self, group: str, also: Collection[int] = ()) -> None:
         """Finish the commits that were begun: the store first, then the ledger.
@@ -64,10 +71,8 @@ class Publisher:
             return
         steps = core.path(windows)
         try:
-            before: Offsets = steps[0]
-            if len(windows) > 1:
-                before = core.standing(store.name, group, steps, self._read(store, group, steps[-1]))
-            store.advance(group, before, steps[-1], windows[-1].id)
+            found = self._read(store, group, steps[-1]) if len(windows) > 1 else {}
+            store.advance(group, core.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
             # Perhaps it was ourselves: somebody who commits the next window has published this one too.
             now = self._ledger.load(group)
@@ -87,23 +92,47 @@ class Publisher:
             live.append(held.window)
         return core.done_in_a_row(reversed(live))
 
-    def check(self, group: str, start: Offsets, *, is_first: bool = False) -> None:
+    def check(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure before a window is cut that the store stands where it starts: better than after its job.
+
+        What the store holds of partitions that are new to the group is moved to where these start.
 
         Args:
             group: its name.
+            state: the group, as the window was planned on it.
             start: where the window starts, or what was lost before it.
-            is_first: the group never planned.
 
         Raises:
             BadInputError: the first window would start elsewhere than where the store stands.
             StoreDriftError: somebody else moved its offsets.
             StoreUnavailableError: it does not answer: then a commit would not succeed either.
+            ConcurrentChangeError: the group has changed since: look again.
         """
         if self._store is None:
             return
-        check = core.check_first if is_first else core.check_standing
-        check(self._store.name, group, start, self._read(self._store, group, start))
+        try:
+            self._check(self._store, group, state, start)
+        except (StoreDriftError, BadInputError):
+            if self._ledger.load(group).version != state.version:
+                raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now") from None
+            raise
+
+    def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
+        found = self._read(store, group, start)
+        if state.position is None:
+            core.check_first(store.name, group, start, found)
+            return
+        known = state.position.offsets
+        core.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
+        if strange := core.strange(start, known, found):
+            named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
+            log.warning(
+                "Group %s: %s holds offsets of partitions that are new to the group, %s; they start anew",
+                group,
+                store.name,
+                named,
+            )
+            store.advance(group, strange, {tp: start[tp] for tp in strange})
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""
@@ -115,18 +144,15 @@ class Publisher:
         """Let the store follow a reset of the ledger.
 
         Raises:
-            StoreUnavailableError: it did not; the message says how to make it.
+            StoreBehindError: it did not; the message says how to make it.
         """
         if self._store is None:
             return
         try:
             # What the group reads no more stays where it is.
             self._store.advance(group, before, {**before, **after})
-        except StoreError as exc:
-            raise StoreUnavailableError(
-                f"The watermark has moved in the ledger, but not in the offset store: {exc}. To publish it again: "
-                f"kafka-offsets copy {group} --from ledger --to '{self._store.name}' --why '...'"
-            ) from exc
+        except (StoreError, ConcurrentChangeError) as exc:
+            raise StoreBehindError(self._store.name, group) from exc
 
     def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return store.read(group, sorted({tp.topic for tp in partitions}))

@@ -231,7 +231,7 @@ class WindowService:
         plans = self._plans_behind(group, state, request, choice)
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
-            self._publisher.check(group.name, core_publishing.before(plans[0]), is_first=state.position is None)
+            self._publisher.check(group.name, state, core_publishing.before(plans[0]))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         warned = iter([plan.warnings for plan in plans])
@@ -394,12 +394,13 @@ class WindowService:
         at_time = self._kafka.offsets_at(partitions, time, group.isolation_level) if time else None
         is_committed = isinstance(start, AtCommitted)
         committed = self._committed_offsets(group.name, partitions) if is_committed else None
-        return first_offsets(start, snapshot, at_time=at_time, committed=committed)
+        where = self._publisher.place or "The Kafka consumer group"
+        return first_offsets(start, snapshot, at_time=at_time, committed=committed, committed_in=where)
 
     def _committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
-        return (self._publisher if self._publisher.is_asked else self._kafka).committed(group, partitions)
+        return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int = 0) -> int:
         """Record that a try to process the window begins, and return its number."""
@@ -434,7 +435,7 @@ class WindowService:
             StoreError: the offset store did not follow: the window is committing, its job is done, and the same again, or the
                 next plan, finishes the commit.
         """
-        in_two_steps = self._publisher.is_asked
+        in_two_steps = self._publisher.place is not None
         is_first = self._racing(
             lambda: self._ledger.commit(window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps)
         )
@@ -491,7 +492,7 @@ class WindowService:
         state, reset = self._reset(group, to, topics, to_window)
         resets.check_confirmed(group.name, reset, supersede)
         assert state.position is not None
-        self._publisher.check(group.name, state.position.offsets)
+        self._publisher.check(group.name, state, state.position.offsets)
         act = Act("reset", who, why, self._clock(), resets.summary(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)

@@ -10,6 +10,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     KafkaUnavailableError,
     LedgerError,
+    StoreBehindError,
     StoreUnavailableError,
 )
 
@@ -44,7 +45,7 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaUnavailableError() | LedgerError() | StoreUnavailableError():
+        case KafkaUnavailableError() | LedgerError() | StoreUnavailableError() | StoreBehindError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

@@ -22,6 +22,7 @@
     │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that tells
     │   │   └── StoreRefusedError   it said no (login, rights, read-only, full): correct that first
     │   ├── StoreDriftError         somebody else moved its offsets; nothing was written: look, then decide
+    │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
     │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
     │   └── StoreContentError       what it holds is not an offset
     ├── WindowError                 the window is not in a state that allows this
@@ -50,6 +51,11 @@ def name_some(items: Sequence[str], separator: str = "; ") -> str:
     """Join the first few items and count the others, so that 20,000 partitions stay one readable sentence."""
     rest = len(items) - MAX_NAMED
     return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
+
+
+def publish_again(group: str, store: str) -> str:
+    """Return the command that brings an offset store to the ledger's watermark."""
+    return f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...' --yes"
 
 
 class KafkaOffsetsError(Exception):
@@ -158,13 +164,25 @@ class StoreDriftError(StoreError):
             for tp, (before, after, found) in sorted(partitions.items())
         ]
         super().__init__(
-            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Somebody "
-            f"else writes them. Nothing was written. Compare: kafka-offsets verify {group}. When the ledger is right: "
-            f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
+            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Somebody else "
+            "writes them, or it was not told of some commits. Nothing was written. Compare: "
+            f"kafka-offsets verify {group} --store '{store}'. When the ledger is right: {publish_again(group, store)}"
         )
         self.store = store
         self.group = group
         self.partitions = dict(partitions)
+
+
+class StoreBehindError(StoreError):
+    """The ledger was reset, and the offset store did not follow."""
+
+    def __init__(self, store: str, group: str) -> None:
+        super().__init__(
+            f"The watermark of group {group} has moved in the ledger, and {store} did not follow (see the cause). Before the "
+            f"next run, publish it again: {publish_again(group, store)}"
+        )
+        self.store = store
+        self.group = group
 
 
 class StoreLimitError(StoreError):

@@ -29,7 +29,7 @@ def path(windows: Sequence[Window]) -> list[dict[TopicPartition, int]]:
     """
     steps = [before(windows[0])]
     for window in windows:
-        steps.append({**steps[-1], **before(window), **window.ranges.ends})
+        steps.append({**steps[-1], **window.ranges.ends})
     return steps
 
 
@@ -38,17 +38,14 @@ def before(window: Window | Plan) -> dict[TopicPartition, int]:
     return {**window.ranges.starts, **window.lost.starts}
 
 
-def standing(store: str, group: str, steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> Offsets:
-    """Return the step of a path that a store stands at: another commit may have brought it a part of the way.
+def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return from where a store goes on to the end of a path: another commit may have brought it a part of the way.
 
-    Raises:
-        StoreDriftError: it stands at none of them.
+    Each partition by itself, as a store that is not atomic may stand on several steps at once. One that stands on no step
+    is left to the comparison with the first.
     """
-    for step in reversed(steps):
-        if all(offset == step.get(tp) for tp, offset in found.items()):
-            return step
-    must_write(store, group, steps[0], steps[-1], found)
-    return steps[0]
+    reached = {tp: offset for tp, offset in found.items() if any(step.get(tp) == offset for step in steps)}
+    return {**steps[0], **{tp: offset for tp, offset in reached.items() if tp in steps[-1]}}
 
 
 def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[TopicPartition, int]) -> None:
@@ -57,8 +54,7 @@ def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[To
     Raises:
         StoreDriftError: with each partition.
     """
-    known = {tp: offset for tp, offset in found.items() if tp in watermark}
-    must_write(store, group, watermark, watermark, known)
+    must_write(store, group, watermark, watermark, found)
 
 
 def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPartition, int]) -> None:
@@ -76,3 +72,12 @@ def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPart
             f"{name_some(named)}. To go on where the store stands: starting_offsets='committed'. To begin anew, take "
             "another name for the group, or remove its offsets from the store"
         ) from exc
+
+
+def strange(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return what a store holds of partitions that are new to the group, and elsewhere than where they start.
+
+    That is not drift: somebody left it there before the group had them, for an earlier topic or another loader. A partition
+    that is new to a group starts at its beginning offset, always.
+    """
+    return {tp: found[tp] for tp, offset in start.items() if tp not in known and found.get(tp, offset) != offset}

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.starting import check_inside
-from airflow_kafka_offsets.core.window import Lane, Window
+from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ def check_no_open_window(group: str, state: GroupState) -> None:
     """
     if state.open:
         held = state.open[0]
+        if held.window.state is State.COMMITTING:
+            raise IllegalStepError(f"Window {held.window.id} of group {group} is committing{COMMITTING_HINT}")
         raise IllegalStepError(
             f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
             f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"

@@ -111,6 +111,7 @@ def first_offsets(
     *,
     at_time: Mapping[TopicPartition, int | None] | None = None,
     committed: Mapping[TopicPartition, int | None] | None = None,
+    committed_in: str = "The Kafka consumer group",
 ) -> dict[TopicPartition, int]:
     """Resolve a start to one real offset for every partition of the log.
 
@@ -118,7 +119,8 @@ def first_offsets(
         start: what the user chose.
         log: what Kafka holds.
         at_time: what the timestamp index says for `lookup_time`; None: no record at or after that time, and so the end.
-        committed: what the consumer group has committed; None: nothing.
+        committed: what the consumer group or the offset store holds; None: nothing.
+        committed_in: what that is, for messages.
 
     Raises:
         BadInputError: an offset that is not in the log, a partition that is named but absent, or present but not named.
@@ -133,7 +135,7 @@ def first_offsets(
         case AtOffsets(offsets):
             return _explicit(offsets, log)
         case AtCommitted():
-            return _committed(committed or {}, log)
+            return _committed(committed or {}, log, committed_in)
 
 
 def _at_edge(edge: Edge, log: LogSnapshot, tp: TopicPartition) -> int:
@@ -152,16 +154,18 @@ def _explicit(offsets: Mapping[TopicPartition, int | Edge], log: LogSnapshot) ->
     return resolved
 
 
-def _committed(committed: Mapping[TopicPartition, int | None], log: LogSnapshot) -> dict[TopicPartition, int]:
+def _committed(
+    committed: Mapping[TopicPartition, int | None], log: LogSnapshot, where: str
+) -> dict[TopicPartition, int]:
     found = {tp: offset for tp in log.bounds if (offset := committed.get(tp)) is not None}
     without = sorted(log.bounds.keys() - found.keys())
     if without:
         raise MissingPartitionError(
-            f"The Kafka consumer group has committed no offset for {_names(without)} (never, or it expired). "
+            f"{where} has committed no offset for {_names(without)} (never, or it expired). "
             "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
-    check_inside(found, log, "The offset committed by the Kafka consumer group")
+    check_inside(found, log, f"{where}: the committed offset")
     return found
 
 

@@ -41,6 +41,11 @@ class State(StrEnum):
         return self in OWNING
 
 
+COMMITTING_HINT = (
+    ". Its job is done: the next try of its task, or the next run, finishes the commit. If the offset store stands wrong: "
+    "kafka-offsets verify and copy --from ledger; if it is gone for good, take offset_store out of the group's definition"
+)
+
 OPEN = frozenset({State.PLANNED, State.COMMITTING})
 OWNING = OPEN | {State.COMMITTED}
 
@@ -102,7 +107,8 @@ class Window:
         window = self
         for state in states:
             if state not in LIFE[window.state]:
-                raise IllegalStepError(f"Window {self.id} is {window.state} and can't become {state}")
+                hint = COMMITTING_HINT if window.state is State.COMMITTING else ""
+                raise IllegalStepError(f"Window {self.id} is {window.state} and can't become {state}{hint}")
             window = replace(window, state=state)
         return window
 

@@ -45,12 +45,12 @@ _T = TypeVar("_T")
 
 
 def patiently(step: Callable[[], _T]) -> _T:
-    """Take a step after the job's success, trying again for a while when ledger or Kafka do not answer.
+    """Take a step after the job's success, trying again for a while when ledger, Kafka or offset store do not answer.
 
     Only for what may be done twice.
 
     Raises:
-        LedgerUnavailableError, KafkaUnavailableError: no answer in time; the retry of the task finds the same window.
+        LedgerUnavailableError, KafkaUnavailableError, StoreUnavailableError: no answer in time; the retry of the task finds the same window.
     """
     retrying = Retrying(
         retry=retry_if_exception(may_pass),

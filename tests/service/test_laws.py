@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -419,13 +420,15 @@ class Lake(RuleBasedStateMachine):
 
     @invariant()
     def the_store_stands_at_the_watermark_or_on_the_way_of_a_commit(self) -> None:
-        found = self.store.groups.get("lake", {})
-        state = self.world.ledger.load("lake")
-        if not any(held.window.state is State.COMMITTING for held in state.open):
-            watermark = self.world.watermark
-            assert {p.partition: offset for p, offset in found.items()} == {
-                p.partition: watermark[p.partition] for p in found
-            }
+        found = {p.partition: offset for p, offset in self.store.groups.get("lake", {}).items()}
+        live = [h.window for h in reversed(self._rows()) if h.window.lane is Lane.LIVE and h.window.state.owns]
+        done = list(takewhile(lambda w: w.state is State.COMMITTED, live))
+        assert {p.partition for w in done for p in w.ranges} <= found.keys(), "committed, and not published"
+        ahead = [w.ranges for w in live if w.state is not State.PLANNED]
+        for partition, offset in found.items():
+            on_the_way = {r[tp(partition)].end for r in ahead if tp(partition) in r}
+            is_under_way = any(w.state is State.COMMITTING for w in live)
+            assert offset == self.world.watermark[partition] or (is_under_way and offset in on_the_way)
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""

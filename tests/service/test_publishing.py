@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -11,12 +12,15 @@ import pytest
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    StoreBehindError,
     StoreDriftError,
     StoreRefusedError,
     StoreUnavailableError,
 )
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.request import Live, Span
 from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.service import WindowService
 from tests.core.examples import NOON, claim, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
@@ -131,8 +135,6 @@ class TestACrashInTheMiddle:
         self, world: World, store: MemoryStore, is_written: bool
     ) -> None:
         window = self.crash(world, store, is_written)
-        from airflow_kafka_offsets.service import WindowService
-
         service = WindowService(world.ledger, world.kafka, clock=lambda: world.now)
         [planned] = service.plan(world.group, TWO, world.over.__contains__)
         assert (planned.window.seq, state_of(world, window)) == (2, State.COMMITTED)
@@ -157,19 +159,67 @@ def test_drift_while_the_job_runs_leaves_the_window_committing(world: World, sto
     assert (state_of(world, window), stands(store)) == (State.COMMITTED, {0: 10, 1: 0})
 
 
-def test_a_topic_that_is_new_to_the_group_and_not_to_the_store_is_seen_before_the_job_runs(
-    world: World, store: MemoryStore
+def test_what_the_store_holds_of_a_partition_that_is_new_to_the_group_does_not_count(
+    world: World, store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.run(ONE)
     world.kafka.create("clicks", 1)
     world.kafka.produce(tp(0, "clicks"), 9)
-    store.groups["lake"][tp(0, "clicks")] = 5
+    world.kafka.add_partitions("orders")
+    store.groups["lake"] |= {tp(0, "clicks"): 5, tp(2): 40}
     world.configure(topics=["orders", "clicks"])
-    with pytest.raises(StoreDriftError, match=r"clicks-0: 5 \(expected 0"):
-        world.plan(TWO)
-    store.groups["lake"][tp(0, "clicks")] = 0
-    world.run(TWO)
-    assert store.groups["lake"][tp(0, "clicks")] == 9
+    window = world.plan(TWO).window
+    assert "partitions that are new to the group, clicks-0: 5; orders-2: 40" in caplog.text
+    assert window.ranges.starts == {tp(0, "clicks"): 0, tp(0): 10, tp(1): 0, tp(2): 0}
+    world.do(window, TWO)
+    assert store.groups["lake"] == {tp(0, "clicks"): 9, tp(0): 35, tp(1): 0, tp(2): 0}
+
+
+class PlansMeanwhile(MemoryStore):
+    """A store during whose next read something else happens."""
+
+    event: Callable[[], object] | None = None
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        event, self.event = self.event, None
+        if event:
+            event()
+        return super().read(group, topics)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_run_that_plans_and_commits_at_the_same_moment_is_no_drift(quick_folder: Path, is_first: bool) -> None:
+    store = PlansMeanwhile()
+    world = World(quick_folder, store, max_offsets=10)
+    world.kafka.produce(tp(0), 35)
+    if not is_first:
+        world.run(claim("run-0"))
+    store.event = lambda: world.run(TWO)
+    window = world.plan(ONE).window
+    assert window.ranges[tp(0)].start == (10 if is_first else 20)
+
+
+def test_an_entry_of_nobody_does_not_hold_up_two_windows_that_wait(many: World, store: MemoryStore) -> None:
+    first, second = (p.window for p in many.ask(ONE, Live(at_most=2)))
+    store.groups["lake"] = {tp(7): 99}
+    store.failure, store.fails_after_write = AWAY, True
+    with pytest.raises(StoreUnavailableError):
+        many.do(first, ONE)
+    store.failure = None
+    many.do(second, ONE)
+    assert store.groups["lake"] == {tp(0): 20, tp(1): 0, tp(7): 99}
+
+
+def test_a_store_that_wrote_only_a_part_is_finished_with_two_windows_too(many: World, store: MemoryStore) -> None:
+    many.kafka.produce(tp(1), 35)
+    first, second = (p.window for p in many.ask(ONE, Live(at_most=2)))
+    store.failure, store.fails_after_write = AWAY, True
+    with pytest.raises(StoreUnavailableError):
+        many.do(first, ONE)
+    store.failure = None
+    store.groups["lake"][tp(0)] = second.ranges[tp(0)].end  # as plain commits leave it that die in the middle
+    many.do(second, ONE)
+    assert store.groups["lake"] == second.ranges.ends
 
 
 def test_a_store_that_says_no_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> None:
@@ -278,6 +328,24 @@ def test_the_next_window_is_published_by_another_commit_at_the_same_moment(quick
     assert stands(store) == {0: 30, 1: 0}
 
 
+def test_a_commit_that_died_after_it_had_published_this_window_too_is_no_drift(quick_folder: Path) -> None:
+    store = Meanwhile()
+    world = World(quick_folder, store, max_offsets=10, max_open_windows=3)
+    world.kafka.produce(tp(0), 35)
+    first, second = (p.window for p in world.ask(ONE, Live(at_most=2)))
+    attempts = {w.id: world.work(w, ONE) for w in (first, second)}
+
+    def die_after_the_write() -> None:
+        store.failure, store.fails_after_write = AWAY, True
+        with pytest.raises(StoreUnavailableError):
+            world.service.commit(second.id, ONE, attempts[second.id])
+        store.failure, store.fails_after_write = None, False
+
+    store.events = [die_after_the_write]
+    world.service.commit(first.id, ONE, attempts[first.id])
+    assert stands(store) == world.watermark == {0: 20, 1: 0}
+
+
 def test_a_window_committed_out_of_order_is_published_by_whoever_closes_the_gap(quick_folder: Path) -> None:
     store = Meanwhile()
     world = World(quick_folder, store, max_offsets=10, max_open_windows=3)
@@ -321,16 +389,23 @@ class TestReset:
         assert world.watermark == {0: 10, 1: 0}
         assert world.ledger.acts("lake") == []
 
-    def test_a_store_that_dies_in_between_is_told_with_the_way_out(self, world: World) -> None:
-        store = DiesWhenAdvanced()
+    @pytest.mark.parametrize("failure", [AWAY, ConcurrentChangeError("others wrote")], ids=["away", "busy"])
+    def test_a_store_that_does_not_follow_is_told_with_the_way_out(self, world: World, failure: Exception) -> None:
+        store = FailsWhenAdvanced(failure)
         world.run(ONE)
         store.groups = {"lake": {tp(0): 10, tp(1): 0}}
-        from airflow_kafka_offsets.service import WindowService
-
         service = WindowService(world.ledger, world.kafka, clock=lambda: world.now, store=store)
-        with pytest.raises(StoreUnavailableError, match="kafka-offsets copy lake --from ledger --to 'memory://'"):
+        with pytest.raises(StoreBehindError, match="kafka-offsets copy lake --from ledger --to 'memory://'") as caught:
             service.reset(world.group, "latest", "ada", "skip")
+        assert caught.value.__cause__ is failure
         assert world.watermark == {0: 35, 1: 0}
+
+    def test_partitions_that_vanish_with_their_topic_stay_in_the_store(self, world: World, store: MemoryStore) -> None:
+        world.run(ONE)
+        world.kafka.recreate("orders", 1)
+        world.kafka.produce(tp(0), 3)
+        world.service.reset(world.group, "earliest", "ada", "a smaller topic")
+        assert stands(store) == {0: 0, 1: 0}
 
     def test_a_topic_that_was_recreated(self, world: World, store: MemoryStore) -> None:
         world.run(ONE)
@@ -342,8 +417,12 @@ class TestReset:
         assert stands(store) == {0: 3, 1: 0}
 
 
-class DiesWhenAdvanced(MemoryStore):
+class FailsWhenAdvanced(MemoryStore):
     """It can still be read."""
 
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
     def advance(self, *args, **kwargs) -> None:
-        raise AWAY
+        raise self.error
