@@ -130,9 +130,9 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """Run a ZooKeeper server."""
-    from tests.lab.zookeeper import ZooKeeperServer
+    from tests.lab.zookeeper import QUICK, ZooKeeperServer
 
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), QUICK) as server:
         yield server
 
 

@@ -191,16 +191,26 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.
     """
-    connection = find_connection(conn_id)
-    if connection.conn_type != "kafka":
-        raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not 'kafka'")
-    config = dict(connection.extra_dejson)
+    config = dict(connection_of_type(conn_id, "kafka").extra_dejson)
     if not config.get("bootstrap.servers"):
         raise BadInputError(
             f'Connection {conn_id!r} names no servers: put {{"bootstrap.servers": "host:9092"}} into its extra'
         )
-    mask_secrets(config)
     return config
+
+
+def connection_of_type(conn_id: str, *types: str) -> Connection:
+    """Return an Airflow connection of one of these types; Airflow's log knows the secrets in its extra from now on.
+
+    Raises:
+        BadInputError: there is none of this name, or it is of another type.
+    """
+    connection = find_connection(conn_id)
+    if connection.conn_type not in types:
+        wanted = " or ".join(map(repr, types))
+        raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not {wanted}")
+    mask_secrets(connection.extra_dejson)
+    return connection
 
 
 def mask_secrets(config: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection, is_true, mask_secrets
+from airflow_kafka_offsets.wiring import connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -40,7 +40,7 @@ def open_hdfs(address: StoreAddress, group: KafkaGroup) -> FilesStore:
     """Open a folder on HDFS."""
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace, open_client
 
-    connection = _connection(address, "webhdfs")
+    connection = connection_of_type(address.conn_id, "webhdfs")
     client = open_client(name_nodes(connection), address.timeout, hdfs_login(connection))
     return _open(address, HdfsPlace(client, address.path))
 
@@ -51,22 +51,11 @@ def _open(address: StoreAddress, place: Place) -> FilesStore:
     return FilesStore(str(address), place, keep=address.keep)
 
 
-def _connection(address: StoreAddress, conn_type: str) -> Connection:
-    connection = find_connection(address.conn_id)
-    if connection.conn_type != conn_type:
-        raise BadInputError(
-            f"The offset store {address} needs a connection of type {conn_type!r}; {address.conn_id!r} has type "
-            f"{connection.conn_type!r}"
-        )
-    mask_secrets(connection.extra_dejson)
-    return connection
-
-
 def _s3_client(address: StoreAddress) -> Callable[[], Any]:
     """Return what makes the client, as the Amazon provider's hook does; a role is assumed at the first use only."""
     import boto3
 
-    connection = _connection(address, "aws")
+    connection = connection_of_type(address.conn_id, "aws")
     extra = connection.extra_dejson
     config = _s3_config(extra.get("config_kwargs"), address.timeout)
     if find_spec("airflow.providers.amazon") is not None:

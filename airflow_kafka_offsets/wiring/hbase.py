@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection
+from airflow_kafka_offsets.wiring import connection_of_type
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -17,12 +17,7 @@ def open_hbase(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     """Open the table behind a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
     from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
 
-    connection = find_connection(address.conn_id)
-    if connection.conn_type not in ("hbase", "generic"):
-        raise BadInputError(
-            f"Connection {address.conn_id!r} has type {connection.conn_type!r}; the offset store {address} needs one of "
-            "type hbase or generic, with host and port of HBase's Thrift 1 gateway"
-        )
+    connection = connection_of_type(address.conn_id, "hbase", "generic")
     if not connection.host:
         raise BadInputError(f"Connection {address.conn_id!r} names no host: that of HBase's Thrift 1 gateway")
     options, extra = address.options, connection.extra_dejson

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.store_key import DEFAULT, KeyPattern
-from airflow_kafka_offsets.wiring import find_connection, is_true
+from airflow_kafka_offsets.wiring import connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _PORT = 6379
 _TLS = ("ssl_cert_reqs", "ssl_ca_certs", "ssl_keyfile", "ssl_certfile")
-_TLS_SWITCHES = ("ssl", "ssl_check_hostname")
 
 
 def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
@@ -29,12 +28,10 @@ def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     """
     from airflow_kafka_offsets.adapters.stores.redis import RedisStore
 
-    connection = find_connection(address.conn_id)
-    if connection.conn_type != "redis":
-        raise BadInputError(f"Connection {address.conn_id!r} has type {connection.conn_type!r}, not 'redis'")
+    connection = connection_of_type(address.conn_id, "redis")
     extra = connection.extra_dejson
     is_cluster = address.is_on("cluster") if "cluster" in address.options else is_true(extra.get("cluster"))
-    settings = _settings(connection, extra)
+    settings = redis_settings(connection)
     if is_cluster and settings["db"]:
         raise BadInputError(f"Connection {address.conn_id!r} chooses db {settings['db']}; Redis Cluster has only 0")
     return RedisStore(
@@ -47,9 +44,15 @@ def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     )
 
 
-def _settings(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+def redis_settings(connection: Connection) -> dict[str, Any]:
+    """Return redis-py's settings from a connection; with TLS, the server's name is checked unless the connection says no.
+
+    Raises:
+        BadInputError: it names no host, or its database is not a number.
+    """
     if not connection.host:
         raise BadInputError(f"Connection {connection.conn_id!r} names no host")
+    extra = connection.extra_dejson
     return {
         "host": connection.host,
         "port": connection.port or _PORT,
@@ -57,9 +60,14 @@ def _settings(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any
         "username": connection.login or None,
         # Airflow's hook takes these words for "no password".
         "password": None if str(connection.password).lower() in ("none", "false", "") else connection.password,
-        **{name: extra[name] for name in _TLS if extra.get(name)},
-        **{name: is_true(extra[name]) for name in _TLS_SWITCHES if name in extra},
+        **(_tls(extra) if is_true(extra.get("ssl")) else {}),
     }
+
+
+def _tls(extra: Mapping[str, Any]) -> dict[str, Any]:
+    # redis-py before 6 checks no name unless it is told to, and can't where it checks no certificate.
+    is_checked = extra.get("ssl_cert_reqs") != "none" and is_true(extra.get("ssl_check_hostname", True))
+    return {"ssl": True, "ssl_check_hostname": is_checked, **{name: extra[name] for name in _TLS if extra.get(name)}}
 
 
 def _number(value: object, what: str) -> int | None:

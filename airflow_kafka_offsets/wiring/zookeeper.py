@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection, is_true
+from airflow_kafka_offsets.wiring import connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -30,11 +30,7 @@ def open_zookeeper(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
     """
     from airflow_kafka_offsets.adapters.stores.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore
 
-    connection = find_connection(address.conn_id)
-    if connection.conn_type not in ("zookeeper", "generic"):
-        raise BadInputError(
-            f"Connection {address.conn_id!r} has type {connection.conn_type!r}, not 'zookeeper' or 'generic'"
-        )
+    connection = connection_of_type(address.conn_id, "zookeeper", "generic")
     hosts, chroot = _servers(connection)
     return ZooKeeperStore(
         str(address),

@@ -8,11 +8,11 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.lab.jars import hbase_classpath, java, pyspark_home
+from tests.lab.jars import as_xml, hbase_classpath, java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # What HBase and its Hadoop reach into, and Java 17 keeps closed.
@@ -157,7 +157,7 @@ class HBaseServer:
     def _write_settings(self) -> None:
         self._settings.parent.mkdir(parents=True, exist_ok=True)
         values = {**_QUICK, **_LOCAL_DISK, **_RIGHTS, **self._addresses(), **self._folders()}
-        self._settings.write_text(_as_xml(values))
+        self._settings.write_text(as_xml(values))
 
     def _addresses(self) -> dict[str, str]:
         addresses = {
@@ -213,13 +213,6 @@ class HBaseAdmin:
         """Let nobody write a table any more."""
         old = self._admin.getDescriptor(self._hbase.TableName.valueOf(table))
         self._admin.modifyTable(self._hbase.client.TableDescriptorBuilder.newBuilder(old).setReadOnly(True).build())
-
-
-def _as_xml(values: Mapping[str, str]) -> str:
-    properties = "".join(
-        f"<property><name>{name}</name><value>{text}</value></property>\n" for name, text in values.items()
-    )
-    return f"<configuration>\n{properties}</configuration>\n"
 
 
 def _answers(port: int, options: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.error import URLError
 from urllib.parse import urlencode
 
-from tests.lab.jars import fetch, java
+from tests.lab.jars import as_xml, fetch, java, log_settings
 from tests.lab.processes import LOOPBACK, Server, ServerError, free_port
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ _JARS = tuple(f"org.apache.hadoop:{name}:{_VERSION}" for name in ("hadoop-hdfs",
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_LOG_SETTINGS = """\
-log4j.rootLogger=INFO,out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
-"""
 
 
 def hdfs_jars() -> Path:
@@ -136,10 +130,9 @@ class Hdfs:
         # The servers look for the pages of their web interfaces, which are not in the jars; empty folders do.
         for pages in ("hdfs", "datanode"):
             (settings / "webapps" / pages).mkdir(parents=True)
-        (settings / "log4j.properties").write_text(_LOG_SETTINGS)
-        (settings / "core-site.xml").write_text(_xml({"fs.defaultFS": f"hdfs://{LOOPBACK}:{self.rpc_port}"}))
-        (settings / "hdfs-site.xml").write_text(_xml(self._properties()))
-        program = [java(), *_JVM, "-cp", f"{settings}:{hdfs_jars()}/*"]
+        (settings / "core-site.xml").write_text(as_xml({"fs.defaultFS": f"hdfs://{LOOPBACK}:{self.rpc_port}"}))
+        (settings / "hdfs-site.xml").write_text(as_xml(self._properties()))
+        program = [java(), *_JVM, "-cp", f"{settings}:{log_settings()}:{hdfs_jars()}/*"]
         self.name_node.command = [*program, _NAME_NODE]
         self.data_node.command = [*program, _DATA_NODE]
 
@@ -165,8 +158,3 @@ class Hdfs:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _xml(properties: dict[str, str]) -> str:
-    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()]
-    return f"<configuration>{''.join(lines)}</configuration>"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 CACHE = Path(__file__).parents[2] / ".cache"
 
@@ -82,20 +82,29 @@ def spark_connector() -> str:
 
 def kafka_classpath() -> str:
     """Return a class path that runs a Kafka broker and lets it log to stdout."""
-    return f"{_log_settings()}:{fetch(*KAFKA)}/*"
+    return f"{log_settings()}:{fetch(*KAFKA)}/*"
 
 
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
-    return f"{_log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+    return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
 
 
-def _log_settings() -> Path:
+def log_settings() -> Path:
+    """Return a folder for the class path, which lets a server log to stdout."""
     settings = CACHE / "kafka-log" / "log4j.properties"
     if not settings.exists():
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(_LOG_SETTINGS)
     return settings.parent
+
+
+def as_xml(properties: Mapping[str, str]) -> str:
+    """Return the content of a settings file of Hadoop's."""
+    lines = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>\n" for name, value in properties.items()
+    )
+    return f"<configuration>\n{lines}</configuration>\n"
 
 
 def fetch(*coordinates: str, without: Sequence[str] = ()) -> Path:

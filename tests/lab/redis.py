@@ -129,7 +129,7 @@ class RedisCluster:
                     "cluster-enabled": "yes",
                     "cluster-config-file": "nodes.conf",
                     "cluster-port": str(free_port()),
-                    "cluster-node-timeout": "2000",
+                    "cluster-node-timeout": "15000",
                 },
             )
             for number in range(3)

@@ -19,6 +19,8 @@ _JARS = (
     "io.dropwizard.metrics:metrics-core:4.1.12.1",
     "org.xerial.snappy:snappy-java:1.1.10.5",
 )
+QUICK = {"zookeeper.forceSync": "no"}
+"""Properties of a server that does not wait for its disk: what it confirmed outlives it, and not the machine."""
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 

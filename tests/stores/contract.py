@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -46,6 +47,24 @@ def at(topic: str, *offsets: int) -> Offsets:
 def topics_of(offsets: Offsets) -> list[str]:
     """Return the topics of offsets."""
     return sorted({tp.topic for tp in offsets})
+
+
+@contextmanager
+def again_and_again(step: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread, over and over, until the block ends, however it ends."""
+    is_over = threading.Event()
+
+    def run() -> None:
+        while not is_over.is_set():
+            step()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            is_over.set()
+        running.result(60)
 
 
 class StoreContract:

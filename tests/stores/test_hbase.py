@@ -131,7 +131,7 @@ class TestHBase(StoreContract):
     @pytest.fixture
     def proxied(self, hbase: HBaseServer) -> Iterator[tuple[OffsetStore, Proxy]]:
         with Proxy(hbase.port) as proxy:
-            yield open_hbase(hbase, port=proxy.port, timeout=2), proxy
+            yield open_hbase(hbase, port=proxy.port, timeout=5), proxy
 
     # What others write and read
 
@@ -349,7 +349,6 @@ class TestHBase(StoreContract):
             "{}",
             '{"version":2,"topics":{}}',
             '{"version":1,"topics":{"t":{"time":1763700000000,"offsets":{"0":"5"}}}}',
-            '{"version":1,"topics":{"t":{"time":1763700000000,"offsets":{"0":-5}}}}',
             '{"version":1,"topics":{"t":{"time":1763700000000,"offsets":{}}}}',
             '{"version":1,"topics":{"t":{"time":1763700000,"offsets":{"0":5}}}}',
             '{"version":1,"topics":{"t":{"offsets":{"0":5}}}}',
@@ -362,6 +361,29 @@ class TestHBase(StoreContract):
         with pytest.raises(StoreContentError, match=rf"row :{group}: not a state of ours"):
             store.advance(group, {}, at(topic, 1))
         assert table.row(f":{group}".encode()) == {b"state:json": state.encode()}
+
+    @pytest.mark.parametrize(
+        ("offsets", "said"),
+        [
+            ('{"0":-5}', "holds '-5', which is not an offset"),
+            ('{"0":9223372036854775808}', "holds '9223372036854775808', which is not an offset"),
+            ('{"007":5}', "has an entry '007', which is not a partition"),
+            ('{"latest":5}', "has an entry 'latest', which is not a partition"),
+        ],
+    )
+    def test_what_the_state_holds_is_read_by_the_rule_of_all_stores(
+        self, table: happybase.Table, store: OffsetStore, group: str, topic: str, offsets: str, said: str
+    ) -> None:
+        state = f'{{"version":1,"topics":{{"t":{{"time":{NOW},"offsets":{offsets}}}}}}}'
+        table.put(f":{group}".encode(), {b"state:json": state.encode()})
+        with pytest.raises(StoreContentError, match=rf"row :{group} {said}"):
+            store.read(group, [topic])
+
+    def test_an_offset_with_leading_zeros_is_one_as_everywhere(
+        self, table: happybase.Table, store: OffsetStore, group: str, topic: str
+    ) -> None:
+        table.put(f"{topic}:{group}:{NOW}".encode(), {b"offsets:0": b"007"})
+        assert store.read(group, [topic]) == at(topic, 7)
 
     # What HBase refuses
 
@@ -452,7 +474,7 @@ class TestHBase(StoreContract):
         self, hbase: HBaseServer, store: OffsetStore, group: str, topic: str
     ) -> None:
         store.advance(group, {}, at(topic, 5))
-        impatient = open_hbase(hbase, timeout=1)
+        impatient = open_hbase(hbase, timeout=3)
         try:
             with before_next("swap", hbase.suspend), pytest.raises(StoreOutcomeUnknownError):
                 impatient.advance(group, at(topic, 5), at(topic, 6))
@@ -523,7 +545,7 @@ def test_the_extra_says_how_the_gateway_speaks(orders: KafkaGroup, monkeypatch: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"conn_type": "redis"}, "type hbase or generic"),
+        ({"conn_type": "redis"}, "type 'redis', not 'hbase' or 'generic'"),
         ({"host": ""}, "names no host"),
         ({"extra": {"transport": "http"}}, "'transport' must be one of"),
     ],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_kafka_offsets.adapters.stores.redis import RedisStore
 from airflow_kafka_offsets.core.errors import (
@@ -25,11 +25,12 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.ports import OffsetStore
+from airflow_kafka_offsets.wiring.redis import redis_settings
 from airflow_kafka_offsets.wiring.stores import open_store as open_address
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-from tests.stores.contract import StoreContract, at
+from tests.stores.contract import StoreContract, again_and_again, at
 
 NAME = "redis://redis_default"
 
@@ -173,22 +174,16 @@ def test_drift_in_the_last_topic_stops_the_first(client: Any, store: RedisStore,
 
 
 def test_nobody_reads_half_an_advance(redis: RedisServer, store: RedisStore, group: str) -> None:
-    before = at("orders", *[0] * 200) | at("payments", *[0] * 200)
-    store.advance(group, {}, before)
-    is_over = threading.Event()
+    own, now = RedisStore(NAME, 5, redis.login()), at("orders", *[0] * 200) | at("payments", *[0] * 200)
 
-    def write() -> None:
-        own, now = RedisStore(NAME, 5, redis.login()), before
-        while not is_over.is_set():
-            after = {tp: offset + 1 for tp, offset in now.items()}
-            own.advance(group, now, after)
-            now = after
+    def advance() -> None:
+        before = dict(now)
+        now.update({tp: offset + 1 for tp, offset in before.items()})
+        own.advance(group, before, now)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = [set(store.read(group, ["orders", "payments"]).values()) for _ in range(50)]
-    is_over.set()
-    writer.join(60)
+    store.advance(group, {}, now)
+    with again_and_again(advance):
+        seen = [set(store.read(group, ["orders", "payments"]).values()) for _ in range(50)]
     assert {len(values) for values in seen} == {1}
     assert len(set.union(*seen)) > 1, "the writer did not get to write"
 
@@ -403,6 +398,31 @@ def test_a_connection_as_a_uri_chooses_its_database(
     monkeypatch.setenv("AIRFLOW_CONN_LAB_REDIS", f"redis://{redis.login()['host']}:{redis.port}/?db=3&ssl=False")
     open_address(parse_store_address("redis://lab_redis"), ORDERS).advance(group, {}, at("orders", 5))
     assert RedisStore(NAME, 5, {**redis.login(), "db": 3}).read(group, ["orders"]) == at("orders", 5)
+
+
+@pytest.mark.parametrize(
+    ("extra", "tls"),
+    [
+        ({}, {}),
+        ({"ssl": "False", "ssl_ca_certs": "ca.pem", "ssl_check_hostname": True}, {}),
+        ({"ssl": True}, {"ssl": True, "ssl_check_hostname": True}),
+        ({"ssl": "true", "ssl_check_hostname": "false"}, {"ssl": True, "ssl_check_hostname": False}),
+        (
+            {"ssl": True, "ssl_cert_reqs": "required", "ssl_ca_certs": "ca.pem"},
+            {"ssl": True, "ssl_check_hostname": True, "ssl_cert_reqs": "required", "ssl_ca_certs": "ca.pem"},
+        ),
+        (
+            {"ssl": True, "ssl_cert_reqs": "none"},
+            {"ssl": True, "ssl_check_hostname": False, "ssl_cert_reqs": "none"},
+        ),
+    ],
+)
+def test_with_tls_the_servers_name_is_checked_unless_the_connection_says_no(
+    extra: dict[str, Any], tls: dict[str, Any]
+) -> None:
+    connection = Connection(conn_id="lab", conn_type="redis", host="h", extra=json.dumps(extra))
+    settings = redis_settings(connection)
+    assert {name: value for name, value in settings.items() if name.startswith("ssl")} == tls
 
 
 @pytest.mark.parametrize("where", ["extra", "option"])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
+from kazoo.client import KazooClient
 
 from airflow_kafka_offsets.adapters.stores.zookeeper import Access, JsonLayout, NodeLayout, ZooKeeperStore
 from airflow_kafka_offsets.core.errors import (
@@ -31,7 +35,7 @@ from airflow_kafka_offsets.wiring.stores import open_store as open_address
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.zookeeper import ZooKeeperServer
-from tests.stores.contract import StoreContract, at
+from tests.stores.contract import StoreContract, again_and_again, at
 
 NAME = "zookeeper://zookeeper_default"
 LAYOUTS = [NodeLayout, JsonLayout]
@@ -163,24 +167,81 @@ def test_drift_in_the_last_topic_stops_the_first(client: Any, store: ZooKeeperSt
 
 
 def test_nobody_reads_half_an_advance(zookeeper: ZooKeeperServer, store: ZooKeeperStore, group: str) -> None:
-    before = at("orders", *[0] * 100) | at("payments", *[0] * 100)
+    own, partitions = ZooKeeperStore(NAME, 10, zookeeper.hosts), 50
+    moves = itertools.count()
+
+    def offsets(move: int) -> dict[TopicPartition, int]:
+        """Each move adds a partition to both topics."""
+        both = [move] * (partitions + move)
+        return at("orders", *both) | at("payments", *both)
+
+    def advance() -> None:
+        move = next(moves)
+        own.advance(group, offsets(move), offsets(move + 1))
+
+    store.advance(group, {}, offsets(0))
+    with again_and_again(advance):
+        seen = [store.read(group, ["orders", "payments"]) for _ in range(20)]
+    assert [found for found in seen if found != offsets(found[TopicPartition("orders", 0)])] == []
+    assert len({len(found) for found in seen}) > 1, "the writer did not get to write"
+
+
+@contextmanager
+def before_next(method: str, action: Callable[[], object], *, skip: int = 0) -> Iterator[None]:
+    """Do something once before kazoo is asked for this, when it was asked `skip` times and has the answers."""
+    original = getattr(KazooClient, method)
+    asked: list[Any] = []
+
+    def acting(self: KazooClient, *arguments: Any, **named: Any) -> Any:
+        if len(asked) == skip:
+            for answer in asked:
+                answer.wait(10)
+            asked.append(None)  # what is done in between may ask for it too
+            action()
+        asked.append(original(self, *arguments, **named))
+        return asked[-1]
+
+    with mock.patch.object(KazooClient, method, acting):
+        yield
+
+
+@pytest.mark.parametrize(
+    "after",
+    [at("orders", 7, 8, 9), at("orders", 7, 8) | at("payments", 9)],
+    ids=["a partition is added", "a topic is added"],
+)
+def test_what_an_advance_adds_while_we_look_is_not_missed(
+    zookeeper: ZooKeeperServer, store: ZooKeeperStore, group: str, after: dict[TopicPartition, int]
+) -> None:
+    before = at("orders", 5, 6)
     store.advance(group, {}, before)
-    is_over = threading.Event()
+    own = ZooKeeperStore(NAME, 10, zookeeper.hosts)
+    with before_next("get_async", lambda: own.advance(group, before, after)):
+        assert store.read(group, ["orders", "payments"]) == after
 
-    def write() -> None:
-        own, now = ZooKeeperStore(NAME, 10, zookeeper.hosts), before
-        while not is_over.is_set():
-            after = {tp: offset + 1 for tp, offset in now.items()}
-            own.advance(group, now, after)
-            now = after
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = [set(store.read(group, ["orders", "payments"]).values()) for _ in range(15)]
-    is_over.set()
-    writer.join(60)
-    assert {len(values) for values in seen} == {1}
-    assert len(set.union(*seen)) > 1, "the writer did not get to write"
+def test_a_server_that_lags_behind_catches_up_before_partitions_are_looked_for(
+    zookeeper: ZooKeeperServer, store: ZooKeeperStore, group: str
+) -> None:
+    own = ZooKeeperStore(NAME, 10, zookeeper.hosts)
+    # There is one server here: what comes to it with the sync stands for what it did not have yet.
+    with before_next("sync_async", lambda: own.advance(group, {}, at("orders", 5))):
+        assert store.read(group, ["orders"]) == at("orders", 5)
+
+
+def test_offsets_that_are_deleted_while_we_look_are_not_read_by_halves(
+    client: Any, store: ZooKeeperStore, group: str
+) -> None:
+    store.advance(group, {}, at("orders", 5) | at("payments", 6))
+
+    def delete() -> None:
+        both = client.transaction()
+        for topic in ("orders", "payments"):
+            both.delete(f"/consumers/{group}/offsets/{topic}/0")
+        assert both.commit() == [True, True]
+
+    with before_next("get_async", delete, skip=1):
+        assert store.read(group, ["orders", "payments"]) == {}
 
 
 def test_offsets_outlive_the_server(tmp_path: Path, group: str) -> None:
@@ -238,6 +299,14 @@ def test_the_servers_limit_is_where_we_think(tmp_path: Path) -> None:
         with pytest.raises(StoreOutcomeUnknownError, match=r"jute\.maxbuffer may be smaller"):
             trusting.advance(group, at("orders", *many), at("orders", *over))
         assert store.read(group, ["orders"]) == at("orders", *many)
+
+
+def test_empty_nodes_are_created_in_requests_that_the_servers_take(tmp_path: Path) -> None:
+    limit = 20_000
+    with ZooKeeperServer(tmp_path / "zookeeper", {"jute.maxbuffer": str(limit)}) as own:
+        store = ZooKeeperStore(NAME, 10, own.hosts, max_request_bytes=limit)
+        store.advance("lake", {}, at("orders", *range(300)))
+        assert store.read("lake", ["orders"]) == at("orders", *range(300))
 
 
 def test_one_node_has_its_limit_too(zookeeper: ZooKeeperServer, group: str) -> None:

@@ -31,8 +31,9 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
 from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store_values import read_offset, read_partition
 
 TABLE = "kafka_offsets"
 FAMILY = "offsets"
@@ -41,7 +42,6 @@ STATE_FAMILY = "state"
 _VERSION = 1
 # Row keys are compared as text, so only times of one length sort: 13 digits are the years 2001 to 2286.
 _OLDEST, _NEWEST = 10**12, 10**13 - 2
-_NUMBER = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,16 +384,16 @@ def parse_state(cell: bytes, where: str) -> dict[str, Batch]:
         document = json.loads(cell)
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']!r}")
-        return {topic: _batch(item["time"], item["offsets"]) for topic, item in document["topics"].items()}
+        return {topic: _batch(item["time"], item["offsets"], where) for topic, item in document["topics"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise StoreContentError(f"{where}: not a state of ours: {text_of(cell[:100])!r}") from exc
 
 
-def _batch(time: object, offsets: Mapping[str, object]) -> Batch:
-    whole = {int(partition): offset for partition, offset in offsets.items() if is_whole(offset) and offset >= 0}
+def _batch(time: object, offsets: Mapping[str, object], where: str) -> Batch:
+    whole = {p.encode(): b"%d" % offset for p, offset in offsets.items() if is_whole(offset)}
     if not is_whole(time) or not _OLDEST <= time <= _NEWEST + 1 or not offsets or len(whole) < len(offsets):
         raise ValueError("no batch")
-    return Batch(time, whole)
+    return Batch(time, {read_partition(p, where): read_offset(offset, where) for p, offset in whole.items()})
 
 
 def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: str) -> Batch | None:
@@ -413,10 +413,5 @@ def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: st
 
 
 def _offset(column: bytes, value: bytes, key: bytes, store: str) -> tuple[int, int]:
-    partition = column.partition(b":")[2]
-    if not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(value) or int(value) > MAX_OFFSET:
-        raise StoreContentError(
-            f"{store}, row {key.decode(errors='replace')}, column {column.decode(errors='replace')}: "
-            f"{text_of(value[:40])!r} is not the offset of a partition, as text"
-        )
-    return int(partition), int(value)
+    where = f"{store}, row {text_of(key)}, column {text_of(column)}"
+    return read_partition(column.partition(b":")[2], where), read_offset(value, where)

@@ -99,7 +99,7 @@ class S3Place:
                 raise
 
     def _check_service(self, group: str) -> None:
-        """Refuse a service that ignores If-None-Match, as it would let every writer win. Asked once a process."""
+        """Refuse a service that ignores If-None-Match, as it would let every writer win. Asked once by each opened store."""
         if self._compares:
             return
         try:

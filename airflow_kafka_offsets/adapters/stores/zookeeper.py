@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
@@ -30,10 +31,12 @@ from airflow_kafka_offsets.core.store_values import read_offset, read_partition
 MAX_REQUEST_BYTES = 1_048_575
 """ZooKeeper's jute.maxbuffer when nobody set it: larger requests are answered by cutting the connection."""
 
-_AT_ONCE = 1000
-"""How many empty nodes are created in one request."""
 _ON_THE_WAY = 50
 """How many requests may wait for their answers. While there is no connection, kazoo takes some (70 to 270 seen), then blocks for ever."""
+_MADE_AGAIN = (
+    "A node that another tool deletes and makes again between our look and our write is taken for the one that we saw when both "
+    "were written equally often."
+)
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 # At the level DEBUG, kazoo logs the login.
@@ -63,6 +66,40 @@ class _Seen:
 
     nodes: Mapping[str, _Node]
     missing: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What many requests found, one after the other; None stands for a node that is not there.
+
+    Attributes:
+        folders: children of the nodes that had to be listed, each with the node's metadata.
+        parents: metadata of all nodes above; they were asked for after the folders.
+        nodes: content and metadata of the nodes to read; they were asked for last.
+    """
+
+    folders: Mapping[str, tuple[Sequence[str], Any] | None]
+    parents: Mapping[str, Any | None]
+    nodes: Mapping[str, tuple[bytes | None, Any] | None]
+
+    def is_of(self, moment: int) -> bool:
+        """Tell whether all of it was so at a moment before, which is the number of a transaction."""
+        if any(node is None and _parent(path) in self.folders for path, node in self.nodes.items()):
+            return False  # it was listed, and is gone
+        absent = [path for path, found in (*self.folders.items(), *self.parents.items()) if found is None]
+        lists = [listed[1] for listed in self.folders.values() if listed]
+        lists += [above for path in absent if (above := self.parents.get(_parent(path)))]
+        return all(stat.pzxid <= moment for stat in lists) and all(
+            node[1].last_modified_transaction_id <= moment for node in self.nodes.values() if node
+        )
+
+    def seen(self) -> _Seen:
+        """Return it without the metadata."""
+        nodes = {path: _Node(node[0] or b"", node[1].version) for path, node in self.nodes.items() if node}
+        return _Seen(nodes, [path for path, stat in self.parents.items() if stat is None])
+
+
+_PathsIn = Callable[[Mapping[str, Sequence[str] | None]], Sequence[str]]
 
 
 class _Layout(Protocol):
@@ -102,7 +139,7 @@ class NodeLayout:
         "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
     )
     caveat: ClassVar[str] = (
-        "A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
+        f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
     )
     way_out: ClassVar[str] = "Keep them in one node (option layout=json), or raise"
 
@@ -144,7 +181,7 @@ class JsonLayout:
     """One node for the group, ``/consumers/<group>/offsets.json``, with Spark's JSON of offsets."""
 
     limit: ClassVar[str | None] = None
-    caveat: ClassVar[str] = ""
+    caveat: ClassVar[str] = _MADE_AGAIN
     way_out: ClassVar[str] = "Split the group, or raise"
 
     def __init__(self, base: str) -> None:
@@ -229,8 +266,7 @@ class ZooKeeperStore:
         """Return the offsets of all topics at one moment."""
         layout = self._layout(self._base(group))
         with self._session() as client:
-            folders = dict(self._ask(client.get_children_async, layout.folders(topics)))
-            found = layout.offsets(self._look(client, layout.paths_in(folders)))
+            found = layout.offsets(self._look(client, layout.folders(topics), layout.paths_in))
         return {tp: offset for tp, offset in found.items() if tp.topic in topics}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
@@ -240,7 +276,7 @@ class ZooKeeperStore:
         with self._session() as client:
 
             def look() -> tuple[Offsets, _Seen]:
-                seen = self._look(client, layout.paths_of(after))
+                seen = self._look(client, (), lambda _: layout.paths_of(after))
                 return layout.offsets(seen), seen
 
             def write(seen: _Seen) -> bool:
@@ -255,24 +291,24 @@ class ZooKeeperStore:
             raise BadInputError(f"{self.name}: group {group!r} can't be the name of a node in ZooKeeper")
         return f"{self._chroot}/consumers/{group}"
 
-    def _look(self, client: Any, paths: Sequence[str]) -> _Seen:
+    def _look(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Seen:
         """Return the nodes of one moment: there is no request that reads several."""
         for _ in range(LOOKS):
             # A server may lag behind the one that we wrote to.
             client.sync_async(self._chroot or "/").get(timeout=self._timeout)
             moment = client.last_zxid
-            missing = self._missing(client, paths)
-            there = [path for path in paths if path.rpartition("/")[0] not in missing]
-            found = {path: node for path, node in self._ask(client.get_async, there) if node is not None}
-            if all(stat.last_modified_transaction_id <= moment for _, stat in found.values()):
-                nodes = {path: _Node(data or b"", stat.version) for path, (data, stat) in found.items()}
-                return _Seen(nodes, list(missing))
+            found = self._find(client, folders, paths_in)
+            if found.is_of(moment):
+                return found.seen()
         raise ConcurrentChangeError(f"{self.name}: others wrote these offsets {LOOKS} times while we read them")
 
-    def _missing(self, client: Any, paths: Sequence[str]) -> dict[str, None]:
-        """Return the parents that are missing, from the root on."""
-        parents = sorted({parent for path in paths for parent in _parents(path, self._chroot)})
-        return {parent: None for parent, stat in self._ask(client.exists_async, parents) if stat is None}
+    def _find(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
+        listed = dict(self._ask(partial(client.get_children_async, include_data=True), folders))
+        paths = paths_in({folder: found and found[0] for folder, found in listed.items()})
+        above = sorted({parent for path in (*folders, *paths) for parent in _parents(path, self._chroot)})
+        parents = dict(self._ask(client.exists_async, above))
+        there = [path for path in paths if parents[_parent(path)] is not None]
+        return _Found(listed, parents, {**dict.fromkeys(paths), **dict(self._ask(client.get_async, there))})
 
     def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Send a request for each path without waiting for the one before; the answer is None where there is no node."""
@@ -321,10 +357,12 @@ class ZooKeeperStore:
 
     def _prepare(self, client: Any, paths: Sequence[str]) -> None:
         """Create nodes without an offset, as to create takes larger requests than to write."""
-        for start in range(0, len(paths), _AT_ONCE):
-            multi = client.transaction()
-            self._create(multi, paths[start : start + _AT_ONCE])
-            self._commit(multi)
+        multi = client.transaction()
+        self._create(multi, paths)
+        for operations in _portions(multi.operations, self._max_request_bytes):
+            portion = client.transaction()
+            portion.operations = operations
+            self._commit(portion)
 
     def _create(self, multi: Any, paths: Sequence[str]) -> None:
         for path in paths:
@@ -397,6 +435,10 @@ class ZooKeeperStore:
             raise _translate(self.name, self._hosts, exc, is_writing) from exc
 
 
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def _parents(path: str, chroot: str) -> Iterator[str]:
     parts = path[len(chroot) :].split("/")[1:-1]
     for count in range(1, len(parts) + 1):
@@ -416,6 +458,21 @@ def _size(operations: Sequence[Any]) -> int:
     from kazoo.protocol.serialization import Transaction
 
     return _HEADER + len(Transaction(operations).serialize())
+
+
+def _portions(operations: Sequence[Any], max_bytes: int) -> Iterator[list[Any]]:
+    """Cut what has to be done into requests that are not too large, each with at least one operation."""
+    empty = size = _size([])
+    portion: list[Any] = []
+    for operation in operations:
+        added = _size([operation]) - empty
+        if portion and size + added > max_bytes:
+            yield portion
+            portion, size = [], empty
+        portion.append(operation)
+        size += added
+    if portion:
+        yield portion
 
 
 def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> StoreError:
