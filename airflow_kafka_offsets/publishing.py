@@ -118,8 +118,7 @@ class Publisher:
         try:
             self._check(self._store, group, state, start)
         except (StoreDriftError, BadInputError):
-            if self._ledger.load(group).version != state.version:
-                raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now") from None
+            self._check_version(group, state)
             raise
 
     def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
@@ -137,7 +136,13 @@ class Publisher:
                 store.name,
                 named,
             )
+            # What was read is of nobody only if nobody has planned since: who commits has planned before.
+            self._check_version(group, state)
             store.advance(group, strange, {tp: start[tp] for tp in strange})
+
+    def _check_version(self, group: str, state: GroupState) -> None:
+        if self._ledger.load(group).version != state.version:
+            raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now")
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""

@@ -199,6 +199,17 @@ def test_a_run_that_plans_and_commits_at_the_same_moment_is_no_drift(quick_folde
     assert window.ranges[tp(0)].start == (10 if is_first else 20)
 
 
+def test_a_run_that_commits_a_new_partition_at_the_same_moment_is_not_taken_back(quick_folder: Path) -> None:
+    store = PlansMeanwhile()
+    world = World(quick_folder, store)
+    world.run(claim("run-0"))
+    world.kafka.add_partitions("orders")
+    world.kafka.produce(tp(2), 9)
+    store.event = lambda: world.run(TWO)
+    assert world.plan(ONE).window.ranges[tp(2)].start == 9
+    assert stands(store) == {0: 0, 1: 0, 2: 9}
+
+
 def test_an_entry_of_nobody_does_not_hold_up_two_windows_that_wait(many: World, store: MemoryStore) -> None:
     first, second = (p.window for p in many.ask(ONE, Live(at_most=2)))
     store.groups["lake"] = {tp(7): 99}
