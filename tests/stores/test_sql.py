@@ -285,13 +285,13 @@ class Served(SqlContract):
     ) -> None:
         store.advance(group, {}, at("t", 5))
         through, proxy = proxied
-        move = through._move
+        check = through._check_written
 
-        def move_then_lose(*args: Any) -> None:
-            move(*args)
+        def check_then_lose(*args: Any) -> None:
+            check(*args)
             proxy.swallow_answers()
 
-        monkeypatch.setattr(through, "_move", move_then_lose)
+        monkeypatch.setattr(through, "_check_written", check_then_lose)
         with pytest.raises(StoreOutcomeUnknownError):
             through.advance(group, at("t", 5), at("t", 6))
         proxy.heal()
