@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.moving import Difference, Moves, Taken
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets, only
 from airflow_kafka_offsets.core.reset import Reset
@@ -262,7 +262,7 @@ class Moving:
         before = found.state.position.offsets if found.state.position else {}
         after = {**before, **found.position.offsets}
         if store is not None:
-            must_write(store.name, name, before, after, store.read(name, _topics(after)))
+            must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
         act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
@@ -288,7 +288,7 @@ class Moving:
         ours = sorted(asked.topics or group.topics)
         held = store.read(group.name, ours)
         given = self.plan_export(group, asked)
-        topics = _topics(given.offsets)
+        topics = topics_of(given.offsets)
         if others := [topic for topic in topics if topic not in ours]:  # of no group, so no commit moves them
             held |= store.read(group.name, others)
         return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
@@ -317,7 +317,7 @@ class Moving:
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
         store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        return core.unlike(after, store.read(found.group, _topics(after)))
+        return core.unlike(after, store.read(found.group, topics_of(after)))
 
     def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.
@@ -364,10 +364,6 @@ class Moving:
 
 def _origin(asked: Asked) -> dict[str, str]:
     return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
-
-
-def _topics(offsets: Offsets) -> list[str]:
-    return sorted({tp.topic for tp in offsets})
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import takewhile
 
 from airflow_kafka_offsets.core import publishing as core
 from airflow_kafka_offsets.core.errors import (
@@ -18,7 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreError,
     name_some,
 )
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
@@ -90,11 +91,8 @@ class Publisher:
         if not state.open or state.open[0].window.state is State.PLANNED:
             return []
         first = state.open[0].window.seq
-        live = []
-        for held in pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE):
-            if held.window.seq < first:
-                break
-            live.append(held.window)
+        newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE)
+        live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)]
         return core.done_in_a_row(reversed(live))
 
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
@@ -165,4 +163,4 @@ class Publisher:
             raise StoreBehindError(self._store.name, group) from exc
 
     def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return store.read(group, sorted({tp.topic for tp in partitions}))
+        return store.read(group, topics_of(partitions))

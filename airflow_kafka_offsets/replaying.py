@@ -11,7 +11,7 @@ from typing import Any
 from airflow_kafka_offsets.core import replay as replays
 from airflow_kafka_offsets.core.errors import UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
 from airflow_kafka_offsets.core.starting import EPOCH
@@ -140,7 +140,7 @@ class Answers:
         gaps = replays.without_owner(asked, [held.window for held in owners], state.position.topic_ids)
         if not gaps:
             return []
-        snapshot = self._kafka.snapshot(sorted({tp.topic for tp in gaps}), group.isolation_level)
+        snapshot = self._kafka.snapshot(topics_of(gaps), group.isolation_level)
         replays.check_in_log(gaps, snapshot, state.position)
         replays.check_below_watermark(gaps, state, snapshot)
         replays.check_not_truncated(gaps, snapshot)

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.planning import (
     FUTURE,
@@ -357,7 +357,7 @@ class WindowService:
             TopicRecreatedError, MissingPartitionError: they are not there any more.
             KafkaUnavailableError: Kafka did not answer.
         """
-        topics = sorted({tp.topic for tp in window.ranges.without_empty()})
+        topics = topics_of(window.ranges.without_empty())
         if topics:
             check_same_topics(window, self._kafka.topic_ids(topics))
 
@@ -509,7 +509,7 @@ class WindowService:
         resets.check_no_open_window(group.name, state)
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
-        moving = topics or group.topics if target is None else sorted({tp.topic for tp in target})
+        moving = topics or group.topics if target is None else topics_of(target)
         snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)

@@ -107,6 +107,11 @@ _WHY = argument(
     help="the reason, kept in the ledger together with who and when",
 )
 _WHO = argument("--who", metavar="NAME", help="who does it (default: the user of the operating system)")
+_SUPERSEDE = argument(
+    "--supersede",
+    action="store_true",
+    help="confirm that committed windows lose their offsets, and that their output is removed",
+)
 _YES = argument("--yes", action="store_true", help="do it; without this, say what would happen")
 
 _FROM = argument(
@@ -212,11 +217,7 @@ RESET = Command(
         argument("--topic", action="append", metavar="TOPIC", help="move this topic only; may be given more than once"),
         _WHY,
         _WHO,
-        argument(
-            "--supersede",
-            action="store_true",
-            help="confirm that committed windows lose their offsets, and that their output is removed",
-        ),
+        _SUPERSEDE,
         _YES,
         *_KAFKA,
         *_COMMON,
@@ -247,11 +248,7 @@ IMPORT = Command(
         ),
         _WHY,
         _WHO,
-        argument(
-            "--supersede",
-            action="store_true",
-            help="confirm that committed windows lose their offsets, and that their output is removed",
-        ),
+        _SUPERSEDE,
         _YES,
         *_KAFKA,
         *_COMMON,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets
 from airflow_kafka_offsets.core.planning import Verdict, judge
@@ -75,7 +75,7 @@ def take(place: str, found: Found, meaning: Meaning, log: LogSnapshot, *, skip_l
 
 
 def _refuse_recreated(place: str, found: Found, target: Offsets, log: LogSnapshot) -> None:
-    topics = sorted({tp.topic for tp in target})
+    topics = topics_of(target)
     if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
         raise TopicRecreatedError(
             f"{place} holds offsets of an earlier topic of the name {name_some(other, ', ')}: they mean nothing in the one of "

@@ -27,6 +27,15 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
+def topics_of(partitions: Iterable[TopicPartition]) -> list[str]:
+    """Return the topics of topic-partitions, each once, in their order.
+
+    >>> topics_of([TopicPartition("orders", 1), TopicPartition("clicks", 0), TopicPartition("orders", 0)])
+    ['clicks', 'orders']
+    """
+    return sorted({tp.topic for tp in partitions})
+
+
 Offsets = Mapping[TopicPartition, int]
 """An offset for each of some topic-partitions: the next record to read there."""
 

@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.adapters.stores.files import FilesStore, Place
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
-    from airflow_kafka_offsets.core.group import KafkaGroup
 
 # What only the Amazon provider's hook can do; a connection that asks for it must not be read without that.
 _ROLES = ("role_arn", "assume_role_method", "session_factory")
 
 
-def open_files(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+def open_files(address: StoreAddress) -> FilesStore:
     """Open a folder; the group's name is that of its folder."""
     from airflow_kafka_offsets.adapters.stores.local import LocalPlace
 
     return _open(address, LocalPlace(address.path))
 
 
-def open_s3(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+def open_s3(address: StoreAddress) -> FilesStore:
     """Open a prefix of a bucket."""
     from airflow_kafka_offsets.adapters.stores.s3 import S3Place
 
@@ -36,7 +35,7 @@ def open_s3(address: StoreAddress, group: KafkaGroup) -> FilesStore:
     return _open(address, S3Place(_s3_client(address), bucket, prefix.strip("/")))
 
 
-def open_hdfs(address: StoreAddress, group: KafkaGroup) -> FilesStore:
+def open_hdfs(address: StoreAddress) -> FilesStore:
     """Open a folder on HDFS."""
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace, open_client
 

@@ -9,11 +9,10 @@ from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring import connection_of_type
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
 
-def open_hbase(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+def open_hbase(address: StoreAddress) -> OffsetStore:
     """Open the table behind a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
     from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
 

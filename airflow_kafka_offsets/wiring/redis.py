@@ -13,14 +13,13 @@ from airflow_kafka_offsets.wiring import connection_of_type, is_true
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
 _PORT = 6379
 _TLS = ("ssl_cert_reqs", "ssl_ca_certs", "ssl_keyfile", "ssl_certfile")
 
 
-def open_redis(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+def open_redis(address: StoreAddress) -> OffsetStore:
     """Open the Redis behind a connection of type ``redis``.
 
     Raises:

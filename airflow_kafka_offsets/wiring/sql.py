@@ -8,11 +8,10 @@ from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring import find_connection, sqlalchemy_url
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
 
-def open_sql(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+def open_sql(address: StoreAddress) -> OffsetStore:
     """Open the table behind a connection of a database; see docs/stores/sql.md."""
     from airflow_kafka_offsets.adapters.stores.sql import Layout, SqlStore
 

@@ -72,7 +72,7 @@ def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[s
     try:
         if address.kind == "kafka":
             return open_kafka(address, group, kafka_config)
-        return _OPENERS[address.kind](address, group)
+        return _OPENERS[address.kind](address)
     except ModuleNotFoundError as exc:
         extra = EXTRA_OF_MODULE.get((exc.name or "").partition(".")[0])
         if extra is None:
@@ -83,7 +83,7 @@ def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[s
         ) from exc
 
 
-_OPENERS: Mapping[str, Callable[[StoreAddress, KafkaGroup], OffsetStore]] = {
+_OPENERS: Mapping[str, Callable[[StoreAddress], OffsetStore]] = {
     "files": open_files,
     "hbase": open_hbase,
     "hdfs": open_hdfs,

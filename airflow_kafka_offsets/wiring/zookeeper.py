@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_kafka_offsets.adapters.stores.zookeeper import Access, JsonLayout, NodeLayout
-    from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
 _PORT = 2181
@@ -22,7 +21,7 @@ _SMALLEST = 1024
 _TLS = {"ssl_ca_certs": "ca", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile"}
 
 
-def open_zookeeper(address: StoreAddress, group: KafkaGroup) -> OffsetStore:
+def open_zookeeper(address: StoreAddress) -> OffsetStore:
     """Open the ensemble behind a connection of type ``zookeeper`` or ``generic``.
 
     Raises:

@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.store import Compares
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.proxy import Proxy
@@ -42,11 +42,6 @@ BIG = 9_000_000_000
 def at(topic: str, *offsets: int) -> Offsets:
     """Return offsets of partitions 0, 1, ... of a topic."""
     return {TopicPartition(topic, partition): offset for partition, offset in enumerate(offsets)}
-
-
-def topics_of(offsets: Offsets) -> list[str]:
-    """Return the topics of offsets."""
-    return sorted({tp.topic for tp in offsets})
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.ports import OffsetStore
@@ -358,7 +358,7 @@ def test_a_cluster_and_a_single_server_are_not_mixed_up(
     after = {TopicPartition(f"orders{number}", 0): 5 for number in range(20)}
     on_node = RedisStore(NAME, 5, redis_cluster.servers[0].login(), key=KeyPattern("{topic_tag}:{group}"))
     with pytest.raises(StoreRefusedError, match='"cluster": true'):
-        on_node.read(group, sorted({tp.topic for tp in after}))
+        on_node.read(group, topics_of(after))
     with pytest.raises(StoreRefusedError, match="not a cluster"):
         RedisStore(NAME, 5, redis.login(), is_cluster=True).read(group, ["orders"])
 

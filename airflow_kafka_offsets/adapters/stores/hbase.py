@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees
 from airflow_kafka_offsets.core.store_values import read_offset, read_partition
 
@@ -140,7 +140,7 @@ class HBaseStore:
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group; see `OffsetStore.advance`."""
-        topics = sorted({tp.topic for tp in after})
+        topics = topics_of(after)
         with self._opened() as table:
 
             def look() -> tuple[Offsets, _Seen]:

@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
     name_some,
 )
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees, check_advance
 
 PREFIX = "airflow-kafka-offsets-"
@@ -119,7 +119,7 @@ class KafkaStore:
             StoreRefusedError: one that does not exist is to move.
         """
         with self._translated():
-            gone = after.keys() - set(self._log.partitions(sorted({tp.topic for tp in after})))
+            gone = after.keys() - set(self._log.partitions(topics_of(after)))
         if absent := [str(tp) for tp in sorted(gone) if before.get(tp) != after[tp]]:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and keeps offsets of a consumer group only "

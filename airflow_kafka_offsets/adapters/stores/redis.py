@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees
 from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.core.store_values import read_offset, read_partition
@@ -161,7 +161,7 @@ class RedisStore:
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one script."""
-        topics = sorted({tp.topic for tp in after})
+        topics = topics_of(after)
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(

@@ -51,7 +51,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
     name_some,
 )
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees
 
 _Row = tuple[Any, ...]
@@ -463,11 +463,6 @@ class _LostError(StoreUnavailableError):
 
 class _MissingTableError(StoreRefusedError):
     """The table is not there, or not even the file that would hold it."""
-
-
-def topics_of(offsets: Offsets) -> list[str]:
-    """Return the topics of offsets."""
-    return sorted({tp.topic for tp in offsets})
 
 
 def _number(value: Any) -> Any:
