@@ -20,7 +20,7 @@ def write_zip(directory: str | os.PathLike[str]) -> Path:
     descriptor, draft = tempfile.mkstemp(prefix=f".{_NAME}-", dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file, ZipFile(file, "w") as archive:
-            for source in [_PACKAGE / "__init__.py", *sorted(_JOB_SIDE.glob("*.py"))]:
+            for source in [_PACKAGE / "__init__.py", *sorted(_JOB_SIDE.rglob("*.py"))]:
                 name = source.relative_to(_PACKAGE.parent).as_posix()
                 archive.writestr(ZipInfo(name, _TIME), source.read_bytes())
         os.chmod(draft, 0o644)  # spark-submit may run as another user

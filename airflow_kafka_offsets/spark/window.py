@@ -21,7 +21,7 @@ from airflow_kafka_offsets.spark.errors import (
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
-from airflow_kafka_offsets.spark.parquet import Files, publish, stage, staging
+from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

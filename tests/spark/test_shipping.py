@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import airflow_kafka_offsets
 from airflow_kafka_offsets.spark.shipping import write_zip
 
-SOURCES = sorted(Path(airflow_kafka_offsets.__file__).parent.glob("spark/*.py"))
+SOURCES = sorted(Path(airflow_kafka_offsets.__file__).parent.glob("spark/**/*.py"))
 
 
 def test_the_zip_holds_the_job_side_and_nothing_else(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_kafka_offsets.spark import parquet
 from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError
-from airflow_kafka_offsets.spark.parquet import Files, publish
+from airflow_kafka_offsets.spark.sinks.files import Files, publish
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
 
 if TYPE_CHECKING:
