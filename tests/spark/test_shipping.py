@@ -11,13 +11,14 @@ from zipfile import ZipFile
 import airflow_kafka_offsets
 from airflow_kafka_offsets.spark.shipping import write_zip
 
-SOURCES = sorted(Path(airflow_kafka_offsets.__file__).parent.glob("spark/**/*.py"))
+ROOT = Path(airflow_kafka_offsets.__file__).parents[1]
+SOURCES = sorted(ROOT.glob("airflow_kafka_offsets/spark/**/*.py"))
 
 
 def test_the_zip_holds_the_job_side_and_nothing_else(tmp_path: Path) -> None:
     assert ZipFile(write_zip(tmp_path)).namelist() == [
         "airflow_kafka_offsets/__init__.py",
-        *(f"airflow_kafka_offsets/spark/{source.name}" for source in SOURCES),
+        *(source.relative_to(ROOT).as_posix() for source in SOURCES),
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["airflow_kafka_offsets_spark.zip"]
 
