@@ -115,6 +115,9 @@ def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) ->
 
 def suspects(group: KafkaGroup, position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
     """Name the partitions whose log seems to have fallen behind the watermark: look again before believing it."""
+    known = position.offsets if position else {}
+    if all(bounds.end >= known.get(tp, 0) for tp, bounds in log.bounds.items()):
+        return []
     return [tp for tp, v in judge_all(group, position, log).items() if v is Verdict.TRUNCATED]
 
 

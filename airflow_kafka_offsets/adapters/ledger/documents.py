@@ -35,7 +35,7 @@ def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str]]:
         for topic, columns in topics.items()
         for partition, start, span in zip(columns["partitions"], columns["start"], columns["span"], strict=True)
     )
-    return ranges, {topic: columns["id"] for topic, columns in topics.items() if columns["id"] is not None}
+    return ranges, _topic_ids(topics)
 
 
 def dump_position(position: Position) -> str:
@@ -45,6 +45,15 @@ def dump_position(position: Position) -> str:
 
 
 def load_position(text: str) -> Position:
-    """Read what `dump_position` wrote."""
-    ranges, topic_ids = load_ranges(text)
-    return Position(ranges.ends, topic_ids)
+    """Read what `dump_position` wrote, or of ranges their ends: where the next window starts."""
+    topics = json.loads(text)
+    ends = {
+        TopicPartition(topic, partition): start + span
+        for topic, columns in topics.items()
+        for partition, start, span in zip(columns["partitions"], columns["start"], columns["span"], strict=True)
+    }
+    return Position(ends, _topic_ids(topics))
+
+
+def _topic_ids(topics: Mapping[str, Any]) -> dict[str, str]:
+    return {topic: columns["id"] for topic, columns in topics.items() if columns["id"] is not None}
