@@ -218,8 +218,10 @@ class Ledger(Protocol):
         """
         ...
 
-    def hold(self, helds: Sequence[Held], claim: Claim) -> list[Held]:
+    def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think.
+
+        What others have running of them is lost.
 
         Raises:
             ConcurrentChangeError: somebody else took one first, or it was changed.
@@ -227,7 +229,7 @@ class Ledger(Protocol):
         ...
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
-        """Record that a try begins, and return its number.
+        """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost.
 
         Args:
             window: what is worked on.

@@ -273,7 +273,7 @@ class WindowService:
         if drafts:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
         elif take:
-            self._ledger.hold(take, asking.claim)
+            self._ledger.hold(take, asking.claim, asking.now)
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return there + [Planned(held.window, False, "new") for held in added]
 

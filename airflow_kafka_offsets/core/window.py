@@ -104,13 +104,26 @@ class Window:
         Raises:
             IllegalStepError: its life does not have this step.
         """
-        window = self
-        for state in states:
-            if state not in LIFE[window.state]:
-                hint = COMMITTING_HINT if window.state is State.COMMITTING else ""
-                raise IllegalStepError(f"Window {self.id} is {window.state} and can't become {state}{hint}")
-            window = replace(window, state=state)
-        return window
+        check_steps(self.id, self.state, *states)
+        return replace(self, state=states[-1])
+
+
+def check_steps(name: str, state: State, *steps: State) -> None:
+    """Refuse steps that a window's life does not have.
+
+    Args:
+        name: the window's id.
+        state: where it is.
+        steps: what it would become, one after the other.
+
+    Raises:
+        IllegalStepError: its life does not have this step.
+    """
+    for step in steps:
+        if step not in LIFE[state]:
+            hint = COMMITTING_HINT if state is State.COMMITTING else ""
+            raise IllegalStepError(f"Window {name} is {state} and can't become {step}{hint}")
+        state = step
 
 
 def window_id(group: str, seq: int) -> str:
@@ -185,20 +198,44 @@ class Held:
     committed_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a window stands: what its commit depends on. Not its ranges: with 20,000 partitions these take longest to load.
+
+    Attributes:
+        group, seq, lane, state, span: those of the window.
+        holder, holds: as in `Held`.
+    """
+
+    group: str
+    seq: int
+    lane: Lane
+    state: State
+    span: int
+    holder: Claim
+    holds: int = 0
+
+    @property
+    def id(self) -> str:
+        """The window's name."""
+        return window_id(self.group, self.seq)
+
+
 class Outcome(StrEnum):
-    """How an attempt ended; ``running`` as long as nobody said."""
+    """How an attempt ended; ``running`` as long as nobody said, ``lost`` when nobody will: another began since."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     KILLED = "killed"
+    LOST = "lost"
 
 
-def check_commit(held: Held, claim: Claim, outcome: Outcome | None) -> bool:
+def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
     """Decide whether a commit may happen.
 
     Args:
-        held: the window as the ledger has it.
+        window: where it stands in the ledger.
         claim: who commits.
         outcome: how the attempt ended that the commit rests on; None: a foreign launcher ran the job, and the green task
             is all the evidence there is, or there was nothing to run.
@@ -211,17 +248,26 @@ def check_commit(held: Held, claim: Claim, outcome: Outcome | None) -> bool:
         NoEvidenceError: our launcher ran the job and did not record its success.
         IllegalStepError: the window was abandoned or superseded in the meantime.
     """
-    is_own_work = held.holder.scope is Scope.TASK
-    is_mine = held.holder == claim if is_own_work else held.holder.is_same_run(claim)
+    is_own_work = window.holder.scope is Scope.TASK
+    is_mine = window.holder == claim if is_own_work else window.holder.is_same_run(claim)
     if not is_mine:
-        raise WindowBusyError(held.window.id, held.holder, is_rerun=held.window.state is State.COMMITTED)
-    if is_own_work and held.window.span > 0 and outcome is not Outcome.SUCCEEDED:
-        raise NoEvidenceError(
-            f"Window {held.window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "
-            "is committed. Clear the task to run the window again."
-        )
-    if held.window.state is State.COMMITTED:
+        raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
+    if is_own_work and window.span > 0 and outcome is not Outcome.SUCCEEDED:
+        raise NoEvidenceError(_no_evidence(window, outcome))
+    if window.state is State.COMMITTED:
         return False
-    rest = (State.COMMITTED,) if held.window.state is State.COMMITTING else (State.COMMITTING, State.COMMITTED)
-    held.window.to(*rest)
+    rest = (State.COMMITTED,) if window.state is State.COMMITTING else (State.COMMITTING, State.COMMITTED)
+    check_steps(window.id, window.state, *rest)
     return True
+
+
+def _no_evidence(window: Standing, outcome: Outcome | None) -> str:
+    if outcome is Outcome.LOST:
+        return (
+            f"Window {window.id}: a later attempt was started while this one ran, as its task counted as dead; that one "
+            "commits, and this one does not"
+        )
+    return (
+        f"Window {window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "
+        "is committed. Clear the task to run the window again."
+    )

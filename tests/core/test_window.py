@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.window import (
-    Held,
     Outcome,
     Scope,
+    Standing,
     State,
     check_commit,
     parse_window_id,
@@ -97,6 +97,7 @@ FULL, EMPTY = {tp(): (0, 5)}, {tp(): (5, 5)}
         (State.PLANNED, HELD_BY_TASK, HELD_BY_TASK, FULL, Outcome.RUNNING, NoEvidenceError),
         (State.PLANNED, HELD_BY_TASK, HELD_BY_TASK, FULL, Outcome.FAILED, NoEvidenceError),
         (State.PLANNED, HELD_BY_TASK, HELD_BY_TASK, FULL, Outcome.KILLED, NoEvidenceError),
+        (State.PLANNED, HELD_BY_TASK, HELD_BY_TASK, FULL, Outcome.LOST, NoEvidenceError),
         (State.COMMITTED, HELD_BY_TASK, HELD_BY_TASK, FULL, None, NoEvidenceError),
         # Nothing was to be read, and so nothing ran.
         (State.PLANNED, HELD_BY_TASK, HELD_BY_TASK, EMPTY, None, True),
@@ -118,9 +119,10 @@ FULL, EMPTY = {tp(): (0, 5)}, {tp(): (5, 5)}
     ],
 )
 def test_who_may_commit_and_on_what_evidence(state, holder, who, span, outcome, answer) -> None:  # type: ignore[no-untyped-def]
-    held = Held(window(span, state=state), holder)
+    one = window(span, state=state)
+    standing = Standing(one.group, one.seq, one.lane, one.state, one.span, holder)
     if isinstance(answer, bool):
-        assert check_commit(held, who, outcome) is answer
+        assert check_commit(standing, who, outcome) is answer
     else:
         with pytest.raises(answer, match="lake-000001"):
-            check_commit(held, who, outcome)
+            check_commit(standing, who, outcome)

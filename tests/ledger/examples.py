@@ -62,9 +62,14 @@ def add_all(ledger: Ledger, name: str, drafts: Sequence[Draft], by: Claim | None
 
 def commit(ledger: Ledger, held: Held, **more: Any) -> bool:
     """Record a success, and commit."""
+    return ledger.commit(held.window.id, held.holder, succeed(ledger, held), NOW, **more)
+
+
+def succeed(ledger: Ledger, held: Held) -> int:
+    """Record a success, and return the attempt."""
     attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
-    return ledger.commit(held.window.id, held.holder, attempt, NOW, **more)
+    return attempt
 
 
 def check_laws(ledger: Ledger, name: str) -> None:

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     IllegalStepError,
     LedgerError,
+    NoEvidenceError,
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, TopicPartition
@@ -146,22 +147,22 @@ class LedgerContract:
 
     def test_a_window_is_held_by_one_and_claimed_by_all_who_had_it(self, ledger: Ledger, name: str) -> None:
         first = add(ledger, name, 0, 10)
-        second = ledger.hold([first], claim("run-2"))[0]
+        second = ledger.hold([first], claim("run-2"), NOW)[0]
         assert second.holder == claim("run-2")
         assert ledger.load(name, claim()).claimed == (second,)
         assert ledger.load(name, claim("run-2")).claimed == (second,)
-        third = ledger.hold([second], claim("run-2"))[0]
+        third = ledger.hold([second], claim("run-2"), NOW)[0]
         assert (third.window, third.holder) == (second.window, second.holder)
         for stale in (first, second):  # the same holder again is another hold
             with pytest.raises(ConcurrentChangeError):
-                ledger.hold([stale], claim("run-3"))[0]
+                ledger.hold([stale], claim("run-3"), NOW)[0]
         assert ledger.load(name, claim("run-3")).claimed == ()
 
     def test_a_window_that_changed_its_state_is_not_taken(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         ledger.abandon(held.window.id, act())
         with pytest.raises(ConcurrentChangeError):
-            ledger.hold([held], claim())[0]
+            ledger.hold([held], claim(), NOW)[0]
 
     def test_all_windows_of_a_claim_are_known_oldest_first(self, ledger: Ledger, name: str) -> None:
         ledger.abandon(add(ledger, name, 0, 10).window.id, act())
@@ -178,7 +179,7 @@ class LedgerContract:
 
     def test_a_claim_is_the_task_with_the_scope_that_it_has_now(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10, claim(scope=Scope.RUN))
-        ledger.hold([held], claim(scope=Scope.TASK))[0]
+        ledger.hold([held], claim(scope=Scope.TASK), NOW)[0]
         (now,) = ledger.load(name).open
         assert now.holder.scope is Scope.TASK
 
@@ -253,6 +254,47 @@ class LedgerContract:
         row = ledger.window(held.window.id)
         assert (row.attempts, row.records) == (3, 2**40)
 
+    def _begin(self, ledger: Ledger, held: Held, by: Claim | None = None, try_number: int = 1) -> int:
+        return ledger.start_attempt(held.window, by or held.holder, try_number, 0, NOW)
+
+    def _outcomes(self, ledger: Ledger, held: Held) -> list[Outcome]:
+        return [attempt.outcome for attempt in ledger.attempts(held.window.id)]
+
+    def test_an_attempt_of_which_nobody_told_is_lost_when_its_task_tries_again(self, ledger: Ledger, name: str) -> None:
+        held, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
+        of_dead_worker, at_other = self._begin(ledger, held), self._begin(ledger, other)
+        later = NOW + timedelta(minutes=1)
+        ledger.start_attempt(held.window, held.holder, 2, 0, later)
+        lost, running = ledger.attempts(held.window.id)
+        assert (lost.id, lost.outcome, lost.ended_at) == (of_dead_worker, Outcome.LOST, later)
+        assert (running.outcome, running.ended_at) == (Outcome.RUNNING, None)
+        assert self._outcomes(ledger, other) == [Outcome.RUNNING]
+        ledger.end_attempt(of_dead_worker, Outcome.SUCCEEDED, 10, later)  # it lived after all, and is too late
+        ledger.end_attempt(at_other, Outcome.SUCCEEDED, 10, later)
+        assert self._outcomes(ledger, held) == [Outcome.LOST, Outcome.RUNNING]
+        with pytest.raises(NoEvidenceError, match="a later attempt was started"):
+            ledger.commit(held.window.id, held.holder, of_dead_worker, later)
+        assert ledger.window(held.window.id).held.window.state is State.PLANNED
+
+    def test_attempts_are_lost_when_another_takes_their_window(self, ledger: Ledger, name: str) -> None:
+        first, second = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
+        for held in (first, second):
+            self._begin(ledger, held)
+        failed = self._begin(ledger, first)
+        ledger.end_attempt(failed, Outcome.FAILED, None, NOW)
+        ledger.hold([first], claim("run-2"), NOW)
+        assert self._outcomes(ledger, first) == [Outcome.LOST, Outcome.FAILED]
+        assert self._outcomes(ledger, second) == [Outcome.RUNNING]
+        add_all(ledger, name, [draft(20, 30)], claim("run-3"), take=[second])
+        assert self._outcomes(ledger, second) == [Outcome.LOST]
+
+    def test_who_comes_too_late_makes_no_attempt_of_others_lost(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        self._begin(ledger, held, try_number=2)
+        self._begin(ledger, held, try_number=1)  # the worker of the first try was slow, not dead
+        self._begin(ledger, held, by=claim("run-2"))
+        assert self._outcomes(ledger, held) == [Outcome.RUNNING] * 3
+
     def test_windows_are_listed_newest_first_and_in_pages(self, ledger: Ledger, name: str) -> None:
         for i in range(5):
             held = add(ledger, name, i, i + 1, claim(f"run-{i}"))
@@ -295,7 +337,7 @@ class LedgerContract:
 
     def test_who_can_not_take_one_adds_none(self, ledger: Ledger, name: str) -> None:
         left = add_all(ledger, name, [draft(0, 10), draft(10, 20)], claim("dead"))
-        ledger.hold(left[1:], claim("faster"))
+        ledger.hold(left[1:], claim("faster"), NOW)
         before = (ledger.load(name), ledger.windows(name), ledger.groups())
         with pytest.raises(ConcurrentChangeError):
             add_all(ledger, name, [draft(20, 30)], claim("late"), take=left)
@@ -308,16 +350,16 @@ class LedgerContract:
         left = add_all(ledger, name, [draft(i, i + 1) for i in range(3)], claim("dead"))
         commit(ledger, left[2])
         with pytest.raises(ConcurrentChangeError):
-            ledger.hold(left, claim("late"))  # the last one is in another state than they think
+            ledger.hold(left, claim("late"), NOW)  # the last one is in another state than they think
         assert {h.holder for h in ledger.load(name).open} == {claim("dead")}
         assert ledger.load(name, claim("late")).claimed == ()
-        taken = ledger.hold(left[:2], claim("run-2"))
+        taken = ledger.hold(left[:2], claim("run-2"), NOW)
         assert [(h.window.seq, h.holds) for h in taken] == [(1, 2), (2, 2)]
         assert ledger.load(name, claim("run-2")).claimed == tuple(taken)
 
     def test_300_windows_are_added_and_held_at_once(self, ledger: Ledger, name: str) -> None:
         added = add_all(ledger, name, [draft(i, i + 1) for i in range(300)])
-        held = ledger.hold(added, claim("run-2"))
+        held = ledger.hold(added, claim("run-2"), NOW)
         assert ledger.load(name, claim("run-2")).claimed == tuple(held)
         seqs = [row.held.window.seq for row in ledger.windows(name, seqs=range(1, 301), limit=1000)]
         assert seqs == list(range(300, 0, -1))

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.adapters.ledger import engine, schema
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError
-from tests.ledger.examples import add, check_laws, claim, commit
+from tests.ledger.examples import NOW, add, check_laws, claim, commit
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
@@ -65,9 +65,9 @@ class Outages:
         hog = create_engine(server.url)
         with hog.connect() as connection:
             connection.execute(text("UPDATE kafka_offsets_windows SET span = span + 1"))
-            self._fails(lambda: ledger.hold([held], claim("run-2")))
+            self._fails(lambda: ledger.hold([held], claim("run-2"), NOW))
         hog.dispose()
-        ledger.hold([held], claim("run-2"))
+        ledger.hold([held], claim("run-2"), NOW)
 
     def _fails(self, ask) -> None:  # type: ignore[no-untyped-def]
         errors: list[BaseException] = []

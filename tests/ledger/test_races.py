@@ -12,7 +12,7 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.ledger import races
-from tests.ledger.examples import add, add_all, check_laws, claim, commit, draft
+from tests.ledger.examples import add, add_all, check_laws, claim, commit, draft, succeed
 from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
 
 LOST = "ConcurrentChangeError"
@@ -43,7 +43,7 @@ class StrictRaces:
     def test_a_window_is_committed_or_abandoned(self, competition: Competition, url: str, name: str) -> None:
         ledger = SqlLedger(url)
         for group in _names(name):
-            add(ledger, group, 0, 10)
+            succeed(ledger, add(ledger, group, 0, 10))
         all_answers = competition.race(races.commit_or_abandon, url, _names(name))
         for group, answers in zip(_names(name), all_answers, strict=True):
             values = Counter(a.value for a in _winners(answers, "IllegalStepError"))
@@ -114,7 +114,7 @@ class Races(StrictRaces):
     def test_a_window_is_committed_by_one(self, competition: Competition, url: str, name: str) -> None:
         ledger = SqlLedger(url)
         for group in _names(name):
-            add(ledger, group, 0, 10)
+            succeed(ledger, add(ledger, group, 0, 10))
         for group, answers in zip(_names(name), competition.race(races.commit, url, _names(name)), strict=True):
             values = Counter(a.value for a in _winners(answers))
             assert values.pop(True) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.window import (
     Lane,
     Outcome,
     Scope,
+    Standing,
     State,
     Window,
     check_commit,
@@ -37,6 +38,8 @@ from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
 
 MAX_PARAMETERS = 1000
 """How many values one statement names: databases have a limit."""
+
+_HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
 
 
 class SqlLedger:
@@ -67,12 +70,10 @@ class SqlLedger:
             row = connection.execute(select(groups).where(groups.c.name == group)).first()
             if row is None:
                 return GroupState()
-            live = _held_windows().where(windows.c.group_id == row.id, windows.c.lane == Lane.LIVE)
-            is_open = windows.c.state.in_(OPEN)
             return GroupState(
                 version=row.version,
-                position=_position(connection, row, live),
-                open=tuple(map(_held, connection.execute(live.where(is_open).order_by(windows.c.seq)))),
+                position=_position(connection, row),
+                open=_open(connection, row.id),
                 claimed=_claimed(connection, row.id, claim) if claim else (),
             )
 
@@ -101,28 +102,29 @@ class SqlLedger:
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could exceed what a server takes in a statement
                 connection.execute(insert(windows).values(**_window_values(window), **more))
-            _hold(connection, take, holder)
-            _note_claims(connection, holder, row.id, [w.seq for w in (*added, *(held.window for held in take))])
+            _note_claims(connection, holder, row.id, [window.seq for window in added])
+            if take:
+                _hold(connection, row.id, take, holder, claim, now)
         return [Held(window, claim, holds=1) for window in added]
 
-    def hold(self, helds: Sequence[Held], claim: Claim) -> list[Held]:
+    def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think."""
         with writing(self._engine) as connection:
-            claim_id = _claim_id(connection, claim)
-            _hold(connection, helds, claim_id)
             (group_id,) = _group(connection, helds[0].window.group, groups.c.id)
-            _note_claims(connection, claim_id, group_id, [held.window.seq for held in helds])
+            _hold(connection, group_id, helds, _claim_id(connection, claim), claim, now)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
 
     def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
-        """Record that a try begins, and return its number."""
+        """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost."""
         with writing(self._engine) as connection:
-            (group_id,) = _group(connection, window.group, groups.c.id)
+            claim_id = _claim_id(connection, claim)
+            group_id, running = _group_and_earlier(connection, window, claim_id, try_number)
+            _lose(connection, running, now)
             result = connection.execute(
                 insert(attempts).values(
                     group_id=group_id,
                     seq=window.seq,
-                    claim_id=_claim_id(connection, claim),
+                    claim_id=claim_id,
                     try_number=try_number,
                     last_clear=last_clear,
                     outcome=Outcome.RUNNING,
@@ -158,13 +160,14 @@ class SqlLedger:
         only the newest open one can be abandoned, and a reset wants none open.
         """
         with writing(self._engine) as connection:
-            row, held = _found(connection, window_id)
-            if not check_commit(held, claim, _outcome(connection, row, attempt)):
+            row = _standing_row(connection, window_id, attempt)
+            window = _standing(row)
+            if not check_commit(window, claim, _outcome(row)):
                 return False
-            if in_two_steps and held.window.lane is Lane.LIVE:
-                _change(connection, row, state=State.COMMITTING)
+            if in_two_steps and window.lane is Lane.LIVE:
+                _change(connection, row.group_id, window, window.holds, state=State.COMMITTING)
             else:
-                _change(connection, row, state=State.COMMITTED, committed_at=now)
+                _change(connection, row.group_id, window, window.holds, state=State.COMMITTED, committed_at=now)
             return True
 
     def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
@@ -184,7 +187,7 @@ class SqlLedger:
             if abandoned.lane is Lane.LIVE:
                 _refuse_later(connection, row)
             _advance(connection, held.window.group, version)
-            _change(connection, row, state=State.ABANDONED)
+            _change(connection, row.group_id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, row.group_id, act)
         return abandoned
 
@@ -232,9 +235,7 @@ class SqlLedger:
         with reading(self._engine) as connection:
             row = connection.execute(_history().where(groups.c.name == group, windows.c.seq == seq)).first()
             if row is None:
-                raise UnknownWindowError(
-                    f"The ledger has no window {window_id}; kafka-offsets windows {group} lists them"
-                )
+                raise _unknown_window(window_id)
             return _window_row(row)
 
     def windows(
@@ -281,14 +282,20 @@ class SqlLedger:
             ]
 
 
-def _position(connection: Connection, group: Row[Any], live: Select[Any]) -> Position:
+def _position(connection: Connection, group: Row[Any]) -> Position:
     """Find where the next live window starts: at the end of the last one that owns its offsets, or at the origin."""
-    owning = live.where(windows.c.state.in_(OWNING), windows.c.seq >= group.origin_seq)
-    row = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).first()
-    if row is None:
-        return load_position(group.origin)
-    window = _held(row).window
-    return Position(window.ranges.ends, window.topic_ids)
+    owning = (
+        select(windows.c.ranges)
+        .where(windows.c.group_id == group.id, windows.c.lane == Lane.LIVE, windows.c.seq >= group.origin_seq)
+        .where(windows.c.state.in_(OWNING))
+    )
+    last = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).scalar()
+    return load_position(group.origin if last is None else last)
+
+
+def _open(connection: Connection, group_id: int) -> tuple[Held, ...]:
+    is_open = and_(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state.in_(OPEN))
+    return tuple(map(_held, connection.execute(_held_windows().where(is_open).order_by(windows.c.seq))))
 
 
 def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held, ...]:
@@ -302,9 +309,8 @@ def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held,
 
 
 def _held_windows() -> Select[Any]:
-    holder = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
     return (
-        select(windows, groups.c.name.label("group_name"), *holder)
+        select(windows, groups.c.name.label("group_name"), *_HOLDER)
         .join(groups, groups.c.id == windows.c.group_id)
         .join(claims, claims.c.id == windows.c.holder)
     )
@@ -324,9 +330,8 @@ def _history() -> Select[Any]:
 
 
 def _attempts(group: str) -> Select[Any]:
-    who = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
     return (
-        select(attempts, groups.c.name.label("group_name"), *who)
+        select(attempts, groups.c.name.label("group_name"), *_HOLDER)
         .join(claims, claims.c.id == attempts.c.claim_id)
         .join(groups, groups.c.id == attempts.c.group_id)
         .where(groups.c.name == group)
@@ -417,21 +422,56 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
     return _new_id(connection.execute(insert(claims).values(values)))
 
 
-def _hold(connection: Connection, helds: Sequence[Held], claim_id: int) -> None:
+def _hold(
+    connection: Connection, group_id: int, helds: Sequence[Held], claim_id: int, claim: Claim, now: datetime
+) -> None:
     for held in helds:
-        window = held.window
-        row, now_held = _found(connection, window.id)
-        if (now_held.holder, now_held.holds, now_held.window.state) != (held.holder, held.holds, window.state):
-            raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
-        _change(connection, row, holder=claim_id, holds=held.holds + 1)
-
-
-def _note_claims(connection: Connection, claim_id: int, group_id: int, seqs: Sequence[int]) -> None:
+        _change(connection, group_id, held.window, held.holds, holder=claim_id, holds=held.holds + 1)
+    _lose(connection, _running(connection, group_id, [h.window.seq for h in helds if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())
-    new = [{"claim_id": claim_id, "group_id": group_id, "seq": seq} for seq in seqs if seq not in known]
+    _note_claims(connection, claim_id, group_id, [h.window.seq for h in helds if h.window.seq not in known])
+
+
+def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequence[int]) -> None:
     if new:
-        connection.execute(insert(claim_windows), new)
+        rows = [{"claim_id": claim_id, "group_id": group_id, "seq": seq} for seq in new]
+        connection.execute(insert(claim_windows), rows)
+
+
+def _group_and_earlier(connection: Connection, window: Window, claim_id: int, try_number: int) -> tuple[int, list[int]]:
+    """Return a group's id and what a task has running at its window up to this try: one question for both."""
+    at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == window.seq)
+    earlier = and_(attempts.c.claim_id == claim_id, attempts.c.try_number <= try_number)
+    query = select(groups.c.id, attempts.c.id.label("attempt")).outerjoin(
+        attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING)
+    )
+    rows = connection.execute(query.where(groups.c.name == window.group)).all()
+    if not rows:
+        raise _unknown_group(window.group)
+    return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
+
+
+def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    for some in _chunks(seqs):
+        at_windows = and_(attempts.c.group_id == group_id, attempts.c.seq.in_(some))
+        running = select(attempts.c.id).where(at_windows, attempts.c.outcome == Outcome.RUNNING)
+        found += connection.execute(running).scalars()
+    return found
+
+
+def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None:
+    """Record that attempts are over, of whose end nobody told: another works on their windows from now on."""
+    # By their ids: to look for them here would lock the place where others note the beginning of theirs (InnoDB).
+    for some in _chunks(running):
+        are_running = and_(attempts.c.id.in_(some), attempts.c.outcome == Outcome.RUNNING)
+        connection.execute(update(attempts).where(are_running).values(outcome=Outcome.LOST, ended_at=now))
+
+
+def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(values), MAX_PARAMETERS):
+        yield values[start : start + MAX_PARAMETERS]
 
 
 def _refuse_later(connection: Connection, window: Row[Any]) -> None:
@@ -462,8 +502,12 @@ def _add_group(
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     row = connection.execute(select(*columns).where(groups.c.name == name)).first()
     if row is None:
-        raise UnknownWindowError(f"The ledger has no group {name}; kafka-offsets status lists them")
+        raise _unknown_group(name)
     return row
+
+
+def _unknown_group(name: str) -> UnknownWindowError:
+    return UnknownWindowError(f"The ledger has no group {name}; kafka-offsets status lists them")
 
 
 def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
@@ -479,28 +523,54 @@ def _found(connection: Connection, wanted: str) -> tuple[Row[Any], Held]:
     group, seq = parse_window_id(wanted)
     row = connection.execute(_held_windows().where(groups.c.name == group, windows.c.seq == seq)).first()
     if row is None:
-        raise UnknownWindowError(f"The ledger has no window {wanted}; kafka-offsets windows {group} lists them")
+        raise _unknown_window(wanted)
     return row, _held(row)
 
 
-def _change(connection: Connection, row: Row[Any], **values: Any) -> None:
+def _standing_row(connection: Connection, wanted: str, attempt: int | None) -> Row[Any]:
+    """Find a window without its ranges, and how the attempt at it ended: all that a commit looks at, in one question."""
+    group, seq = parse_window_id(wanted)
+    evidence = and_(
+        attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
+    )
+    own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
+    columns: list[Any] = [*own, groups.c.name.label("group_name"), *_HOLDER, attempts.c.outcome]
+    query = (
+        select(*columns)
+        .join(groups, groups.c.id == windows.c.group_id)
+        .join(claims, claims.c.id == windows.c.holder)
+        .outerjoin(attempts, evidence)
+    )
+    row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
+    if row is None:
+        raise _unknown_window(wanted)
+    return row
+
+
+def _unknown_window(wanted: str) -> UnknownWindowError:
+    group = parse_window_id(wanted)[0]
+    return UnknownWindowError(f"The ledger has no window {wanted}; kafka-offsets windows {group} lists them")
+
+
+def _standing(row: Row[Any]) -> Standing:
+    return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
+
+
+def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:
     """Compare-and-set: change a window whose state and hold are still those that were read."""
     done = connection.execute(
         update(windows)
-        .where(windows.c.group_id == row.group_id, windows.c.seq == row.seq)
-        .where(windows.c.state == row.state, windows.c.holds == row.holds)
+        .where(windows.c.group_id == group_id, windows.c.seq == window.seq)
+        .where(windows.c.state == window.state, windows.c.holds == holds)
         .values(values)
     )
     if done.rowcount != 1:
-        raise ConcurrentChangeError(
-            f"Window {window_id(row.group_name, row.seq)} was changed by somebody else just now"
-        )
+        raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
 
 
 def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
     """Compare-and-set: change windows that are all in this state."""
-    for start in range(0, len(seqs), MAX_PARAMETERS):
-        some = seqs[start : start + MAX_PARAMETERS]
+    for some in _chunks(seqs):
         done = connection.execute(
             update(windows)
             .where(windows.c.group_id == group_id, windows.c.seq.in_(some), windows.c.state == before)
@@ -510,10 +580,8 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: St
             raise ConcurrentChangeError(f"Windows that were {before} were changed by somebody else just now")
 
 
-def _outcome(connection: Connection, window: Row[Any], attempt: int | None) -> Outcome | None:
-    query = select(attempts.c.outcome).filter_by(id=attempt, group_id=window.group_id, seq=window.seq)
-    outcome = connection.execute(query).scalar() if attempt is not None else None
-    return Outcome(outcome) if outcome is not None else None
+def _outcome(row: Row[Any]) -> Outcome | None:
+    return Outcome(row.outcome) if row.outcome is not None else None
 
 
 def _record(connection: Connection, group_id: int, act: Act) -> None:
