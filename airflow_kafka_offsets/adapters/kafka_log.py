@@ -280,16 +280,17 @@ class _Lookup:
         Everything is under way before the first answer is waited for. One call takes one spec of a partition: of two,
         it forgets the first without a word.
         """
-        chunks = list(_chunks(partitions))
+        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
+        chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
         level = _theirs(isolation_level)
 
-        def request(admin: Any, seconds: float) -> dict[tuple[int, TopicPartition], Any]:
+        def request(admin: Any, seconds: float) -> dict[int, Any]:
             ask = partial(admin.list_offsets, isolation_level=level, request_timeout=seconds)
-            calls = [(number, ask(dict.fromkeys(chunk, spec))) for chunk in chunks for number, spec in enumerate(specs)]
-            return {(number, _ours(tp)): future for number, futures in calls for tp, future in futures.items()}
+            calls = [(chunk, ask(dict.fromkeys(chunk, spec))) for spec in specs for chunk in chunks]
+            return dict(enumerate(futures[tp] for chunk, futures in calls for tp in chunk))
 
-        answers = self._line.ask(request)
-        return [{tp: answers[number, tp] for tp in partitions} for number in range(len(specs))]
+        answers = iter(self._line.ask(request).values())
+        return [dict(zip(partitions, answers, strict=False)) for _ in specs]
 
 
 class _Line:
@@ -589,11 +590,6 @@ def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:
 
 def _leaderless(leaders: Mapping[TopicPartition, Any]) -> dict[TopicPartition, str]:
     return {tp: "no leader" for tp, leader in leaders.items() if leader is None}
-
-
-def _chunks(partitions: Sequence[TopicPartition]) -> Iterator[list[confluent_kafka.TopicPartition]]:
-    for start in range(0, len(partitions), CHUNK):
-        yield [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions[start : start + CHUNK]]
 
 
 def _ours(partition: confluent_kafka.TopicPartition) -> TopicPartition:

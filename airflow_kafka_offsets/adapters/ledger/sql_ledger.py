@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
@@ -308,6 +309,7 @@ def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held,
     return tuple(map(_held, connection.execute(query)))
 
 
+@cache
 def _held_windows() -> Select[Any]:
     return (
         select(windows, groups.c.name.label("group_name"), *_HOLDER)
@@ -316,6 +318,7 @@ def _held_windows() -> Select[Any]:
     )
 
 
+@cache
 def _history() -> Select[Any]:
     mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
