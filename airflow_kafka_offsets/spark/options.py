@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
 
-# With Spark's defaults (500 records a poll) a batch read costs 1.3 times the CPU: after each poll the connector asks the
-# broker for both ends of the partition. The poll timeout would be spark.network.timeout (120 s), times four attempts.
+# With Spark's defaults (500 records a poll) a read costs 1.6 times the CPU, and the broker six times as much: after each poll
+# the connector asks it for both ends of the partition. A fetch of 4 MiB fills such a poll; larger ones are no faster, and idle
+# consumers keep what they have fetched ahead, 64 of them in an executor. A fixed receive buffer (64 KiB) would switch off
+# that Linux widens it where the broker is far away. The poll timeout would be spark.network.timeout (120 s), four times.
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
-    "kafka.max.partition.fetch.bytes": "8388608",
-    "kafka.fetch.max.bytes": "67108864",
-    "kafka.receive.buffer.bytes": "1048576",
+    "kafka.max.partition.fetch.bytes": "4194304",
+    "kafka.receive.buffer.bytes": "-1",
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
 
@@ -40,11 +42,91 @@ FIXED = frozenset(
     }
 )
 
+SOURCE_VERSION = "sourceVersion"
+"""Our own option, which Spark's reader does not get: which of its two Kafka sources reads, ``1`` or ``2``."""
+
+# Version 2 hands rows on as it decodes them, version 1 converts each twice: it costs a third more CPU.
+DEFAULT_VERSION = 2
+
+_SPLITTING = frozenset({"minpartitions", "maxrecordsperpartition"})
+
+TASKS_A_CORE = 4
+"""So many tasks of equal size a core, where a range is large: what the last one makes the others wait is a quarter then."""
+
+MIN_SLICE = 100_000
+"""Records that are worth a task of their own."""
+
+FREE_SLICE = 1_000_000
+"""Records of a task where nobody knows how many run at once: about a second of reading, and more tasks ask for executors."""
+
+FREE_CORES = 16
+"""Ranges are not put together into fewer tasks than so many cores want, where nobody knows how many there are."""
+
+RANGE_COST = 10_000
+"""What opening a range costs, in records: a consumer, its connections, a seek."""
+
 # What `format("kafka")` returns (KafkaRecordToRowConverter).
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 Ranges = Mapping[str, Mapping[int, "tuple[int, int]"]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How ranges become tasks.
+
+    Attributes:
+        max_records: what a task reads at most of one partition; None: one task for each range, as Spark does by itself.
+        tasks: how many tasks read; fewer than there are ranges: each reads several, one after the other.
+    """
+
+    max_records: int | None
+    tasks: int
+
+
+def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
+    """Cut ranges that would keep the other cores waiting, and put those together that are not worth a task.
+
+    Args:
+        spans: of the ranges; none is 0.
+        parallelism: how many tasks run at once; None: nobody knows.
+
+    >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all of it
+    Layout(max_records=626875, tasks=17)
+    >>> layout([1_000_000] * 16, parallelism=4)
+    Layout(max_records=None, tasks=16)
+    >>> layout([10] * 20_000, parallelism=4)
+    Layout(max_records=None, tasks=16)
+    """
+    spans = list(spans)
+    largest, cost = max(spans), sum(spans) + RANGE_COST * len(spans)
+    most = FREE_SLICE if parallelism is None else max(MIN_SLICE, -(-cost // (parallelism * TASKS_A_CORE)))
+    if largest > most:
+        return Layout(most, sum(-(-span // most) for span in spans))
+    together = max(1, most // (largest + RANGE_COST))
+    enough = (parallelism or FREE_CORES) * TASKS_A_CORE
+    return Layout(None, min(len(spans), max(enough, -(-len(spans) // together))))
+
+
+def is_split_by_user(given: Mapping[str, object], mine: Mapping[str, object]) -> bool:
+    """Tell whether somebody has said how the ranges become tasks."""
+    return any(name.lower() in _SPLITTING for options in (given, mine) for name in options)
+
+
+def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> int:
+    """Return which of Spark's Kafka sources reads: what the call says, or else the group, or else the default.
+
+    Raises:
+        ReaderOptionError: there is no such version.
+    """
+    named = [
+        value for options in (given, mine) for name, value in options.items() if name.lower() == SOURCE_VERSION.lower()
+    ]
+    version = _text(named[-1] if named else DEFAULT_VERSION)
+    if version not in ("1", "2"):
+        raise ReaderOptionError(f"{SOURCE_VERSION} must be 1 or 2, the versions of Spark's Kafka source, got {version}")
+    return int(version)
 
 
 def reader_options(
@@ -61,10 +143,11 @@ def reader_options(
     Raises:
         ReaderOptionError: an option would change what the window fixes.
     """
-    chosen: dict[str, tuple[str, str]] = {}
+    chosen: dict[str, tuple[str, str]] = {}  # by lower case
     for options in (DEFAULTS, given, mine):
         _refuse_fixed(options)
         chosen.update({name.lower(): (name, _text(value)) for name, value in options.items()})
+    chosen.pop(SOURCE_VERSION.lower(), None)
     return dict(chosen.values()) | {
         # Never subscribe: a partition that was added after planning would fail the read.
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in ranges.items()}),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
-from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete, check_within, recounted
 from airflow_kafka_offsets.spark.errors import (
     DataLossError,
     HandoffError,
@@ -20,11 +23,23 @@ from airflow_kafka_offsets.spark.errors import (
     UnfinishedReadError,
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
-from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
+from airflow_kafka_offsets.spark.options import (
+    Layout,
+    is_split_by_user,
+    layout,
+    offsets_json,
+    reader_options,
+    schema,
+    source_version,
+)
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
+from airflow_kafka_offsets.spark.source import is_classic, load, parallelism
 
 if TYPE_CHECKING:
+    from pyspark import StorageLevel
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
@@ -86,11 +101,12 @@ class KafkaWindow:
         self._spark = spark
         self._handoff = handoff
         self._guarded = guarded
-        self._planned = {
-            (topic, partition): end - start
+        self._flat = {
+            (topic, partition): ends
             for topic, partitions in self.ranges.items()
-            for partition, (start, end) in partitions.items()
+            for partition, ends in partitions.items()
         }
+        self._planned = {tp: end - start for tp, (start, end) in self._flat.items()}
         self._unchecked: CountedRead | None = None
         self._checked: Counts | None = None
         self._taken: set[int] = set()
@@ -107,6 +123,11 @@ class KafkaWindow:
     def records(self) -> int | None:
         """How many records were read; None before a successful check."""
         return None if self._checked is None else self._checked.records
+
+    @property
+    def gaps(self) -> int | None:
+        """At how many planned offsets there was no record; None before a successful check, 0 without ``expect_gaps``."""
+        return None if self._checked is None else self._checked.gaps
 
     @property
     def starting_offsets(self) -> str:
@@ -141,12 +162,17 @@ class KafkaWindow:
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
 
-        What the *first* action reads is counted on the way, and must be all of it. To use the frame twice, persist() it:
-        a second action reads Kafka again, and nobody counts that.
+        What the *first* action reads is counted on the way, and must be all of it. A second action reads Kafka again, and
+        nobody counts that: for several outputs, or to look into it first, take `persisted`.
+
+        A range that would keep the other cores waiting is split over several tasks, so the order of a partition holds within a
+        task only; ranges that are not worth a task are read several by one. Who says ``minPartitions`` or
+        ``maxRecordsPerPartition`` gets what Spark makes of that (``minPartitions=1``: one task for each partition).
 
         Args:
             **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
-                ``**{"kafka.max.poll.records": 1000}``; they win over the group's.
+                ``**{"kafka.max.poll.records": 1000}``; they win over the group's. ``sourceVersion`` chooses which of Spark's two
+                Kafka sources reads: 2, or 1, which ``format("kafka")`` is by itself.
 
         Raises:
             ReaderOptionError: an option would change what the window fixes.
@@ -155,31 +181,60 @@ class KafkaWindow:
         if self._unchecked is not None:
             raise UnfinishedReadError(
                 f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
-                "write_parquet() there is no need to), then read again; or persist() the first frame and use it twice"
+                "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
             )
-        given = self._handoff.options
-        chosen = reader_options(self.ranges, self._handoff.isolation_level, given, options)
+        frame, tasks = self._frame(options)
         if not self._planned:
-            return self._spark.createDataFrame([], schema(chosen))
-        frame = self._spark.read.format("kafka").options(**chosen).load()
-        self._unchecked = CountedRead(self._planned)
+            return frame
+        self._unchecked = CountedRead(self._flat, tasks)
         if self._guarded:
             guard.arm(self)
         return self._unchecked.attach(frame)
 
-    def check(self, timeout: float = _TIMEOUT) -> None:
+    @contextmanager
+    def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
+        """Read the window once, check it, and give the frame for anything: several outputs, views, ``limit``, ``foreachPartition``.
+
+        ::
+
+            with window.persisted() as frame:
+                window.write_parquet(frame.filter("topic = 'orders'"), "s3a://lake/orders")
+                frame.groupBy("topic").count().write.mode("append").saveAsTable("statistics")
+
+        Spark keeps it in memory and on the executors' disks, until the end of the block.
+
+        Args:
+            storage_level: where; None: Spark's default for frames, memory first and then disk.
+            **options: as in `read`.
+
+        Raises:
+            IncompleteReadError: not every planned offset was read; nothing in the block was run.
+        """
+        counted = self.read(**options)
+        frame = counted.persist() if storage_level is None else counted.persist(storage_level)
+        try:
+            frame.count()
+            self.check()
+            yield frame if is_classic(self._spark) else _detached(self._spark, frame)
+        finally:
+            frame.unpersist()
+
+    def check(self, timeout: float = _TIMEOUT, *, recount: bool = False) -> None:
         """Make sure that what was read is what was planned; call it after the write, which must have succeeded.
 
-        With ``KafkaGroup(expect_gaps=True)`` records can't be counted against offsets. Then the check only makes sure that
-        the frame was run, and that Kafka still held all offsets is Spark's word (``failOnDataLoss``).
+        With ``KafkaGroup(expect_gaps=True)`` offsets without a record are normal. Then the check makes sure that the frame was
+        run and gave nothing outside of the window, and that Kafka still held all offsets is Spark's word (``failOnDataLoss``).
 
         Args:
             timeout: seconds to wait for Spark's count.
+            recount: read the window a second time and count that, in place of what the first action read: for a frame that
+                went through ``rdd`` or ``foreachPartition``, or of which less was wanted (``limit``). That the job used all of
+                it is your word then.
 
         Raises:
             IncompleteReadError: an offset is missing, or nothing was read.
         """
-        self._finish(self._counts(timeout))
+        self._finish(self._recounted() if recount else self._counts(timeout))
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
         """Check what the job left unchecked, as whoever runs a job in its own process does after it.
@@ -241,12 +296,36 @@ class KafkaWindow:
                 "Retention removed them, or the topic was made anew, after the window was planned"
             ) from exc
 
+    def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
+        """Return the window's frame, not counted, and how many tasks read it."""
+        given = self._handoff.options
+        chosen = reader_options(self.ranges, self._handoff.isolation_level, given, options)
+        version = source_version(given, options)
+        if not self._planned:
+            return self._spark.createDataFrame([], schema(chosen)), 0
+        if is_split_by_user(given, options):
+            return load(self._spark, chosen, version), len(self._planned)
+        tasks = layout(self._planned.values(), parallelism(self._spark))
+        frame = load(self._spark, {**chosen, **_splitting(tasks)}, version)
+        return (frame.coalesce(tasks.tasks) if tasks.tasks < len(self._planned) else frame), tasks.tasks
+
     def _counts(self, timeout: float) -> Counts:
+        if self._unchecked is None:
+            return self._verdict(self._counts_so_far)
+        unchecked = self._unchecked
+        return self._verdict(lambda: unchecked.counts(timeout))
+
+    def _recounted(self) -> Counts:
+        if self._unchecked is None:
+            return self._verdict(self._counts_so_far)
+        return self._verdict(lambda: recounted(self._frame({})[0], self._flat))
+
+    def _verdict(self, count: Callable[[], Counts]) -> Counts:
         try:
-            if self._unchecked is None:
-                return self._counts_so_far()
-            counts = self._unchecked.counts(timeout)
-            if not self._handoff.expect_gaps:
+            counts = count()
+            if self._handoff.expect_gaps:
+                check_within(counts)
+            else:
                 check_complete(counts)
         except IncompleteReadError as exc:
             raise IncompleteReadError(f"Window {self.id}: {exc}", exc.missing) from None
@@ -265,8 +344,21 @@ class KafkaWindow:
     def _finish(self, counts: Counts) -> None:
         self._unchecked = None
         self._checked = counts
+        if counts.gaps:
+            _log.info("Window %s: %d records; %d planned offsets hold none", self.id, counts.records, counts.gaps)
         if self._handoff.report:
             _write_report(self._handoff.report, self.id, counts)
+
+
+def _splitting(tasks: Layout) -> dict[str, str]:
+    return {} if tasks.max_records is None else {"maxRecordsPerPartition": str(tasks.max_records)}
+
+
+def _detached(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    # Of a frame that is counted, the client of Spark Connect 4.0 can make no join or union with itself.
+    view = f"kafka_offsets_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    return spark.table(view)
 
 
 def _shipped(spark: SparkSession) -> str | None:

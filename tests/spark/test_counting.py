@@ -49,7 +49,7 @@ class Reported:
 
 
 def counted(planned: dict[tuple[str, int], int], reported: object) -> Counts:
-    read = CountedRead(planned)
+    read = CountedRead({tp: (0, span) for tp, span in planned.items()})
     read._observation = reported
     return read.counts(timeout=0)
 

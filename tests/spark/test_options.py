@@ -6,7 +6,19 @@ import pytest
 
 from airflow_kafka_offsets.core import group
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
-from airflow_kafka_offsets.spark.options import DEFAULTS, FIXED, reader_options, schema
+from airflow_kafka_offsets.spark.options import (
+    DEFAULTS,
+    FIXED,
+    FREE_SLICE,
+    MIN_SLICE,
+    TASKS_A_CORE,
+    Layout,
+    is_split_by_user,
+    layout,
+    reader_options,
+    schema,
+    source_version,
+)
 
 RANGES = {"orders": {10: (7, 9), 2: (5, 6)}, "a": {0: (0, 1)}}
 
@@ -56,3 +68,51 @@ def test_the_call_wins_over_the_group_and_the_group_over_the_defaults_in_any_cas
 def test_headers_are_a_column_only_when_asked_for() -> None:
     assert "headers" not in schema({"includeHeaders": False})
     assert "headers" in schema({"INCLUDEHEADERS": "True"})
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 7, 64, 500, None])
+@pytest.mark.parametrize("spans", [[9_000_000] + [125_000] * 8, [10**9], [3_000_000, 1], [10**12] * 3])
+def test_a_skewed_window_is_cut_so_that_no_core_waits_long(spans: list[int], parallelism: int | None) -> None:
+    chosen = layout(spans, parallelism)
+    share = FREE_SLICE if parallelism is None else sum(spans) / parallelism / TASKS_A_CORE * 1.1
+    assert chosen.max_records is not None
+    assert MIN_SLICE <= chosen.max_records <= max(MIN_SLICE, share)
+    assert chosen.tasks == sum(-(-span // chosen.max_records) for span in spans)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 8])
+@pytest.mark.parametrize("spans", [[1_000_000] * 32, [1_000_000, 900_000] * 20, [1] * 8, [MIN_SLICE]])
+def test_an_even_window_and_a_small_one_are_left_as_they_are(spans: list[int], parallelism: int) -> None:
+    assert layout(spans, parallelism).max_records is None
+    assert layout(spans, parallelism).tasks >= min(len(spans), parallelism * TASKS_A_CORE)
+
+
+@pytest.mark.parametrize("parallelism", [1, 4, 64, None])
+@pytest.mark.parametrize("span", [1, 50, 5_000])
+def test_many_tiny_ranges_share_tasks_and_no_core_is_without_one(span: int, parallelism: int | None) -> None:
+    chosen = layout([span] * 20_000, parallelism)
+    assert chosen.max_records is None
+    assert (parallelism or 1) * TASKS_A_CORE <= chosen.tasks <= 1_000
+
+
+def test_one_large_range_keeps_its_tiny_neighbours_out_of_its_tasks() -> None:
+    # Neighbours are put together by their number: with one large one among them, some task would get all of its slices.
+    assert layout([10] * 20_000 + [10**9], 4).tasks > 20_000
+
+
+@pytest.mark.parametrize("name", ["minPartitions", "MAXRECORDSPERPARTITION"])
+def test_who_says_how_to_split_is_obeyed(name: str) -> None:
+    assert is_split_by_user({name: "1"}, {})
+    assert is_split_by_user({}, {name: 1})
+    assert not is_split_by_user({"kafka.max.poll.records": "1"}, {})
+    assert Layout(None, 3) == layout([10, 10, 10], 4)
+
+
+def test_the_version_of_the_source_is_no_option_of_spark_and_the_call_wins_over_the_group() -> None:
+    assert source_version({}, {}) == 2
+    assert source_version({"SOURCEVERSION": "1"}, {}) == 1
+    assert source_version({"sourceVersion": "1"}, {"sourceversion": 2}) == 2
+    with pytest.raises(ReaderOptionError, match="must be 1 or 2"):
+        source_version({"sourceVersion": "V2"}, {})
+    chosen = reader_options(RANGES, "read_committed", {"SourceVersion": "1"}, {"sourceVersion": 1})
+    assert "sourceversion" not in {name.lower() for name in chosen}

@@ -289,7 +289,7 @@ def test_many_partitions_are_read_and_counted(
 def test_more_partitions_than_are_counted_singly_are_counted_by_topic(
     kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "MAX_COUNTED_PARTITIONS", 2)
+    monkeypatch.setattr(counting, "MAX_MERGED", 2)
     for name in (f"{topic}-a", f"{topic}-b"):
         create_topic(kafka, name, 2)
         produce(kafka, name, 10, partition=0)

@@ -1,0 +1,113 @@
+"""Spark's Kafka source: how a frame of it is made, in a classic session and over Spark Connect."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"
+_PLAN_CACHE = "spark.connect.session.planCache.enabled"
+_SPLITS = re.compile(r"splits=(\d+)")
+
+
+def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataFrame:
+    """Return a frame of Spark's Kafka source.
+
+    Args:
+        spark: the session.
+        options: of the reader.
+        version: of the source, 1 or 2; an engine that knows no such choice reads as it does.
+    """
+    with _version(spark, version):
+        frame = spark.read.format("kafka").options(**options).load()
+        return frame if is_classic(spark) else _resolved(spark, frame)
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Tell whether the session's driver is this process, and not a Spark Connect server."""
+    return hasattr(spark, "sparkContext")
+
+
+def parallelism(spark: SparkSession) -> int | None:
+    """Return how many tasks can run at once; None: nobody knows yet."""
+    if str(spark.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        return None
+    known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
+    # 2 is also what Spark says of a cluster before the first executor has registered.
+    is_local = str(spark.conf.get("spark.master", "")).startswith("local")
+    return known if is_local or (known or 0) > 2 else None
+
+
+def _resolved(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """Let a Connect server resolve the frame once and for all, as a classic session does by itself.
+
+    Otherwise it would do so for each action, with the settings of that moment, and each action would carry all options and
+    offsets along.
+    """
+    # For a frame that was analysed before its first action (columns, schema), a server with this cache reports no count.
+    _try_to_set(spark, _PLAN_CACHE, "false")
+    view = f"kafka_offsets_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    return spark.table(view)
+
+
+@contextmanager
+def _version(spark: SparkSession, version: int) -> Iterator[None]:
+    before = _v1_sources(spark)
+    wanted = _with_kafka(before or "", version == 1)
+    if before is None or wanted == before or not _try_to_set(spark, _V1_SOURCES, wanted):
+        yield
+        return
+    try:
+        yield
+    finally:
+        # At once: with version 2, Spark refuses to write to Kafka in the default mode.
+        spark.conf.set(_V1_SOURCES, before)
+
+
+def _v1_sources(spark: SparkSession) -> str | None:
+    try:
+        # Without a default of ours: with one, Spark would not tell its own.
+        return str(spark.conf.get(_V1_SOURCES))
+    except Exception:
+        _log.info("%s is not known here: the Kafka source is the one that this Spark takes by itself", _V1_SOURCES)
+        return None
+
+
+def _with_kafka(sources: str, is_in: bool) -> str:
+    """Return the list with or without Kafka.
+
+    >>> _with_kafka("avro,Kafka,csv", False), _with_kafka("kafka,csv", True), _with_kafka("", True)
+    ('avro,csv', 'kafka,csv', 'kafka')
+    """
+    names = [name.strip() for name in sources.split(",") if name.strip()]
+    others = [name for name in names if name.lower() != "kafka"]
+    return ",".join(([*others, "kafka"] if names == others else names) if is_in else others)
+
+
+def _try_to_set(spark: SparkSession, name: str, value: str) -> bool:
+    try:
+        spark.conf.set(name, value)
+    except Exception:
+        _log.info("%s can't be set here", name)
+        return False
+    return True
+
+
+def _explained_parallelism(spark: SparkSession) -> int | None:
+    # A server tells it nowhere else without running a job.
+    try:
+        explained = str(spark.sql("EXPLAIN SELECT * FROM range(1)").first())
+    except Exception:
+        return None
+    found = _SPLITS.search(explained)
+    return int(found[1]) if found else None
