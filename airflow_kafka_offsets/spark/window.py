@@ -24,7 +24,7 @@ from airflow_kafka_offsets.spark.errors import (
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
 from airflow_kafka_offsets.spark.sinks import delta
-from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
+from airflow_kafka_offsets.spark.sinks.files import Files, is_classic, publish, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
 
@@ -277,8 +277,9 @@ class KafkaWindow:
             table: its name; with a ``/`` in it, its path. It is made when there is none.
             mode: ``replace`` or ``append``.
             partition_by: when the table is made: columns for further partitions.
-            check_first: also with ``replace``, let Spark keep what it read, check that, and write it then. Otherwise the check
-                comes after the commit: a job that fails it has written what it read, and the window stays as it is.
+            check_first: also with ``replace``, let Spark keep what it read, check that, and write it then; over Spark Connect
+                it is always so. Otherwise the check comes after the commit: a job that fails it has written what it read, and
+                the window stays as it is.
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
         Returns:
@@ -326,8 +327,9 @@ class KafkaWindow:
                 stays, so that the replay of an old window changes nothing that is newer. Without them the last run wins, and a
                 key that a window has twice is an error.
             partition_by: when the table is made: columns or transforms for further partitions.
-            check_first: also without `merge_on`, let Spark keep what it read, check that, and write it then. Otherwise the
-                check comes after the snapshot: a job that fails it has written what it read, and the window stays as it is.
+            check_first: also without `merge_on`, let Spark keep what it read, check that, and write it then; over Spark
+                Connect it is always so. Otherwise the check comes after the snapshot: a job that fails it has written what it
+                read, and the window stays as it is.
             **options: for Iceberg's writer; not with `merge_on`.
 
         Raises:
@@ -359,8 +361,9 @@ class KafkaWindow:
         Args:
             df: made of the frame of `read`.
             function: runs an action of the whole frame, once.
-            check_first: let Spark keep what it read, check that, and call the function then. Needed where the function can't
-                undo an incomplete write, uses the frame twice, or runs it by ``foreachPartition`` or ``rdd``, which nobody counts.
+            check_first: let Spark keep what it read, check that, and call the function then; over Spark Connect it is always so.
+                Needed where the function can't undo an incomplete write, uses the frame twice, or runs it by
+                ``foreachPartition`` or ``rdd``, which nobody counts.
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
@@ -387,7 +390,8 @@ class KafkaWindow:
     def _write_table(
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = _UNPUBLISHED
     ) -> None:
-        if not check_first:
+        # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
+        if not check_first and is_classic(self._spark):
             self._write(lambda: write(df), failed=failed)
             return
         with kept(df) as rows:

@@ -24,6 +24,11 @@ _ROUNDS = 100
 _LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
 
+def is_classic(spark: SparkSession) -> bool:
+    """Tell whether the driver is in this process, and not behind Spark Connect."""
+    return hasattr(spark, "_jvm")
+
+
 class Files:
     """Hadoop's file systems, through Spark's JVM: whatever scheme a path has, and with the session's settings.
 
@@ -31,7 +36,7 @@ class Files:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        if not hasattr(spark, "_jvm"):
+        if not is_classic(spark):
             raise KafkaWindowError(
                 "Files are put in their place by renaming directories, and over Spark Connect there is no way to do that: "
                 "write_delta() and write_iceberg() work there, or run the job with spark-submit"

@@ -59,7 +59,9 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     lake, name = str(tmp_path), topic.replace("-", "_")
     append = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
     of = "select window_id, n from"
+    look = "told = []; window.write(df, lambda rows, window: told.append(rows._explain_string()))"
     codes = {
+        "function": (f"{look}; assert 'InMemoryTableScan' in told[0], told", "", ""),
         "parquet": ("window.write_parquet(df, target)", f"{lake}/parquet", ""),
         "replace": ("window.write_delta(df, target)", f"{lake}/orders", f"{of} delta.`{lake}/orders`"),
         "first": ("window.write_delta(df, target, check_first=True)", f"{lake}/first", f"{of} delta.`{lake}/first`"),
@@ -81,6 +83,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     assert {name: told[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
         ("replace", "first", "iceberg", "merge"), replaced
     )
+    assert told["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
     assert told["append"] == [True, True, False, False, once]
     assert all("over Spark Connect there is no way" in answer for answer in told["parquet"][:4]), told["parquet"]

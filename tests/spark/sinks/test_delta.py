@@ -109,7 +109,7 @@ def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked
     third.write_delta(frame, f"{tmp_path}/t", mode="append")
     frame.limit(2).collect()
     assert third.is_unchecked
-    with pytest.raises(IncompleteReadError, match="2 of 10"):
+    with pytest.raises(IncompleteReadError, match=r"\d of 10 planned"):
         third.finish()
 
 
@@ -154,7 +154,7 @@ def test_an_incomplete_read_can_be_kept_out(
     spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
     window = make_window(ranges)
-    with pytest.raises(IncompleteReadError, match="2 of 10"):
+    with pytest.raises(IncompleteReadError, match=r"\d of 10 planned"):
         window.write_delta(values(window).limit(2), f"{tmp_path}/t", check_first=True)
     assert not (tmp_path / "t").exists()
     window = make_window(ranges)
