@@ -90,6 +90,10 @@ class CountedRead:
         _keep_first(self._observation)
         return observed
 
+    def was_run(self, timeout: float) -> bool:
+        """Tell whether Spark reports an action of the frame within `timeout` seconds."""
+        return self._metrics(timeout).get("records") is not None
+
     def counts(self, timeout: float) -> Counts:
         """Return what the frame's first action read.
 

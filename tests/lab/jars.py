@@ -31,6 +31,11 @@ HBASE_WITHOUT = (
     "com.sun.jersey.contribs:*",
     "com.microsoft.sqlserver:*",
 )
+# Both are built for one minor version of Spark.
+DELTA = ("io.delta:delta-spark_2.13:4.0.0",)
+# Spark has them; a second Scala library is one too many.
+DELTA_WITHOUT = ("org.scala-lang:*", "org.antlr:*")
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
 KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
 
 # The namespace is the one by which Ivy knows Maven's classifiers.
@@ -88,6 +93,11 @@ def kafka_classpath() -> str:
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
     return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+
+
+def table_jars() -> list[Path]:
+    """Return the jars of Delta and Iceberg for the installed PySpark."""
+    return [jar for folder in (fetch(*DELTA, without=DELTA_WITHOUT), fetch(*ICEBERG)) for jar in folder.glob("*.jar")]
 
 
 def log_settings() -> Path:
