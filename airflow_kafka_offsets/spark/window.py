@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from airflow_kafka_offsets.spark.errors import (
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
+from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -230,9 +232,80 @@ class KafkaWindow:
         self._finish(counts)
         return target
 
+    def write_jdbc(
+        self,
+        df: DataFrame,
+        url: str,
+        table: str,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        create: bool = False,
+    ) -> int:
+        """Put rows into a table of a database, under this window's id, and return how many; a rerun replaces them, also by nothing.
+
+        Spark's tasks write to a staging table, the read is checked, the staged rows are counted, and only then one transaction
+        on the driver deletes the window's rows and inserts the new ones. Two tries at one moment wait for each other: the
+        later one replaces the earlier one as a whole. See docs/sinks/jdbc.md.
+
+        Args:
+            df: made of the frame of `read`; without a column ``window_id``.
+            url: of the database, as Spark's JDBC source takes it.
+            table: the table, with or without its schema; it has the frame's columns and ``window_id``.
+            properties: Spark's JDBC options, such as user and password.
+            create: make the table, or its column ``window_id``, if it is not there.
+
+        Raises:
+            TargetError: the table is not there, or not as it has to be.
+            IncompleteReadError: not all planned offsets were read; nothing was published.
+            DataLossError: Kafka no longer holds them; nothing was published.
+            PublishError: the database refused, or rows were staged twice; what was there is there still.
+        """
+        sink = JdbcTable(self._spark, url, table, properties)
+        sink.need_jvm()
+        if create:
+            sink.create(df)
+        with sink.staging(df.columns, self.id) as name:
+            with self._data_loss_told():
+                staged = sink.fill(name, df, _TIMEOUT)
+            counts = self._counts(_TIMEOUT)
+            sink.publish(staged, self.id)
+        self._finish(counts)
+        return staged.rows
+
+    def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
+        """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
+
+        For a group whose ``output_tables`` name the table: the transaction that commits the window, in Airflow, replaces
+        the window's rows by these. So the rows are there exactly when the window is committed. Works over Spark Connect.
+
+        Args:
+            df: made of the frame of `read`; without a column ``window_id``.
+            url: of the ledger's database, as Spark's JDBC source takes it.
+            table: the table, written as in ``output_tables``; it has the frame's columns and ``window_id``.
+            properties: Spark's JDBC options, such as user and password.
+
+        Raises:
+            TargetError: the table is not there, or not as it has to be, or it is not the ledger's database.
+            IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
+        """
+        sink = JdbcTable(self._spark, url, table, properties)
+        sink.check_ledger()
+        with sink.staging(df.columns, self.id) as name:
+            with self._data_loss_told():
+                staged = sink.fill(name, df, _TIMEOUT)
+            counts = self._counts(_TIMEOUT)
+            sink.register(staged, self.id)
+        self._finish(counts)
+        return staged.rows
+
     def _stage(self, df: DataFrame, directory: str, columns: Sequence[str]) -> str:
-        try:
+        with self._data_loss_told():
             return stage(df, directory, columns)
+
+    @contextmanager
+    def _data_loss_told(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as exc:
             if _LOST.search(str(exc)) is None:
                 raise

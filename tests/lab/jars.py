@@ -31,6 +31,7 @@ HBASE_WITHOUT = (
     "com.sun.jersey.contribs:*",
     "com.microsoft.sqlserver:*",
 )
+JDBC = ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2")
 KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
 
 # The namespace is the one by which Ivy knows Maven's classifiers.
@@ -88,6 +89,11 @@ def kafka_classpath() -> str:
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
     return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+
+
+def jdbc_jars() -> list[Path]:
+    """Return the JDBC drivers of PostgreSQL and MariaDB."""
+    return sorted(fetch(*JDBC).glob("*.jar"))
 
 
 def log_settings() -> Path:

@@ -11,6 +11,7 @@ import pytest
 from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
+from tests.lab.jars import jdbc_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ def spark(spark_connector: list[Path], tmp_path_factory: pytest.TempPathFactory)
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars.packages", connector_package())
+        .config("spark.jars", ",".join(map(str, jdbc_jars())))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
