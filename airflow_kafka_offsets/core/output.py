@@ -14,6 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, OutputError
 
 _PART = r"[^.\s\"'`\[\]\\]+"
 _TABLE = re.compile(rf"{_PART}(\.{_PART})?")
+_STAGE = re.compile(r"(?P<prefix>kafka_offsets_stage_[0-9a-f]{10}_)[0-9]{12}_[0-9a-f]{6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def check_staging(window_id: str, staged: Staged) -> None:
     Raises:
         OutputError: it is another table.
     """
-    if not re.fullmatch(rf"{stage_prefix(window_id, staged.target)}\d{{12}}_[0-9a-f]{{6}}", staged.staging):
+    found = _STAGE.fullmatch(staged.staging)
+    if not found or found["prefix"] != stage_prefix(window_id, staged.target):
         raise OutputError(
             f"Window {window_id}: {staged.staging!r} is not the name of a staging table of this window and {staged.target}. "
             "Nothing is committed. Who writes to kafka_offsets_staged besides stage_jdbc()?"
@@ -113,6 +115,7 @@ def stage_prefix(window_id: str, table: str) -> str:
 
 
 def done_with(names: Sequence[str], staging: str) -> list[str]:
-    """Return the staging tables that are over when this one is published: itself, and those of older tries."""
-    prefix = staging.rsplit("_", 2)[0] + "_"
-    return sorted(name for name in names if name.startswith(prefix) and name <= staging)
+    """Return the staging tables that are over when this one is published: itself, and those of older tries. No other table."""
+    mine = _STAGE.fullmatch(staging)
+    found = [_STAGE.fullmatch(name) for name in names] if mine else []
+    return sorted(m[0] for m in found if m and mine and m["prefix"] == mine["prefix"] and m[0] <= staging)

@@ -69,6 +69,7 @@ def test_older_tries_of_the_same_window_and_target_are_over() -> None:
     names = [staged(n).staging for n in range(3)]
     others = [staged(0, "lines").staging, "orders"]
     assert done_with([*names, *others], names[1]) == names[:2]
+    assert done_with(["kafka_offsets_acts", *names], "kafka_offsets_windows") == []
 
 
 def test_tables_are_named_one_or_several_with_or_without_a_schema() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -28,6 +29,7 @@ class Warehouse:
         self.table = f"orders_{uuid.uuid4().hex[:8]}"
         self.run(f"CREATE TABLE {self.table} (n INTEGER UNIQUE, window_id VARCHAR(255))")
         self._tries = 0
+        self._made: list[str] = []
 
     def run(self, *statements: str, **values: Any) -> None:
         with self.engine.begin() as connection:
@@ -47,6 +49,7 @@ class Warehouse:
         self._tries += 1
         table = table or self.table
         name = stage_name(held.window.id, table, NOW + timedelta(seconds=self._tries), f"{self._tries:06x}")
+        self._made.append(name)
         self.run(f"CREATE TABLE {name} AS SELECT n FROM {self.table} WHERE 1 = 0")
         if numbers:
             self.run(f"INSERT INTO {name} (n) VALUES " + ", ".join(f"({n})" for n in numbers))
@@ -63,7 +66,7 @@ class Warehouse:
         return name
 
     def stages(self) -> list[str]:
-        return sorted(n for n in inspect(self.engine).get_table_names() if n.startswith("kafka_offsets_stage_"))
+        return sorted({*inspect(self.engine).get_table_names()}.intersection(self._made))
 
 
 def succeed(ledger: SqlLedger, held: Held) -> int:
@@ -76,9 +79,11 @@ class OutputContract:
     """Each subclass says where the ledger is, with a fixture `url`."""
 
     @pytest.fixture
-    def warehouse(self, url: str) -> Warehouse:
+    def warehouse(self, url: str) -> Iterator[Warehouse]:
         """Return tables beside the ledger's."""
-        return Warehouse(url)
+        warehouse = Warehouse(url)
+        yield warehouse
+        warehouse.run(*[f"DROP TABLE {name}" for name in warehouse.stages()])
 
     def commit(self, ledger: SqlLedger, warehouse: Warehouse, held: Held, attempt: int | None, **more: Any) -> bool:
         return ledger.commit(held.window.id, held.holder, attempt, NOW, output=(warehouse.table,), **more)
@@ -156,7 +161,7 @@ class OutputContract:
         held = add(ledger, name, 0, 10)
         staging = warehouse.stage(held, range(10))
         attempt = succeed(ledger, held)
-        with pytest.raises(OutputError, match=f"did not take its rows into {warehouse.table} .*[Uu]nique|[Dd]uplicate"):
+        with pytest.raises(OutputError, match=f"did not take its rows into {warehouse.table} .*(?i:unique|duplicate)"):
             self.commit(ledger, warehouse, held, attempt)
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [5])
         assert warehouse.stages() == [staging]
@@ -242,6 +247,8 @@ class OutputContract:
         )
         with pytest.raises(OutputError, match="not the name of a staging table"):
             self.commit(ledger, warehouse, held, succeed(ledger, held))
+        warehouse.stage(held, range(3))
+        assert self.commit(ledger, warehouse, held, succeed(ledger, held)) is True
         assert ledger.acts(name) == []
 
 

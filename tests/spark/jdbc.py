@@ -66,13 +66,16 @@ class Database:
             name for name in inspect(self.engine).get_table_names() if name.startswith("kafka_offsets_stage_")
         )
 
-    def waiting(self) -> int:
-        """Count the sessions that wait for a lock."""
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    def is_running(self, *parts: str) -> bool:
+        """Whether somebody else runs a statement with these parts in it at this moment."""
+        query = "SELECT query FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
         if self.is_mysql:
-            query = (
-                "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND "
-                "(state LIKE 'Waiting for%lock' OR info IN (SELECT trx_query FROM information_schema.innodb_trx WHERE "
-                "trx_state = 'LOCK WAIT'))"
-            )
+            query = "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
+        return any(all(part in (info or "") for part in parts) for (info,) in self.ask(query))
+
+    def others(self) -> int:
+        """Count the sessions of others."""
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        if self.is_mysql:
+            query = "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
         return int(self.ask(query)[0][0])

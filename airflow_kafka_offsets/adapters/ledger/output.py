@@ -104,7 +104,8 @@ def _replace(connection: Connection, window_id: str, one: Staged) -> None:
     stage = _beside(target, one.staging, *one.columns)
     connection.execute(delete(target).where(target.c[WINDOW_ID] == window_id))
     rows = select(*[stage.c[name] for name in one.columns], literal(window_id))
-    inserted = connection.execute(insert(target).from_select([*one.columns, WINDOW_ID], rows)).rowcount
+    fill = insert(target).from_select([*one.columns, WINDOW_ID], rows).execution_options(preserve_rowcount=True)
+    inserted = connection.execute(fill).rowcount
     if inserted != one.rows:
         raise OutputError(
             f"Window {window_id}: {one.rows} rows were staged for {one.target}, and {inserted} are in {one.staging} now. "
