@@ -115,7 +115,8 @@ def test_a_job_that_is_killed_leaves_the_old_rows_or_the_new_ones_and_the_next_t
         wait_until(lambda case=case: case.database.others() == 0, timeout=60, what="the job's sessions are gone")
         expected = NEW if case.step == "published" else OLD
         assert case.database.found(case.table) == [(case.window_id, n) for n in expected], case.step
-        assert len(case.stages()) == 1
+        # A DROP that is under way is done, whoever asked for it is killed or not.
+        assert len(case.stages()) == 1 or case.step == "published"
     _check_no_password(tmp_path)
     for case in cases:
         _write_again(spark, case)
