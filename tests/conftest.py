@@ -36,6 +36,7 @@ _MARKER_OF_FIXTURE = {
     "hdfs": "hdfs",
     "spark_connector": "spark",
     "spark_connect": "spark",
+    "table_jars": "spark",
 }
 
 
@@ -169,6 +170,14 @@ def spark_connector() -> list[Path]:
     from tests.lab.jars import spark_connector_jars
 
     return spark_connector_jars()
+
+
+@pytest.fixture(scope="session")
+def table_jars() -> list[Path]:
+    """Return the jars of Delta and Iceberg."""
+    from tests.lab.jars import table_jars
+
+    return table_jars()
 
 
 @pytest.fixture(scope="session")

@@ -123,12 +123,15 @@ class Report:
     """What a job said it read.
 
     Attributes:
-        records: how many records; None: it did not say (a job of the user's own, or one in cluster mode).
+        records: how many records; None: it did not say (a job of the user's own, or one in cluster mode), or read nothing.
         counts: records by topic and partition, where the job counted that finely.
+        written: False: an earlier run had written the window where it can be written once only, so this one did not. None: it
+            did not say.
     """
 
     records: int | None = None
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    written: bool | None = None
 
 
 def read_report(path: Path, window: Window) -> Report:
@@ -144,7 +147,7 @@ def read_report(path: Path, window: Window) -> Report:
         raise KafkaOffsetsError(
             f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
         )
-    return Report(int(report["records"]), report["counts"])
+    return Report(report["records"], report["counts"], report.get("written"))
 
 
 def joined(*lists: str | None) -> str | None:

@@ -209,6 +209,7 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
         **committed_result(planned.window, is_rerun=planned.is_rerun),
         "records": report.records,
         "counts": report.counts if is_small else None,
+        "written": report.written,
         "warnings": list(planned.warnings),
         "ledger_conn_id": group.ledger_conn_id,
     }

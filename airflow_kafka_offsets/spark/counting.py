@@ -78,6 +78,10 @@ class CountedRead:
         self._observation = Observation()
         return frame.observe(self._observation, F.count(F.lit(1)).alias("records"), histogram.alias("histogram"))
 
+    def was_run(self) -> bool:
+        """Tell whether Spark has reported an action of the frame."""
+        return self._metrics(0).get("records") is not None
+
     def counts(self, timeout: float) -> Counts:
         """Return what the frame's first action read.
 

@@ -6,9 +6,10 @@
     ├── NoWindowError         the job was not started with a window: start it through Airflow
     ├── HandoffError          what the launcher handed over can't be used: launcher and job are of different versions
     ├── ReaderOptionError     an option of read() that the window fixes: take it out
+    ├── WriteOptionError      a write was asked for that a rerun could not replace: correct the call
     ├── UnfinishedReadError   read() was called again before the first frame was checked
-    ├── IncompleteReadError   fewer offsets were read than planned; nothing was published
-    ├── DataLossError         Kafka no longer holds the planned offsets; nothing was published
+    ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
+    ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
     ├── TargetError           the table to write to is not there, or is not what it has to be
     ├── PublishError          the output could not be put in its place; the old one is where it was
     └── ConnectorError        no Spark here whose version says which Kafka connector fits
@@ -33,6 +34,10 @@ class HandoffError(KafkaWindowError, ValueError):
 
 class ReaderOptionError(KafkaWindowError, ValueError):
     """An option would change what the window fixes."""
+
+
+class WriteOptionError(KafkaWindowError, ValueError):
+    """A write was asked for that a rerun could not replace."""
 
 
 class UnfinishedReadError(KafkaWindowError):

@@ -1,15 +1,16 @@
-"""The window of a job: what it reads, whether it read all of it, and a Parquet sink that a rerun replaces."""
+"""The window of a job: what it reads, whether it read all of it, and sinks that a rerun replaces."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete
@@ -22,11 +23,18 @@ from airflow_kafka_offsets.spark.errors import (
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
+from airflow_kafka_offsets.spark.sinks import delta
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
-from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
+from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
+from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
@@ -36,6 +44,13 @@ _AT_THE_END = 15.0
 
 # Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
 _LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
+_UNPUBLISHED = "nothing was published"
+_PUBLISHED = ". What was read is in its place already: correct the job and run the window again, which replaces it"
+_BY_FUNCTION = "what the function wrote until then is there until the window is run again"
+
+_MAX_LABEL = 100
+"""A table's history gets the ranges of a window up to this many partitions; those of more are in the ledger."""
+
 _LOST_RANGE = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
@@ -96,6 +111,8 @@ class KafkaWindow:
         self._unchecked: CountedRead | None = None
         self._checked: Counts | None = None
         self._taken: set[int] = set()
+        self._wrote = False
+        self._skipped = False
 
     def __repr__(self) -> str:
         return f"<KafkaWindow {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -137,8 +154,8 @@ class KafkaWindow:
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether something was read and not checked since."""
-        return self._unchecked is not None
+        """Whether something was read, or has to be, and was not checked since."""
+        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run())
 
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
@@ -154,7 +171,7 @@ class KafkaWindow:
             ReaderOptionError: an option would change what the window fixes.
             UnfinishedReadError: the frame of an earlier call was not checked yet.
         """
-        if self._unchecked is not None:
+        if self.is_unchecked:
             raise UnfinishedReadError(
                 f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
                 "write_parquet() there is no need to), then read again; or persist() the first frame and use it twice"
@@ -192,10 +209,10 @@ class KafkaWindow:
         Raises:
             IncompleteReadError: the window was not read, by whatever means, or not all of it.
         """
-        if self.is_unchecked or not self._is_read_elsewhere:
+        if self.is_unchecked or not (self._is_read_elsewhere or self._skipped):
             self.check(timeout)
 
-    def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = ()) -> str:
+    def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
 
         The files are written to a hidden directory beside it, the read is checked, and only then two renames put them in
@@ -216,21 +233,115 @@ class KafkaWindow:
             df: made of the frame of `read`.
             path: directory of all windows, on any file system of Hadoop that has a FileContext.
             partition_by: columns for further directories below the window's.
+            **options: for Spark's Parquet writer, e.g. ``compression="zstd"``.
 
         Raises:
             IncompleteReadError: not all planned offsets were read; nothing was published.
             DataLossError: Kafka no longer holds them; nothing was published.
             PublishError: other tries of the window were faster again and again.
         """
-        files = Files(self._spark)
-        target = f"{str(path).rstrip('/')}/window_id={self.id}"
-        columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-        with staging(files, str(path).rstrip("/"), self.id) as directory:
-            staged = self._stage(df, directory, columns)
-            counts = self._counts(_TIMEOUT)
-            publish(files, staged, target, f"{directory}-old")
-        self._finish(counts)
-        return target
+        return self._write_files(df, path, "parquet", partition_by, options)
+
+    def write_orc(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
+        """Write ORC files, in the way of `write_parquet`."""
+        return self._write_files(df, path, "orc", partition_by, options)
+
+    def write_json(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
+        """Write files with a JSON object a line, in the way of `write_parquet`."""
+        return self._write_files(df, path, "json", partition_by, options)
+
+    def write_delta(
+        self,
+        df: DataFrame,
+        table: str,
+        *,
+        mode: str = delta.REPLACE,
+        partition_by: Sequence[str] = (),
+        check_first: bool = False,
+        **options: Any,
+    ) -> bool:
+        """Write to a Delta table; the session needs Delta's jars, its extension and its catalog.
+
+        - ``mode="replace"``: the rows get a column ``window_id``, and one commit puts them in the place of those that the
+          window has there, also when there are none on either side. A table that is made here is partitioned by that column.
+          In one that is not, windows that are written side by side make each other fail, and a rerun rewrites files of others.
+        - ``mode="append"``: for a table without that column. The window is read and checked, and then appended, once for
+          ever: another run of it writes nothing, and is told so by False. So a rerun can't correct what is there.
+
+        Args:
+            df: made of the frame of `read`.
+            table: its name; with a ``/`` in it, its path. It is made when there is none.
+            mode: ``replace`` or ``append``.
+            partition_by: when the table is made: columns for further partitions.
+            check_first: also with ``replace``, let Spark keep what it read, check that, and write it then. Otherwise the check
+                comes after the commit: a job that fails it has written what it read, and the window stays as it is.
+            **options: for Delta's writer, e.g. ``mergeSchema=True``.
+
+        Returns:
+            Whether it was written; False: an earlier run has appended the window.
+
+        Raises:
+            IncompleteReadError: not all planned offsets were read.
+            DataLossError: Kafka no longer holds them; nothing was published.
+            WriteOptionError: what was asked for would double or lose rows.
+        """
+        delta.check_options(mode, options)
+        target = delta.DeltaTable(self._spark, table, self._label())
+        columns = as_list(partition_by)
+        if mode == delta.APPEND:
+            return self._append(target, df, columns, options)
+        self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+        return True
+
+    def write_iceberg(
+        self,
+        df: DataFrame,
+        table: str,
+        *,
+        merge_on: Sequence[str] = (),
+        order_by: Sequence[str] = (),
+        partition_by: Sequence[Any] = (),
+        check_first: bool = False,
+        **options: Any,
+    ) -> None:
+        """Write to an Iceberg table; the session needs Iceberg's jar and a catalog, for `merge_on` its extensions too.
+
+        The rows get a column ``window_id``, by which the table is partitioned.
+
+        - Without `merge_on`, one snapshot puts them in the place of those that the window has there, also when there are none
+          on either side.
+        - With `merge_on`, the table has one row a key: rows update those of the same key, whatever window brought them, and
+          what this window brought last and brings no more is deleted. The window is read and checked first. What a rerun can't
+          bring back is the value that its window had replaced: replay the window that brought that.
+
+        Args:
+            df: made of the frame of `read`.
+            table: its name. It is made when there is none.
+            merge_on: columns of the key.
+            order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``; the newer one
+                stays, so that the replay of an old window changes nothing that is newer. Without them the last run wins, and a
+                key that a window has twice is an error.
+            partition_by: when the table is made: columns or transforms for further partitions.
+            check_first: also without `merge_on`, let Spark keep what it read, check that, and write it then. Otherwise the
+                check comes after the snapshot: a job that fails it has written what it read, and the window stays as it is.
+            **options: for Iceberg's writer; not with `merge_on`.
+
+        Raises:
+            IncompleteReadError: not all planned offsets were read.
+            DataLossError: Kafka no longer holds them; nothing was published.
+            WriteOptionError: what was asked for would double or lose rows.
+        """
+        target = IcebergTable(self._spark, table, self._label())
+        columns = as_list(partition_by)
+        if not merge_on:
+            refuse_options(
+                {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
+            )
+            self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+            return
+        refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
+        keys, order = as_list(merge_on), as_list(order_by)
+        self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
     def write_jdbc(
         self,
@@ -260,17 +371,12 @@ class KafkaWindow:
             DataLossError: Kafka no longer holds them; nothing was published.
             PublishError: the database refused, or rows were staged twice; what was there is there still.
         """
+        refuse_window_id(df)
         sink = JdbcTable(self._spark, url, table, properties)
         sink.need_jvm()
         if create:
             sink.create(df)
-        with sink.staging(df.columns, self.id) as name:
-            with self._data_loss_told():
-                staged = sink.fill(name, df, _TIMEOUT)
-            counts = self._counts(_TIMEOUT)
-            sink.publish(staged, self.id)
-        self._finish(counts)
-        return staged.rows
+        return self._write_jdbc(sink, df, sink.publish)
 
     def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
         """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
@@ -288,33 +394,121 @@ class KafkaWindow:
             TargetError: the table is not there, or not as it has to be, or it is not the ledger's database.
             IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
         """
+        refuse_window_id(df)
         sink = JdbcTable(self._spark, url, table, properties)
         sink.check_ledger()
+        return self._write_jdbc(sink, df, sink.register)
+
+    def write(
+        self, df: DataFrame, function: Callable[[DataFrame, KafkaWindow], _T], *, check_first: bool = False
+    ) -> _T:
+        """Let a function of yours write the frame anywhere, check the read in the same way, and return what it returns.
+
+        It is called with the frame and this window, and again, with a window of the same id, for each retry and replay: make it
+        replace what an earlier call wrote. Delete by window id first, in the same transaction; or write by a key that comes
+        from the record, as its topic, partition and offset. An earlier call may have got to any point.
+
+        Args:
+            df: made of the frame of `read`.
+            function: runs an action of the whole frame, once.
+            check_first: let Spark keep what it read, check that, and call the function then. Needed where the function can't
+                undo an incomplete write, uses the frame twice, or runs it by ``foreachPartition`` or ``rdd``, which nobody counts.
+
+        Raises:
+            IncompleteReadError: not all planned offsets were read.
+            DataLossError: Kafka no longer holds them.
+        """
+        results: list[_T] = []
+        self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, failed=_BY_FUNCTION)
+        return results[0]
+
+    def _write_files(
+        self, df: DataFrame, path: str, file_format: str, partition_by: Sequence[str], options: dict[str, Any]
+    ) -> str:
+        files = Files(self._spark)
+        refuse_window_id(df)
+        root = str(path).rstrip("/")
+        target = f"{root}/{WINDOW_ID}={self.id}"
+        with staging(files, root, self.id) as directory:
+            self._write(
+                lambda: stage(df, directory, file_format, as_list(partition_by), options),
+                lambda staged: publish(files, staged, target, f"{directory}-old"),
+            )
+        return target
+
+    def _write_jdbc(self, sink: JdbcTable, df: DataFrame, publish: Callable[[Stage, str], None]) -> int:
+        filled: list[Stage] = []
         with sink.staging(df.columns, self.id) as name:
-            with self._data_loss_told():
-                staged = sink.fill(name, df, _TIMEOUT)
-            counts = self._counts(_TIMEOUT)
-            sink.register(staged, self.id)
+            self._write(
+                lambda: filled.append(sink.fill(name, df, _TIMEOUT)),
+                lambda _: publish(filled[0], self.id),
+            )
+        return filled[0].rows
+
+    def _write_table(
+        self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = _UNPUBLISHED
+    ) -> None:
+        if not check_first:
+            self._write(lambda: write(df), failed=failed)
+            return
+        with kept(df) as rows:
+            self._write(rows.count, lambda _: write(rows))
+
+    def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
+        target.create(df, columns)
+        if target.has_appended():
+            self._skip(target.name)
+            return False
+        with kept(df) as rows:
+            written = self._write(rows.count, lambda _: target.append(rows, options))
+        if not written:
+            self._skip(target.name)
+        return written
+
+    def _skip(self, where: str) -> None:
+        _log.warning("Window %s: %s has it from an earlier run, nothing was written", self.id, where)
+        self._skipped = True
+        self._report()
+
+    def _write(
+        self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = _UNPUBLISHED
+    ) -> bool:
+        """Take the way of every sink: run the write, check the read, publish, report.
+
+        Args:
+            run: reads the window to its end.
+            publish: puts in place what `run` returned; returns False when that was there already. None: `run` has published.
+            failed: what to say of the output when Kafka no longer holds all offsets.
+
+        Returns:
+            Whether it was written.
+        """
+        with self._naming_loss(failed):
+            staged = run()
+        counts = self._counts(_TIMEOUT, "" if publish else _PUBLISHED)
+        written = publish is None or publish(staged) is not False
+        self._wrote = self._wrote or written
         self._finish(counts)
-        return staged.rows
+        return written
 
-    def _stage(self, df: DataFrame, directory: str, columns: Sequence[str]) -> str:
-        with self._data_loss_told():
-            return stage(df, directory, columns)
-
-    @contextmanager
-    def _data_loss_told(self) -> Iterator[None]:
+    @contextlib.contextmanager
+    def _naming_loss(self, failed: str) -> Iterator[None]:
         try:
             yield
         except Exception as exc:
             if _LOST.search(str(exc)) is None:
                 raise
             raise DataLossError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, nothing was published ({_first_lost(exc)}). "
+                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
                 "Retention removed them, or the topic was made anew, after the window was planned"
             ) from exc
 
-    def _counts(self, timeout: float) -> Counts:
+    def _label(self) -> dict[str, Any]:
+        """Return what a table's history says of this window."""
+        label = {"window_id": self.id, "group": self.group, "seq": self.seq}
+        return {**label, "ranges": json.dumps(self.ranges)} if len(self._planned) <= _MAX_LABEL else label
+
+    def _counts(self, timeout: float, hint: str = "") -> Counts:
         try:
             if self._unchecked is None:
                 return self._counts_so_far()
@@ -322,7 +516,7 @@ class KafkaWindow:
             if not self._handoff.expect_gaps:
                 check_complete(counts)
         except IncompleteReadError as exc:
-            raise IncompleteReadError(f"Window {self.id}: {exc}", exc.missing) from None
+            raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
         return counts
 
     def _counts_so_far(self) -> Counts:
@@ -338,8 +532,12 @@ class KafkaWindow:
     def _finish(self, counts: Counts) -> None:
         self._unchecked = None
         self._checked = counts
+        self._report()
+
+    def _report(self) -> None:
         if self._handoff.report:
-            _write_report(self._handoff.report, self.id, counts)
+            written = self._wrote or not self._skipped
+            _write_report(self._handoff.report, self.id, self._checked, written)
 
 
 def _shipped(spark: SparkSession) -> str | None:
@@ -373,12 +571,22 @@ def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
     return {topic: dict(sorted(partitions.items())) for topic, partitions in ranges.items() if partitions}
 
 
-def _write_report(path: str, window_id: str, counts: Counts) -> None:
+def _write_report(path: str, window_id: str, counts: Counts | None, written: bool) -> None:
+    report = {
+        "window_id": window_id,
+        "records": counts.records if counts else None,
+        "counts": _by_topic(counts) if counts else {},
+        "checked": True,
+        "written": written,
+    }
+    draft = f"{path}.{os.getpid()}"
+    Path(draft).write_text(json.dumps(report), encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _by_topic(counts: Counts) -> dict[str, dict[str, int]]:
     by_topic: dict[str, dict[str, int]] = {}
     for (topic, partition), read in counts.read.items():
         if topic is not None and partition is not None:
             by_topic.setdefault(topic, {})[str(partition)] = min(read, counts.planned[(topic, partition)])
-    report = {"window_id": window_id, "records": counts.records, "counts": by_topic, "checked": True}
-    draft = f"{path}.{os.getpid()}"
-    Path(draft).write_text(json.dumps(report), encoding="utf-8")
-    os.replace(draft, path)
+    return by_topic

@@ -32,6 +32,11 @@ HBASE_WITHOUT = (
     "com.microsoft.sqlserver:*",
 )
 JDBC = ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2")
+# Both are built for one minor version of Spark.
+DELTA = ("io.delta:delta-spark_2.13:4.0.0",)
+# Spark has them; a second Scala library is one too many.
+DELTA_WITHOUT = ("org.scala-lang:*", "org.antlr:*")
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
 KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
 
 # The namespace is the one by which Ivy knows Maven's classifiers.
@@ -94,6 +99,11 @@ def hbase_classpath() -> str:
 def jdbc_jars() -> list[Path]:
     """Return the JDBC drivers of PostgreSQL and MariaDB."""
     return sorted(fetch(*JDBC).glob("*.jar"))
+
+
+def table_jars() -> list[Path]:
+    """Return the jars of Delta and Iceberg for the installed PySpark."""
+    return [jar for folder in (fetch(*DELTA, without=DELTA_WITHOUT), fetch(*ICEBERG)) for jar in folder.glob("*.jar")]
 
 
 def log_settings() -> Path:

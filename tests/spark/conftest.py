@@ -12,6 +12,7 @@ from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import jdbc_jars
+from tests.lab.tables import table_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,25 +43,37 @@ def handoff(topics: dict[str, dict[int, tuple[int, int]]], **values: Any) -> Han
     return Handoff(**{**usual, **values})
 
 
-@pytest.fixture(scope="session")
-def spark(spark_connector: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Run Spark on two threads, with the connector of its own version."""
+def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSession:
+    """Start Spark with the connector of its own version, and with Delta and Iceberg.
+
+    Args:
+        directory: for what it keeps; Iceberg's tables are below its `iceberg`.
+        jars: of Delta and Iceberg, and what else it needs.
+        threads: how many tasks run at once.
+    """
     from pyspark.sql import SparkSession
 
-    directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", connector_package())
-        .config("spark.jars", ",".join(map(str, jdbc_jars())))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .config("spark.local.dir", str(directory / "local"))
-        .getOrCreate()
-    )
+    settings = {
+        "spark.jars.packages": connector_package(),
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(directory / "local"),
+        **table_settings(directory / "iceberg"),
+    }
+    return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """Run Spark on two threads."""
+    session = open_spark(tmp_path_factory.mktemp("spark"), [*table_jars, *jdbc_jars()])
     yield session
     session.stop()
 

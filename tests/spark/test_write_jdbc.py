@@ -1,4 +1,4 @@
-"""Windows written to a table of a database: a rerun replaces, twins do not mix, an error leaves what was there."""
+"""What a table of a database has besides the contract of every sink: names, types, locks, staging tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError, TargetError
+from airflow_kafka_offsets.spark.errors import (
+    PublishError,
+    TargetError,
+    WriteOptionError,
+)
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.topics import create_topic, delete_records, produce
+from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
@@ -59,24 +63,6 @@ def write(window: KafkaWindow, df: DataFrame, database: Database, table: str, **
     return window.write_jdbc(df, database.jdbc, table, database.properties, **more)
 
 
-@pytest.mark.parametrize(
-    ("condition", "left"),
-    [("n < 3", [0, 1, 2]), ("n < 100", [*range(10)]), ("n < 0", [])],
-    ids=["fewer", "more", "nothing"],
-)
-def test_a_rerun_replaces_what_the_first_run_wrote(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, table: str, condition: str, left: list[int]
-) -> None:
-    run = make_window(ten_records)
-    assert write(run, values(run, "n < 7"), database, table) == 7
-    assert database.found(table) == [(ID, n) for n in range(7)]
-    rerun = make_window(ten_records)
-    assert write(rerun, values(rerun, condition), database, table) == len(left)
-    assert database.found(table) == [(ID, n) for n in left]
-    assert database.stages() == []
-    assert rerun.records == 10
-
-
 def test_windows_stand_side_by_side_with_each_other_and_with_the_rows_of_others(
     make_window: MakeWindow, ten_records: Ranges, database: Database, table: str
 ) -> None:
@@ -91,36 +77,6 @@ def test_windows_stand_side_by_side_with_each_other_and_with_the_rows_of_others(
         ("lake.orders-000001", 0),
         ("lake.orders-000001", 1),
     ]
-
-
-def test_what_is_not_read_completely_is_not_published(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, table: str
-) -> None:
-    good, bad = make_window(ten_records), make_window(ten_records)
-    write(good, values(good), database, table)
-    with pytest.raises(IncompleteReadError, match=f"Window {ID}: 4 of 10 planned offsets"):
-        write(bad, bad.read().limit(2).selectExpr("1 as n"), database, table)
-    assert database.numbers(table) == [*range(10)]
-    assert database.stages() == []
-    foreign = bad._spark.range(3).selectExpr("cast(id as int) as n")
-    with pytest.raises(IncompleteReadError, match="nothing was read"):
-        write(make_window(ten_records), foreign, database, table)
-    assert database.numbers(table) == [*range(10)]
-
-
-def test_expired_records_are_data_loss_and_nothing_is_published(
-    kafka: KafkaBroker, topic: str, make_window: MakeWindow, database: Database, table: str
-) -> None:
-    create_topic(kafka, topic)
-    produce(kafka, topic, 20)
-    first = make_window({topic: {0: (5, 15)}})
-    write(first, values(first), database, table)
-    delete_records(kafka, topic, before=10)
-    rerun = make_window({topic: {0: (5, 15)}})
-    with pytest.raises(DataLossError, match="nothing was published"):
-        write(rerun, values(rerun), database, table)
-    assert database.numbers(table) == [*range(5, 15)]
-    assert database.stages() == []
 
 
 def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_statements_that_add_it(
@@ -139,7 +95,7 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     assert write(window, df, database, table) == 10
     with pytest.raises(TargetError, match="n2"):
         write(window, df.withColumnRenamed("n", "n2"), database, table)
-    with pytest.raises(TargetError, match="has a column WINDOW_ID"):
+    with pytest.raises(WriteOptionError, match="has a column window_id"):
         write(window, df.withColumnRenamed("n", "WINDOW_ID"), database, table)
     assert database.numbers(table) == [*range(10)]
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark import parquet
 from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError
-from airflow_kafka_offsets.spark.sinks.files import Files, publish
+from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, Files, publish
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
 
 if TYPE_CHECKING:
@@ -311,7 +310,7 @@ def test_a_twin_that_is_faster_for_ever_is_an_error(
 ) -> None:
     directories, files = Directories(tmp_path, f"file:{tmp_path}"), Files(spark)
     monkeypatch.setattr(Files, "rename", lambda self, source, target: False)
-    with pytest.raises(PublishError, match=f"in {parquet._ROUNDS} rounds"):
+    with pytest.raises(PublishError, match=f"in {_ROUNDS} rounds"):
         publish(files, *_arguments(directories, f"file:{tmp_path}", "mine"))
 
 

@@ -1,4 +1,4 @@
-"""A directory of Parquet files per window, replaced as a whole."""
+"""A directory of files per window, in any format that Spark writes, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import KafkaWindowError, PublishError
@@ -33,7 +33,8 @@ class Files:
     def __init__(self, spark: SparkSession) -> None:
         if not hasattr(spark, "_jvm"):
             raise KafkaWindowError(
-                "write_parquet() needs a classic Spark session: over Spark Connect there is no way to rename directories"
+                "Files are put in their place by renaming directories, and over Spark Connect there is no way to do that: "
+                "write_delta() and write_iceberg() work there, or run the job with spark-submit"
             )
         session: Any = spark
         self._hadoop = session._jvm.org.apache.hadoop.fs
@@ -88,13 +89,15 @@ def staging(files: Files, path: str, window_id: str) -> Iterator[str]:
         files.discard(directory)
 
 
-def stage(frame: DataFrame, directory: str, partition_by: Sequence[str]) -> str:
+def stage(
+    frame: DataFrame, directory: str, file_format: str, partition_by: Sequence[str], options: Mapping[str, Any]
+) -> str:
     """Write a frame below a staging directory and return where."""
     staged = f"{directory}/new"
-    writer = frame.write.mode("error")
+    writer = frame.write.format(file_format).mode("error").options(**options)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    writer.parquet(staged)
+    writer.save(staged)
     return staged
 
 

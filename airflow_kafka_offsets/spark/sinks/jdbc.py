@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import PublishError, TargetError
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, WINDOW_ID, Target, older, stage_name, stage_prefix
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,8 +59,7 @@ class JdbcTable:
         self.target = Target(url, table)
         self._spark = spark
         self._options = {name: str(value) for name, value in (properties or {}).items()}
-        if taken := [name for name in self._options if name.lower() in ("url", "dbtable", "query", "truncate")]:
-            raise TargetError(f"properties must not hold {', '.join(taken)}: the window's sink sets it")
+        refuse_options(self._options, ["url", "dbtable", "query", "truncate"], "url and table say where to write")
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
@@ -76,8 +76,6 @@ class JdbcTable:
         Raises:
             TargetError: the target is not there, or has not these columns and that of the window.
         """
-        if clash := [name for name in columns if name.lower() == WINDOW_ID]:
-            raise TargetError(f"The frame has a column {clash[0]}: that is the one which the window's id goes to")
         stage = stage_name(window_id, self.target.table, datetime.now(UTC), uuid.uuid4().hex[:6])
         try:
             self._execute(self.target.create_stage(stage, columns))

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_kafka_offsets.spark.errors import TargetError
-
-WINDOW_ID = "window_id"
-"""The column of a target that says whose a row is."""
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID
 
 STAGED = "kafka_offsets_staged"
 """The ledger's table in which a job notes what Airflow is to publish."""

@@ -1,0 +1,117 @@
+"""A Delta table: a window's rows are replaced in one commit, or appended once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+REPLACE = "replace"
+APPEND = "append"
+
+_FIXED = ("replaceWhere", "partitionOverwriteMode", "overwriteSchema", "txnAppId", "txnVersion", "userMetadata")
+
+_LOOK_BACK = 1000
+"""Commits in which an earlier run of the window is looked for. One that is older is found by Delta itself, after the read."""
+
+
+class DeltaTable:
+    """A table, by its name or its path.
+
+    Args:
+        spark: the session.
+        table: a name as in SQL; with a ``/`` in it, it is a path.
+        label: what the table's history says of each of our commits; has `window_id`.
+    """
+
+    def __init__(self, spark: SparkSession, table: str, label: Mapping[str, Any]) -> None:
+        self._spark = spark
+        self._is_path = "/" in table and "`" not in table
+        self._table = table
+        self._label = label
+        self.name = f"delta.`{table}`" if self._is_path else table
+
+    def replace(self, frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Put the frame in the place of the window's rows, in one commit; also when there are none on either side."""
+        window_id = self._label["window_id"]
+        rows = with_window_id(frame, window_id)
+        # Partitioned by it, so that windows that are written side by side have no file in common.
+        self.create(rows, [WINDOW_ID, *partition_by])
+        writer = rows.write.format("delta").mode("overwrite").options(**options)
+        self._save(self._labelled(writer, REPLACE).option("replaceWhere", f"{WINDOW_ID} = '{window_id}'"))
+
+    def append(self, frame: DataFrame, options: Mapping[str, Any]) -> bool:
+        """Append the frame, once; False: an earlier run of the window did, and nothing was written. The table is there.
+
+        The window is the transaction's application, with one version only. As versions of one application their numbers would
+        not do: Delta skips, in silence, each one that is not above the last, and windows may be committed in any order.
+        """
+        this_try = uuid.uuid4().hex
+        writer = frame.write.format("delta").mode("append").options(**options)
+        writer = writer.option("txnAppId", self._label["window_id"]).option("txnVersion", 0)
+        self._save(self._labelled(writer, APPEND, this_try))
+        return any(note.get("try") == this_try for note in self._notes())
+
+    def has_appended(self) -> bool:
+        """Tell whether the newest commits of the table, which is there, say that the window was appended.
+
+        Raises:
+            WriteOptionError: they say that windows are replaced there, so that appending one could double it.
+        """
+        notes = self._notes()
+        if any(note.get("mode") == REPLACE for note in notes):
+            raise WriteOptionError(
+                f"{self.name} holds windows that were written with mode='{REPLACE}': appended, a window that is there would be "
+                "there twice. Go on with that mode, or append to another table"
+            )
+        return any(note.get("window_id") == self._label["window_id"] for note in notes)
+
+    def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
+        """Make the table, for frames like this one, if there is none."""
+        empty = self._spark.createDataFrame([], frame.schema)
+        writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
+        try:
+            self._save(writer)
+        except Exception:
+            # Two jobs that make it at the same moment: Delta refuses one of them, who then finds it there.
+            self._save(writer)
+
+    def _save(self, writer: DataFrameWriter) -> None:
+        if self._is_path:
+            writer.save(self._table)
+        else:
+            writer.saveAsTable(self._table)
+
+    def _labelled(self, writer: DataFrameWriter, mode: str, this_try: str | None = None) -> DataFrameWriter:
+        note = {**self._label, "mode": mode, **({"try": this_try} if this_try else {})}
+        return writer.option("userMetadata", json.dumps(note))
+
+    def _notes(self) -> list[dict[str, Any]]:
+        rows = self._spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_LOOK_BACK}").select("userMetadata").collect()
+        return [note for row in rows for note in [_note(row[0])] if note is not None]
+
+
+def check_options(mode: str, options: Mapping[str, Any]) -> None:
+    """Refuse a mode or option with which a rerun could double or lose rows.
+
+    Raises:
+        WriteOptionError: with what to do instead.
+    """
+    if mode not in (REPLACE, APPEND):
+        raise WriteOptionError(f"mode must be '{REPLACE}' or '{APPEND}', got {mode!r}")
+    refuse_options(options, _FIXED, "the window sets what decides which rows a write replaces; leave them out")
+
+
+def _note(text: str | None) -> dict[str, Any] | None:
+    try:
+        note = json.loads(text or "null")
+    except ValueError:  # somebody else's words
+        return None
+    return note if isinstance(note, dict) else None

@@ -1,0 +1,25 @@
+"""Spark settings for Delta and Iceberg tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CATALOG = "lab"
+"""Catalog of the Iceberg tables."""
+
+
+def table_settings(warehouse: Path) -> dict[str, str]:
+    """Return what a session needs besides the jars; Iceberg's tables lie below `warehouse`."""
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # 50 tasks for each look at a table of ten rows are 49 too many.
+        "spark.databricks.delta.snapshotPartitions": "1",
+        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{CATALOG}.warehouse": str(warehouse),
+    }

@@ -1,0 +1,214 @@
+"""What every sink promises; each subclass runs it on the real thing.
+
+A subclass is a `pytest` class with
+
+- `code`: the write, as a line of a job that has `window`, its frame `df` (one column: `n int`), `target` and pyspark's
+  functions as `F`;
+- `target` (a fixture): where to, in a place of the test's own; the line has to make what is missing there;
+- `rows`: what a reader of the target finds.
+
+Each window reads the same topic of two partitions, with the values 0 to 5 and 6 to 9. Of the window with the number s, `n` is
+100 * s more, so that no two windows have a row in common, and its user wants those rows that a condition on `value` lets through.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError
+from tests.lab.topics import create_topic, delete_records, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.spark import KafkaWindow
+    from tests.lab.kafka import KafkaBroker
+    from tests.spark.conftest import MakeWindow
+
+    Ranges = dict[str, dict[int, tuple[int, int]]]
+    Run = Callable[..., KafkaWindow]
+
+HALF_WAY = "case when value < 9 then n else raise_error('half-way') end"
+
+
+def job(code: str, window: KafkaWindow, target: Any, condition: str = "true", n: str = "n", limit: int = 1000) -> None:
+    """Run a user's job.
+
+    Args:
+        code: the write.
+        window: what it was started with.
+        target: where to.
+        condition: which records the user wants.
+        n: what becomes of `n` on the way.
+        limit: how many records the user takes.
+    """
+    from pyspark.sql import functions as F
+
+    df = window.read().selectExpr("cast(cast(value as string) as int) as value").filter(condition)
+    df = df.selectExpr("value", f"value + {100 * window.seq} as n").selectExpr(f"{n} as n")
+    df = df.limit(limit) if limit < 1000 else df
+    exec(code, {"window": window, "df": df, "target": target, "F": F})
+
+
+def window_id(seq: int) -> str:
+    """Return the id of the window with this number."""
+    return f"lake.orders-{seq:06}"
+
+
+def rows_of(seq: int, *values: int) -> list[tuple[str, int]]:
+    """Return the rows that these values become, each once."""
+    return [(window_id(seq), 100 * seq + value) for value in values]
+
+
+class Rerun:
+    """The table of reruns alone, for a sink that shares its code with one that keeps the whole contract."""
+
+    code: ClassVar[str]
+    is_replaced: ClassVar[bool] = True
+    """Whether a rerun replaces what the window wrote; otherwise it leaves it."""
+
+    @pytest.fixture
+    def target(self) -> Any:
+        """Return where to write."""
+        raise NotImplementedError
+
+    def rows(self, spark: SparkSession, target: Any) -> list[tuple[str, int]]:
+        """Return window id and `n` of all rows of the target, which some window was written to."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def ranges(self, kafka: KafkaBroker, topic: str) -> Ranges:
+        """Return the ranges of a topic with the values 0 to 9 in two partitions."""
+        create_topic(kafka, topic, 2)
+        produce(kafka, topic, 6, partition=0)
+        produce(kafka, topic, 4, partition=1, first=6)
+        return {topic: {0: (0, 6), 1: (0, 4)}}
+
+    @pytest.fixture
+    def run(self, make_window: MakeWindow, ranges: Ranges, target: Any) -> Run:
+        """Return a function that runs the job of the window with a number, and returns the window."""
+
+        def run(seq: int, condition: str = "true", report: Path | None = None, **how: Any) -> KafkaWindow:
+            values = {"window_id": window_id(seq), "seq": seq, "report": str(report) if report else None}
+            window = make_window(ranges, **values)
+            job(self.code, window, target, condition, **how)
+            return window
+
+        return run
+
+    def assert_rows(self, spark: SparkSession, target: Any, *expected: tuple[str, int]) -> None:
+        """Compare the target with rows in any order."""
+        assert sorted(self.rows(spark, target)) == sorted(expected)
+
+    @pytest.mark.parametrize(
+        ("condition", "left"),
+        [("value < 3", [0, 1, 2]), ("true", [*range(10)]), ("value < 0", [])],
+        ids=["fewer", "more", "nothing"],
+    )
+    def test_a_rerun_leaves_what_it_brought_and_each_other_window(
+        self, spark: SparkSession, run: Run, target: Any, tmp_path: Path, condition: str, left: list[int]
+    ) -> None:
+        run(1, "value < 7")
+        run(2, "value > 4")
+        self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(5, 10)))
+        rerun = run(1, condition, report=tmp_path / "report.json")
+        left = left if self.is_replaced else [*range(7)]
+        self.assert_rows(spark, target, *rows_of(1, *left), *rows_of(2, *range(5, 10)))
+        assert not rerun.is_unchecked
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert (report["window_id"], report["written"]) == (rerun.id, self.is_replaced)
+        assert report["records"] == rerun.records == (10 if self.is_replaced else None)
+
+
+class SinkContract(Rerun):
+    """The whole contract."""
+
+    is_checked_first: ClassVar[bool]
+    """Whether an incomplete read leaves the target as it was."""
+    is_side_by_side: ClassVar[bool] = True
+    """Whether windows that are written at the same time succeed; otherwise one may have to be tried again."""
+
+    def test_a_task_that_fails_half_way_leaves_the_target_as_it_was(
+        self, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        run(1)
+        with pytest.raises(Exception, match="half-way"):
+            run(2, n=HALF_WAY)
+        self.assert_rows(spark, target, *rows_of(1, *range(10)))
+        run(2, "value > 4")
+        self.assert_rows(spark, target, *rows_of(1, *range(10)), *rows_of(2, *range(5, 10)))
+
+    def test_a_rerun_that_fails_half_way_leaves_what_it_would_replace(
+        self, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        run(1, "value < 7")
+        if self.is_replaced:
+            with pytest.raises(Exception, match="half-way"):
+                run(1, n=HALF_WAY)
+        else:
+            run(1, n=HALF_WAY)  # nothing is read
+        self.assert_rows(spark, target, *rows_of(1, *range(7)))
+
+    def test_an_incomplete_read_fails_the_job_and_the_next_try_puts_it_right(
+        self, spark: SparkSession, run: Run, target: Any, tmp_path: Path
+    ) -> None:
+        run(1, "value < 7")
+        with pytest.raises(IncompleteReadError, match=rf"Window {window_id(2)}: \d of 10 planned offsets") as caught:
+            run(2, limit=2, report=tmp_path / "report.json")
+        assert ("in its place already" in str(caught.value)) is not self.is_checked_first
+        assert not (tmp_path / "report.json").exists()
+        if self.is_checked_first:
+            self.assert_rows(spark, target, *rows_of(1, *range(7)))
+        assert run(2).records == 10
+        self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(10)))
+
+    def test_what_kafka_has_no_more_fails_the_job_and_leaves_the_target_as_it_was(
+        self, kafka: KafkaBroker, topic: str, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        run(1)
+        delete_records(kafka, topic, before=3)
+        with pytest.raises(DataLossError, match=rf"Window {window_id(2)}: .*\[0, 6\) for topic partition {topic}-0"):
+            run(2)
+        self.assert_rows(spark, target, *rows_of(1, *range(10)))
+
+    def test_windows_side_by_side_are_all_there(self, spark: SparkSession, run: Run, target: Any) -> None:
+        failed = self._at_once(lambda seq: run(seq), [1, 2, 3])
+        if self.is_side_by_side:
+            assert failed == {}
+        for seq in failed:
+            run(seq)
+        self.assert_rows(spark, target, *(row for seq in (1, 2, 3) for row in rows_of(seq, *range(10))))
+
+    def test_of_twins_one_copy_is_left(self, spark: SparkSession, run: Run, target: Any) -> None:
+        run(2)
+        conditions = ["value < 3", "value < 7"]
+        failed = self._at_once(lambda number: run(1, conditions[number]), [0, 1])
+        assert len(failed) < 2, failed
+        found = sorted(self.rows(spark, target))
+        copies = [rows_of(1, *range(3)), rows_of(1, *range(7))]
+        assert [row for row in found if row[0] == window_id(1)] in copies
+        assert [row for row in found if row[0] != window_id(1)] == rows_of(2, *range(10))
+
+    def _at_once(self, act: Callable[[int], object], numbers: list[int]) -> dict[int, Exception]:
+        """Do it for each number at the same time, and return those that failed."""
+        together = threading.Barrier(len(numbers))
+        failed: dict[int, Exception] = {}
+
+        def one(number: int) -> None:
+            together.wait(60)
+            try:
+                act(number)
+            except Exception as exc:
+                failed[number] = exc
+
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            list(pool.map(one, numbers))
+        return failed

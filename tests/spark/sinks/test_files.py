@@ -1,0 +1,61 @@
+"""Windows in files, of each format; publishing itself is in test_write_parquet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from airflow_kafka_offsets.spark.errors import WriteOptionError
+from tests.spark.sinks.contract import Rerun, SinkContract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import MakeWindow
+
+
+class Directory:
+    """A directory of windows."""
+
+    file_format: ClassVar[str]
+
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> str:
+        return str(tmp_path / "lake")
+
+    def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
+        frame = spark.read.schema("n int, window_id string").format(self.file_format).load(target)
+        return [(row.window_id, row.n) for row in frame.collect()]
+
+
+class TestParquet(Directory, SinkContract):
+    file_format = "parquet"
+    code = "window.write_parquet(df, target, compression='zstd')"
+    is_checked_first = True
+
+
+class TestOrc(Directory, Rerun):
+    file_format = "orc"
+    code = "window.write_orc(df, target)"
+
+
+class TestJson(Directory, Rerun):
+    file_format = "json"
+    code = "window.write_json(df, target)"
+
+
+def test_options_are_the_writers(make_window: MakeWindow, tmp_path: Path) -> None:
+    window = make_window({"orders": {0: (0, 0)}})
+    window.write_json(window.read().selectExpr("topic"), str(tmp_path), compression="gzip")
+    window.write_parquet(window.read().selectExpr("topic"), f"{tmp_path}/p", compression="zstd")
+    assert [*tmp_path.rglob("*.zstd.parquet")]
+
+
+def test_a_column_that_the_directories_hide_is_refused(make_window: MakeWindow, tmp_path: Path) -> None:
+    window = make_window({"orders": {0: (0, 0)}})
+    with pytest.raises(WriteOptionError, match="has a column window_id: drop it"):
+        window.write_parquet(window.read().selectExpr("topic as WINDOW_ID"), str(tmp_path))
+    assert [*tmp_path.iterdir()] == []
