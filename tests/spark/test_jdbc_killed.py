@@ -155,7 +155,7 @@ def _all_there(cases: list[Case], job: subprocess.Popen[bytes], directory: Path)
 
 def _check_no_password(directory: Path) -> None:
     """Neither Spark's log nor its events, which its UI shows, tell the password; both speak of the tables."""
-    events = "".join(path.read_text() for path in (directory / "events").iterdir())
+    events = "".join(path.read_text() for path in (directory / "events").rglob("events_*"))
     assert "killed_staged" in events or "kafka_offsets_stage_" in events
     assert "test-pw" not in events
     assert "test-pw" not in (directory / "log").read_text()
