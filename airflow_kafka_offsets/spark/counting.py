@@ -78,9 +78,9 @@ class CountedRead:
         self._observation = Observation()
         return frame.observe(self._observation, F.count(F.lit(1)).alias("records"), histogram.alias("histogram"))
 
-    def was_run(self) -> bool:
-        """Tell whether Spark has reported an action of the frame."""
-        return self._metrics(0).get("records") is not None
+    def was_run(self, timeout: float) -> bool:
+        """Tell whether Spark reports an action of the frame within `timeout` seconds."""
+        return self._metrics(timeout).get("records") is not None
 
     def counts(self, timeout: float) -> Counts:
         """Return what the frame's first action read.

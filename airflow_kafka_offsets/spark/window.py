@@ -42,6 +42,9 @@ _TIMEOUT = 60.0
 _AT_THE_END = 15.0
 """Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
 
+_LAG = 2.0
+"""Seconds to wait for a count that most likely is not coming: the window was written by an earlier run, and need not be read."""
+
 # Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
 _LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 _UNPUBLISHED = "nothing was published"
@@ -155,7 +158,7 @@ class KafkaWindow:
     @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
-        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run())
+        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_LAG))
 
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
@@ -198,6 +201,8 @@ class KafkaWindow:
         Raises:
             IncompleteReadError: an offset is missing, or nothing was read.
         """
+        if self._skipped and self._checked is None and not self.is_unchecked:
+            return  # an earlier run wrote it, so there was nothing to read
         self._finish(self._counts(timeout))
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
@@ -209,7 +214,7 @@ class KafkaWindow:
         Raises:
             IncompleteReadError: the window was not read, by whatever means, or not all of it.
         """
-        if self.is_unchecked or not (self._is_read_elsewhere or self._skipped):
+        if self.is_unchecked or not self._is_read_elsewhere:
             self.check(timeout)
 
     def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:

@@ -1,4 +1,4 @@
-"""A Spark Connect server with Spark's Kafka source, from PySpark's own jars: its wheel has no script that starts one."""
+"""A Spark Connect server with Spark's Kafka source, Delta and Iceberg, from PySpark's own jars: its wheel has no script for one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Self
 
-from tests.lab.jars import java, pyspark_home, spark_connector_jars
+from tests.lab.jars import java, pyspark_home, spark_connector_jars, table_jars
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
+from tests.lab.tables import table_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, spark_connector_jars())])
+        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, [*spark_connector_jars(), *table_jars()])])
         return [
             java(),
             *_JVM,
@@ -82,6 +83,7 @@ class SparkConnect(OneServer):
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.local.dir": str(self.folder / "local"),
+            **table_settings(self.folder / "iceberg"),
             **self._conf,
         }
 

@@ -80,6 +80,9 @@ def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     counts = {"orders": {"1": 1, "2": 2}}
     path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))
     assert read_report(path, window_of(3)) == Report(3, counts)
+    skipped = {"window_id": "g-000007", "records": None, "counts": {}, "checked": True, "written": False}
+    path.write_text(json.dumps(skipped))
+    assert read_report(path, window_of(3)) == Report(None, {}, written=False)
     path.write_text(json.dumps({"window_id": "g-000006", "records": 3, "counts": {}}))
     with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
         read_report(path, window_of(3))
@@ -94,6 +97,9 @@ def test_a_result_stays_small_and_is_json() -> None:
     group = KafkaGroup("g", topics=["orders"])
     small = window_result(group, Planned(window_of(3), False, "new"), Report(3, {"orders": {"1": 1}}))
     assert small["ranges"] == {"orders": {"1": [10**9, 10**9 + 1], "2": [10**9, 10**9 + 2]}}
+    assert small["written"] is None
+    skipped = window_result(group, Planned(window_of(3), False, "new"), Report(written=False))
+    assert (skipped["records"], skipped["written"]) == (None, False)
     large = window_result(group, Planned(window_of(3 * MAX_RANGES_IN_XCOM), False, "new"))
     assert large["ranges"] is None
     assert len(json.dumps(large)) < 1000

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError
-from tests.lab.topics import create_topic, delete_records, produce
+from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,8 @@ def job(code: str, window: KafkaWindow, target: Any, condition: str = "true", n:
     """
     from pyspark.sql import functions as F
 
-    df = window.read().selectExpr("cast(cast(value as string) as int) as value").filter(condition)
+    # A task for each partition, so that one of them can be through when another is not.
+    df = window.read(minPartitions=1).selectExpr("cast(cast(value as string) as int) as value").filter(condition)
     df = df.selectExpr("value", f"value + {100 * window.seq} as n").selectExpr(f"{n} as n")
     df = df.limit(limit) if limit < 1000 else df
     exec(code, {"window": window, "df": df, "target": target, "F": F})
@@ -83,14 +84,6 @@ class Rerun:
     def rows(self, spark: SparkSession, target: Any) -> list[tuple[str, int]]:
         """Return window id and `n` of all rows of the target, which some window was written to."""
         raise NotImplementedError
-
-    @pytest.fixture
-    def ranges(self, kafka: KafkaBroker, topic: str) -> Ranges:
-        """Return the ranges of a topic with the values 0 to 9 in two partitions."""
-        create_topic(kafka, topic, 2)
-        produce(kafka, topic, 6, partition=0)
-        produce(kafka, topic, 4, partition=1, first=6)
-        return {topic: {0: (0, 6), 1: (0, 4)}}
 
     @pytest.fixture
     def run(self, make_window: MakeWindow, ranges: Ranges, target: Any) -> Run:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.sinks.contract import SinkContract
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, WriteOptionError
+from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
+from tests.spark.sinks.contract import SinkContract, rows_of, window_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_kafka_offsets.spark import KafkaWindow
+    from tests.spark.conftest import MakeWindow
+    from tests.spark.sinks.contract import Ranges
 
 
 class TestReplace(SinkContract):
@@ -37,3 +44,121 @@ class TestAppend(SinkContract):
 
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
         return [(row.of, row.n) for row in spark.read.format("delta").load(target).collect()]
+
+
+def values(window: KafkaWindow) -> DataFrame:
+    return window.read().selectExpr("cast(cast(value as string) as int) as n")
+
+
+def history(spark: SparkSession, path: Path) -> list[dict]:
+    rows = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    return [json.loads(row.userMetadata) for row in rows if row.userMetadata]
+
+
+def test_the_history_says_which_window_made_a_version(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    assert window.write_delta(values(window), f"{tmp_path}/t")
+    (note,) = history(spark, tmp_path / "t")
+    told = {name: note[name] for name in ("window_id", "group", "seq", "mode")}
+    assert told == {"window_id": window.id, "group": "lake.orders", "seq": 12, "mode": "replace"}
+    assert json.loads(note["ranges"]) == {
+        topic: {str(p): list(ends) for p, ends in partitions.items()} for topic, partitions in ranges.items()
+    }
+
+
+def test_an_append_that_only_delta_remembers_is_told_apart_too(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report.json"
+    monkeypatch.setattr(DeltaTable, "has_appended", lambda self: False)  # as if that were many commits ago
+    for written in (True, False):
+        window = make_window(ranges, report=str(report))
+        assert window.write_delta(values(window), f"{tmp_path}/t", mode="append") is written
+        assert json.loads(report.read_text())["written"] is written
+        assert window.records == 10
+    assert spark.read.format("delta").load(f"{tmp_path}/t").count() == 10
+
+
+def test_windows_may_be_appended_in_any_order(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    for seq in (3, 1, 2):
+        window = make_window(ranges, window_id=window_id(seq), seq=seq)
+        assert window.write_delta(values(window), f"{tmp_path}/t", mode="append")
+    assert spark.read.format("delta").load(f"{tmp_path}/t").count() == 30
+
+
+def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked(
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    first = make_window(ranges)
+    first.write_delta(values(first), f"{tmp_path}/t", mode="append")
+    again = make_window(ranges)
+    frame = values(again)
+    assert again.write_delta(frame, f"{tmp_path}/t", mode="append") is False
+    again.check()
+    again.finish()
+    assert (again.is_unchecked, again.records) == (False, None)
+    assert again.write_delta(frame, f"{tmp_path}/second", mode="append"), "a crash between the two left this one"
+    assert again.records == 10
+
+    third = make_window(ranges)
+    frame = values(third)
+    third.write_delta(frame, f"{tmp_path}/t", mode="append")
+    frame.limit(2).collect()
+    assert third.is_unchecked
+    with pytest.raises(IncompleteReadError, match="2 of 10"):
+        third.finish()
+
+
+def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ranges: Ranges, tmp_path: Path) -> None:
+    window = make_window(ranges)
+    window.write_delta(values(window), f"{tmp_path}/t")
+    again = make_window(ranges)
+    with pytest.raises(WriteOptionError, match=r"written with mode='replace': .* there twice"):
+        again.write_delta(values(again), f"{tmp_path}/t", mode="append")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"replaceWhere": "true"}, "replaceWhere: the window sets"),
+        ({"TXNVERSION": 7}, "TXNVERSION: the window sets"),
+        ({"mode": "overwrite"}, "must be 'replace' or 'append', got 'overwrite'"),
+    ],
+)
+def test_what_could_double_or_lose_rows_is_refused(
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path, options: dict, said: str
+) -> None:
+    window = make_window(ranges)
+    with pytest.raises(WriteOptionError, match=said):
+        window.write_delta(values(window), f"{tmp_path}/t", **options)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_table_of_the_users_own_making_is_replaced_as_well(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    path = f"{tmp_path}/t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (n int, window_id string) USING delta")  # not partitioned
+    for seq, condition in [(1, "n < 7"), (2, "n > 4"), (1, "n < 2")]:
+        window = make_window(ranges, window_id=window_id(seq), seq=seq)
+        window.write_delta(values(window).filter(condition).selectExpr(f"n + {100 * seq} as n"), path)
+    rows = [(row.window_id, row.n) for row in spark.read.format("delta").load(path).collect()]
+    assert sorted(rows) == [*rows_of(1, 0, 1), *rows_of(2, *range(5, 10))]
+
+
+def test_an_incomplete_read_can_be_kept_out(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    with pytest.raises(IncompleteReadError, match="2 of 10"):
+        window.write_delta(values(window).limit(2), f"{tmp_path}/t", check_first=True)
+    assert not (tmp_path / "t").exists()
+    window = make_window(ranges)
+    frame = values(window)
+    window.write_delta(frame, f"{tmp_path}/t", check_first=True, partition_by="n")
+    assert len([*(tmp_path / "t" / f"window_id={window.id}").glob("n=*")]) == 10
+    assert not frame.storageLevel.useMemory

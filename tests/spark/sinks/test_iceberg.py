@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.spark.errors import WriteOptionError
 from tests.lab.tables import CATALOG
-from tests.spark.sinks.contract import SinkContract
+from tests.spark.sinks.contract import SinkContract, window_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import MakeWindow
+    from tests.spark.sinks.contract import Ranges
+
+    Merge = Callable[..., list[tuple]]
 
 
 class Table:
@@ -33,3 +41,106 @@ class TestMerge(Table, SinkContract):
     code = "window.write_iceberg(df, target, merge_on='n')"
     is_checked_first = True
     is_side_by_side = False
+
+
+@pytest.fixture
+def table(topic: str) -> str:
+    """Return the name of a table that is not there."""
+    return f"{CATALOG}.db.`{topic}`"
+
+
+@pytest.fixture
+def merge(spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str) -> Merge:
+    """Return a function that merges rows (k, version, v) as the window with a number, and returns the table's rows."""
+
+    def run(seq: int, *rows: tuple[str | None, int, str], **how: Any) -> list[tuple]:
+        window = make_window(ranges, window_id=window_id(seq), seq=seq)
+        brought = spark.createDataFrame(list(rows), "k string, version int, v string")
+        # One row of the window is as good as another here: all that counts is that it is read.
+        frame = window.read().selectExpr("count(*) as records").crossJoin(brought).drop("records")
+        window.write_iceberg(frame, table, merge_on="k", **how)
+        found = spark.table(table).select("k", "version", "v", "window_id").collect()
+        return sorted(((k, version, v, int(of[-6:])) for k, version, v, of in found), key=str)
+
+    return run
+
+
+def test_a_merge_keeps_one_row_a_key(merge: Merge) -> None:
+    merge(1, ("a", 1, "a1"), ("b", 1, "b1"), (None, 1, "null1"))
+    assert merge(2, ("a", 2, "a2"), ("c", 2, "c2"), (None, 2, "null2")) == [
+        ("a", 2, "a2", 2),
+        ("b", 1, "b1", 1),
+        ("c", 2, "c2", 2),
+        (None, 2, "null2", 2),
+    ]
+
+
+def test_what_the_window_brings_no_more_is_deleted_and_what_it_had_replaced_does_not_come_back(merge: Merge) -> None:
+    merge(1, ("a", 1, "a1"), ("b", 1, "b1"))
+    merge(2, ("a", 2, "a2"), ("c", 2, "c2"))
+    assert merge(2, ("c", 2, "again")) == [("b", 1, "b1", 1), ("c", 2, "again", 2)]
+    assert merge(1, ("a", 1, "a1"), ("b", 1, "b1"))[0] == ("a", 1, "a1", 1), "until its window is run again"
+
+
+def test_with_an_order_the_replay_of_an_old_window_changes_nothing_that_is_newer(merge: Merge) -> None:
+    merge(1, ("a", 1, "a1"), ("b", 1, "b1"), order_by=["version"])
+    merge(2, ("a", 2, "older"), ("a", 3, "newer"), order_by=["version"])
+    assert merge(1, ("a", 1, "a1"), ("b", 1, "corrected"), order_by="version") == [
+        ("a", 3, "newer", 2),
+        ("b", 1, "corrected", 1),
+    ]
+
+
+def test_without_an_order_two_rows_of_one_key_are_an_error(spark: SparkSession, merge: Merge, table: str) -> None:
+    with pytest.raises(Exception, match="Two rows have the same k: say which is newer with order_by"):
+        merge(1, ("a", 1, "one"), ("a", 1, "two"))
+    assert not spark.catalog.tableExists(table) or spark.table(table).count() == 0
+
+
+def test_a_table_that_no_window_could_be_replaced_in_is_refused_before_anything_is_written(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} (topic string, window_id string) USING iceberg")
+    for _ in range(2):
+        window = make_window(ranges)
+        with pytest.raises(WriteOptionError, match=r"not partitioned by window_id.* ADD PARTITION FIELD window_id"):
+            window.write_iceberg(window.read().select("topic"), table)
+    assert spark.table(table).count() == 0
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD window_id")
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD truncate(2, topic)")
+    window = make_window(ranges)
+    window.write_iceberg(window.read().select("topic"), table)
+    assert spark.table(table).count() == 10
+
+
+def test_a_snapshot_says_which_window_made_it_and_a_task_writes_its_own_file(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str
+) -> None:
+    window = make_window(ranges)
+    window.write_iceberg(window.read(minPartitions=1), table, **{"snapshot-property.by": "me"})
+    row = spark.sql(f"SELECT summary FROM {table}.snapshots ORDER BY committed_at DESC LIMIT 1").collect()[0]
+    told = {name: value for name, value in row.summary.items() if name.startswith("kafka-") or name == "by"}
+    (topic,) = ranges
+    assert told == {
+        "by": "me",
+        "kafka-window-id": window.id,
+        "kafka-group": "lake.orders",
+        "kafka-seq": "12",
+        "kafka-ranges": f'{{"{topic}": {{"0": [0, 6], "1": [0, 4]}}}}',
+    }
+    assert row.summary["added-data-files"] == "2", "nothing was shuffled"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"order_by": "n"}, "order_by: it orders rows with one key"),
+        ({"merge_on": "n", "fanout-enabled": True}, "a MERGE"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(
+    make_window: MakeWindow, ranges: Ranges, table: str, how: dict, said: str
+) -> None:
+    window = make_window(ranges)
+    with pytest.raises(WriteOptionError, match=said):
+        window.write_iceberg(window.read().selectExpr("offset as n"), table, **how)

@@ -1,0 +1,88 @@
+"""Windows written over Spark Connect, from a process of its own that has no JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.lab.tables import CATALOG
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+    from tests.lab.spark_connect import SparkConnect
+    from tests.spark.sinks.contract import Ranges
+
+ROOT = Path(__file__).parents[3]
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+from airflow_kafka_offsets.spark import KafkaWindow
+from tests.spark.conftest import handoff
+from tests.spark.sinks.contract import job, window_id
+
+url, kafka, ranges, codes, report = json.loads(sys.argv[1])
+ranges = {topic: {int(p): tuple(ends) for p, ends in of_topic.items()} for topic, of_topic in ranges.items()}
+spark = SparkSession.builder.remote(url).getOrCreate()
+
+def run(code, target, seq, condition="true", **how):
+    values = {"window_id": window_id(seq), "seq": seq, "report": report}
+    window = KafkaWindow(spark, handoff(ranges, options={"kafka.bootstrap.servers": kafka}, **values))
+    try:
+        job(code, window, target, condition, **how)
+        window.finish()
+        with open(report) as file:
+            return json.load(file)["written"]
+    except Exception as exc:
+        return f"{type(exc).__name__}: {exc}"[:300]
+
+def rows(query):
+    return sorted(tuple(row) for row in spark.sql(query).collect())
+
+told = {}
+for name, (code, target, query) in codes.items():
+    steps = [(1, "value < 3"), (2, "value > 7"), (1, "value > 8"), (2, "value < 0")]
+    told[name] = [run(code, target, seq, condition) for seq, condition in steps]
+    told[name].append(rows(query) if query else None)
+told["incomplete"] = run(codes["append"][0], codes["append"][1], 3, limit=2)
+told["appended"] = rows(codes["append"][2])
+print(json.dumps(told))
+"""
+
+
+def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
+    spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, ranges: Ranges, tmp_path: Path
+) -> None:
+    lake, name = str(tmp_path), topic.replace("-", "_")
+    append = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
+    of = "select window_id, n from"
+    codes = {
+        "parquet": ("window.write_parquet(df, target)", f"{lake}/parquet", ""),
+        "replace": ("window.write_delta(df, target)", f"{lake}/orders", f"{of} delta.`{lake}/orders`"),
+        "first": ("window.write_delta(df, target, check_first=True)", f"{lake}/first", f"{of} delta.`{lake}/first`"),
+        "append": (append, f"{lake}/appended", f"select of, n from delta.`{lake}/appended`"),
+        "iceberg": ("window.write_iceberg(df, target)", f"{CATALOG}.db.{name}", f"{of} {CATALOG}.db.{name}"),
+        "merge": (
+            "window.write_iceberg(df, target, merge_on='n', order_by='n')",
+            f"{CATALOG}.db.{name}_m",
+            f"{of} {CATALOG}.db.{name}_m",
+        ),
+    }
+    arguments = [spark_connect.url, kafka.bootstrap_servers, ranges, codes, f"{lake}/report.json"]
+    command = [sys.executable, "-c", CLIENT, json.dumps(arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-5000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    first, second = "lake.orders-000001", "lake.orders-000002"
+    replaced = [True, True, True, True, [[first, 109]]]
+    assert {name: told[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
+        ("replace", "first", "iceberg", "merge"), replaced
+    )
+    once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
+    assert told["append"] == [True, True, False, False, once]
+    assert all("over Spark Connect there is no way" in answer for answer in told["parquet"][:4]), told["parquet"]
+    assert "IncompleteReadError" in told["incomplete"]
+    assert told["appended"] == once
