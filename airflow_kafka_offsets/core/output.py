@@ -88,8 +88,8 @@ def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | N
         instead = f"; it was staged for {', '.join(others)}" if others else ""
         raise OutputError(
             f"Window {window_id}: its job staged nothing for {table}{instead}. Nothing is committed. The job calls "
-            f"window.stage_jdbc(df, url, {table!r}) with the url of the ledger's database, also when there is no row; a group "
-            "whose jobs write elsewhere has no output_tables"
+            f"window.stage_jdbc(df, url, {table!r}) with the url of the ledger's database, also when there is no row. Correct "
+            "it and clear the task: a retry does not run the job again. (A group whose jobs write elsewhere has no output_tables)"
         )
     check_staging(window_id, mine[-1])
     return mine[-1]

@@ -131,6 +131,7 @@ def _start(jobs: list[dict[str, Any]], directory: Path) -> subprocess.Popen[byte
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{directory}/events",
         "spark.log.level": "INFO",
     }

@@ -123,8 +123,8 @@ def _refusals_told(connection: Connection, window_id: str, target: str) -> Itera
             raise
         raise OutputError(
             f"Window {window_id}: {where(connection.engine)} did not take its rows into {target} "
-            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed. Correct that, then let the task retry: its "
-            "job is not run again"
+            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed. Correct that, then let the task retry, "
+            "which does not run its job again, or clear it, which does"
         ) from exc
 
 
