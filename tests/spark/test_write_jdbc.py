@@ -231,7 +231,16 @@ def _second(n: int) -> Any:
     return datetime(2026, 1, 31, 12, 0, n, tzinfo=UTC)
 
 
-def test_without_a_jvm_the_way_through_the_ledger_is_named() -> None:
-    sink = JdbcTable(object(), "jdbc:postgresql://host/db", "orders")  # type: ignore[arg-type]
+def test_over_connect_the_way_through_the_ledger_is_named_and_a_password_refused() -> None:
+    remote: Any = object()  # has no JVM
+    sink = JdbcTable(remote, "jdbc:postgresql://host/db", "orders")
     with pytest.raises(TargetError, match=r"use stage_jdbc\(\)"):
         sink.need_jvm()
+    for url, properties in (
+        ("jdbc:postgresql://host/db", {"user": "u", "Password": "canary"}),
+        ("jdbc:postgresql://host/db?password=canary", {}),
+        ("jdbc:mysql://u:canary@host/db", {}),
+    ):
+        with pytest.raises(WriteOptionError, match="PGPASSFILE") as refused:
+            JdbcTable(remote, url, "orders", properties)
+        assert "canary" not in str(refused.value)

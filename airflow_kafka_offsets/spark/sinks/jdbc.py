@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
-from airflow_kafka_offsets.spark.errors import PublishError, TargetError
+from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 
@@ -26,6 +27,12 @@ _READ_COMMITTED = 2
 
 _DEADLOCKS = 10
 """How often a publication is begun again that the database ended in favour of another one."""
+
+_SECRET = re.compile(r"(?i)password|secret|token")
+_PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
+
+# Spark's sentence about the task comes first, the database's last.
+_SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
 
 _DROP_SECONDS = 10
 """How long to wait for a table that somebody writes to."""
@@ -63,6 +70,23 @@ class JdbcTable:
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
+
+        if self.is_remote:
+            self._refuse_password()
+
+    def _refuse_password(self) -> None:
+        """Refuse what Spark Connect would write into its server's UI and event log, in clear.
+
+        Raises:
+            WriteOptionError: with where to put it instead.
+        """
+        names = [name for name in self._options if _SECRET.search(name)]
+        if names or _PASSWORD.search(self.target.url):
+            raise WriteOptionError(
+                f"{', '.join(names) or 'url'}: over Spark Connect, a password in here stands in clear in the server's UI and event "
+                "log. Give it to the server: PostgreSQL's driver takes ~/.pgpass or PGPASSFILE, MariaDB's takes "
+                "credentialType=ENV in the url (docs/sinks/jdbc.md, Passwords)"
+            )
 
     @property
     def is_remote(self) -> bool:
@@ -332,4 +356,6 @@ def _reason(exc: BaseException) -> str:
     """Return what the database said, in one line."""
     java = getattr(exc, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(exc)
-    return text.strip().splitlines()[0] if text.strip() else type(exc).__name__
+    line = text.strip().splitlines()[0] if text.strip() else type(exc).__name__
+    said = _SAID.search(line)
+    return said[1] if said else line
