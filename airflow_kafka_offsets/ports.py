@@ -249,9 +249,16 @@ class Ledger(Protocol):
         ...
 
     def commit(
-        self, window_id: str, claim: Claim, attempt: int | None, now: datetime, *, in_two_steps: bool = False
+        self,
+        window_id: str,
+        claim: Claim,
+        attempt: int | None,
+        now: datetime,
+        *,
+        in_two_steps: bool = False,
+        output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+        """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
 
         Args:
             window_id: the window.
@@ -259,9 +266,11 @@ class Ledger(Protocol):
             attempt: the attempt that is the evidence; None: there is none, or none is needed.
             now: the time.
             in_two_steps: leave a live window committing, until `finish`.
+            output: tables of the ledger's database that get, in the same transaction, what the job staged for them.
 
         Raises:
             WindowError: see `core.window.check_commit`.
+            OutputError: what the job staged can't be published; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         ...

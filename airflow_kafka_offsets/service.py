@@ -150,11 +150,13 @@ class WindowService:
         clock: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], None] = time.sleep,
         store: OffsetStore | None = None,
+        output: Sequence[str] = (),
     ) -> None:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
         self._sleep = sleep
+        self._output = output
         self._answers = Answers(ledger, kafka, clock)
         self._publisher = Publisher(ledger, store, clock)
 
@@ -432,12 +434,15 @@ class WindowService:
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
+            OutputError: nothing was committed, as what the job staged for the group's `output_tables` can't be published.
             StoreError: the offset store did not follow: the window is committing, its job is done, and the same again, or the
                 next plan, finishes the commit.
         """
         in_two_steps = self._publisher.place is not None
         is_first = self._racing(
-            lambda: self._ledger.commit(window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps)
+            lambda: self._ledger.commit(
+                window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output
+            )
         )
         if in_two_steps and is_first:
             self._racing(lambda: self._publisher.finish(core_window.parse_window_id(window_id)[0]))

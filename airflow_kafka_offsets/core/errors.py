@@ -25,6 +25,7 @@
     │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
     │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
     │   └── StoreContentError       what it holds is not an offset
+    ├── OutputError                 what the job staged can't be published; nothing was committed: the message says what helps
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
     │   ├── IllegalStepError        a step that a window's life does not have
@@ -191,6 +192,10 @@ class StoreLimitError(StoreError):
 
 class StoreContentError(StoreError):
     """What an offset store holds under our names is not an offset."""
+
+
+class OutputError(KafkaOffsetsError):
+    """What the job staged can't be published; nothing was committed."""
 
 
 class WindowError(KafkaOffsetsError):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import is_whole
+from airflow_kafka_offsets.core.output import checked_tables
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
@@ -91,6 +92,9 @@ class KafkaGroup:
             the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case.
         offset_store: where the watermark is also published with each commit, and where ``starting_offsets="committed"``
             begins: ``"redis://redis_default"``, or a `StoreAddress`; None: nowhere.
+        output_tables: tables in the ledger's own database that the transaction which commits a window also fills, with what
+            the job staged by ``window.stage_jdbc``: a name or several, each with or without a schema; none: the job
+            publishes its output itself.
 
     Raises:
         BadInputError: a value can't be used; the message says which and why.
@@ -112,6 +116,7 @@ class KafkaGroup:
     kafka_timeout: float = 30.0
     spark_options: Mapping[str, str] = field(default_factory=dict)
     offset_store: str | StoreAddress | None = None
+    output_tables: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_group_name(self.name)
@@ -137,6 +142,7 @@ class KafkaGroup:
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
         if self.offset_store is not None:
             _set(self, "offset_store", str(parse_store_address(self.offset_store)))
+        _set(self, "output_tables", checked_tables(self.output_tables))
 
     @property
     def start(self) -> Start:
@@ -154,6 +160,7 @@ class KafkaGroup:
             start = {topic: dict(offsets) for topic, offsets in start.items()}
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         more = {"topics": list(self.topics), "starting_offsets": start, "grace": self.grace.total_seconds()}
+        more["output_tables"] = list(self.output_tables)
         return values | more
 
     @classmethod

@@ -158,16 +158,21 @@ class CountedRead:
 
     def _metrics(self, timeout: float) -> Mapping[str, Any]:
         assert self._observation is not None, "attach() comes first"
-        java = getattr(self._observation, "_jo", None)
-        # `get` blocks until there was an action, for ever if need be; over Spark Connect it never blocks.
-        if java is not None and not _wait_for(java.future().isCompleted, timeout):
-            return {}
-        try:
-            metrics: Mapping[str, Any] = self._observation.get
-        except Exception:  # Spark 4.2 raises what the action failed with
-            _log.warning("The frame of read() was not read to its end", exc_info=True)
-            return {}
-        return metrics
+        return observed(self._observation, timeout)
+
+
+def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
+    """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
+    java = getattr(observation, "_jo", None)
+    # `get` blocks until there was an action, for ever if need be; over Spark Connect it never blocks.
+    if java is not None and not _wait_for(java.future().isCompleted, timeout):
+        return {}
+    try:
+        metrics: Mapping[str, Any] = observation.get
+    except Exception:  # Spark 4.2 raises what the action failed with
+        _log.warning("The frame was not read to its end", exc_info=True)
+        return {}
+    return metrics
 
 
 def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]]) -> Counts:

@@ -10,6 +10,7 @@
     ├── UnfinishedReadError   read() was called again before the first frame was checked
     ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
+    ├── TargetError           the table to write to is not there, or is not what it has to be
     ├── PublishError          the output could not be put in its place; the old one is where it was
     └── ConnectorError        no Spark here whose version says which Kafka connector fits
 """
@@ -57,6 +58,10 @@ class IncompleteReadError(KafkaWindowError):
 
 class DataLossError(KafkaWindowError):
     """Kafka no longer holds all offsets of the window."""
+
+
+class TargetError(KafkaWindowError, ValueError):
+    """The table to write to is not there, or is not what it has to be; nothing was written."""
 
 
 class PublishError(KafkaWindowError):

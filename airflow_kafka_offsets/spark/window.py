@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +35,7 @@ from airflow_kafka_offsets.spark.options import (
 from airflow_kafka_offsets.spark.sinks import delta
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
+from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
 from airflow_kafka_offsets.spark.source import is_classic, load, parallelism
 
@@ -400,6 +401,62 @@ class KafkaWindow:
         keys, order = as_list(merge_on), as_list(order_by)
         self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
+    def write_jdbc(
+        self,
+        df: DataFrame,
+        url: str,
+        table: str,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        create: bool = False,
+    ) -> int:
+        """Put rows into a table of a database, under this window's id, and return how many; a rerun replaces them, also by nothing.
+
+        Spark's tasks write to a staging table, the read is checked, the staged rows are counted, and only then one transaction
+        on the driver deletes the window's rows and inserts the new ones. Two tries at one moment wait for each other: the
+        later one replaces the earlier one as a whole. See docs/sinks/jdbc.md.
+
+        Args:
+            df: made of the frame of `read`; without a column ``window_id``.
+            url: of the database, as Spark's JDBC source takes it.
+            table: the table, with or without its schema; it has the frame's columns and ``window_id``.
+            properties: Spark's JDBC options, such as user and password.
+            create: make the table, or its column ``window_id``, if it is not there.
+
+        Raises:
+            TargetError: the table is not there, or not as it has to be.
+            IncompleteReadError: not all planned offsets were read; nothing was published.
+            DataLossError: Kafka no longer holds them; nothing was published.
+            PublishError: the database refused, or rows were staged twice; what was there is there still.
+        """
+        refuse_window_id(df)
+        sink = JdbcTable(self._spark, url, table, properties)
+        sink.need_jvm()
+        if create:
+            sink.create(df)
+        return self._write_jdbc(sink, df, sink.publish)
+
+    def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
+        """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
+
+        For a group whose ``output_tables`` name the table: the transaction that commits the window, in Airflow, replaces
+        the window's rows by these. So the rows are there exactly when the window is committed. Works over Spark Connect.
+
+        Args:
+            df: made of the frame of `read`; without a column ``window_id``.
+            url: of the ledger's database, as Spark's JDBC source takes it.
+            table: the table, written as in ``output_tables``; it has the frame's columns and ``window_id``.
+            properties: Spark's JDBC options, such as user and password.
+
+        Raises:
+            TargetError: the table is not there, or not as it has to be, or it is not the ledger's database.
+            IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
+        """
+        refuse_window_id(df)
+        sink = JdbcTable(self._spark, url, table, properties)
+        sink.check_ledger()
+        return self._write_jdbc(sink, df, sink.register)
+
     def write(
         self, df: DataFrame, function: Callable[[DataFrame, KafkaWindow], _T], *, check_first: bool = False
     ) -> _T:
@@ -437,6 +494,15 @@ class KafkaWindow:
                 lambda staged: publish(files, staged, target, f"{directory}-old"),
             )
         return target
+
+    def _write_jdbc(self, sink: JdbcTable, df: DataFrame, publish: Callable[[Stage, str], None]) -> int:
+        filled: list[Stage] = []
+        with sink.staging(df.columns, self.id) as name:
+            self._write(
+                lambda: filled.append(sink.fill(name, df, _TIMEOUT)),
+                lambda _: publish(filled[0], self.id),
+            )
+        return filled[0].rows
 
     def _write_table(
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = _UNPUBLISHED

@@ -25,7 +25,8 @@ SECTION = "kafka_offsets"
 
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
-    return WindowService(open_ledger(group.ledger_conn_id), open_log(group), store=open_offset_store(group))
+    ledger = open_ledger(group.ledger_conn_id)
+    return WindowService(ledger, open_log(group), store=open_offset_store(group), output=group.output_tables)
 
 
 def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
@@ -36,7 +37,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
     """
     ledger = open_ledger(ledger_conn_id)
     known = ledger.group(group)
-    return WindowService(ledger, open_log(known), store=open_offset_store(known))
+    return WindowService(ledger, open_log(known), store=open_offset_store(known), output=known.output_tables)
 
 
 def open_offset_store(group: KafkaGroup) -> OffsetStore | None:

@@ -31,6 +31,7 @@ HBASE_WITHOUT = (
     "com.sun.jersey.contribs:*",
     "com.microsoft.sqlserver:*",
 )
+JDBC = ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2")
 # Both are built for one minor version of Spark.
 DELTA = ("io.delta:delta-spark_2.13:4.0.0",)
 # Spark has them; a second Scala library is one too many.
@@ -93,6 +94,11 @@ def kafka_classpath() -> str:
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
     return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+
+
+def jdbc_jars() -> list[Path]:
+    """Return the JDBC drivers of PostgreSQL and MariaDB."""
+    return sorted(fetch(*JDBC).glob("*.jar"))
 
 
 def table_jars() -> list[Path]:

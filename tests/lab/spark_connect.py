@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Self
 
-from tests.lab.jars import java, pyspark_home, spark_connector_jars, table_jars
+from tests.lab.jars import java, jdbc_jars, pyspark_home, spark_connector_jars, table_jars
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 from tests.lab.tables import table_settings
 
@@ -60,7 +60,7 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, [*spark_connector_jars(), *table_jars()])])
+        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, [*spark_connector_jars(), *table_jars(), *jdbc_jars()])])
         return [
             java(),
             *_JVM,

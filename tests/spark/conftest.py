@@ -11,6 +11,7 @@ import pytest
 from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
+from tests.lab.jars import jdbc_jars
 from tests.lab.tables import table_settings
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
 
     Args:
         directory: for what it keeps; Iceberg's tables are below its `iceberg`.
-        jars: of Delta and Iceberg.
+        jars: of Delta and Iceberg, and what else it needs.
         threads: how many tasks run at once.
     """
     from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ def spark(
     spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     """Run Spark on two threads."""
-    session = open_spark(tmp_path_factory.mktemp("spark"), table_jars)
+    session = open_spark(tmp_path_factory.mktemp("spark"), [*table_jars, *jdbc_jars()])
     yield session
     session.stop()
 

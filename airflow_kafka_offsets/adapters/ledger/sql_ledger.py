@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
 
+from airflow_kafka_offsets.adapters.ledger import output as outputs
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
@@ -57,6 +58,7 @@ class SqlLedger:
             LedgerSchemaError: the tables are not current.
             LedgerUnavailableError: the database did not answer.
         """
+        self._url = url
         self._engine: Engine = open_engine(url)
         with reading(self._engine) as connection:
             is_current = schema.current_revision(connection) == schema.REVISION
@@ -153,23 +155,41 @@ class SqlLedger:
             )
 
     def commit(
-        self, window_id: str, claim: Claim, attempt: int | None, now: datetime, *, in_two_steps: bool = False
+        self,
+        window_id: str,
+        claim: Claim,
+        attempt: int | None,
+        now: datetime,
+        *,
+        in_two_steps: bool = False,
+        output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned; False: it was committed before, and nothing changed.
+        """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
 
         That the watermark ends where the window starts needs no look: a window is cut there under the group's version,
         only the newest open one can be abandoned, and a reset wants none open.
         """
-        with writing(self._engine) as connection:
+        with writing(self._publishing(output)) as connection:
             row = _standing_row(connection, window_id, attempt)
             window = _standing(row)
-            if not check_commit(window, claim, _outcome(row)):
-                return False
-            if in_two_steps and window.lane is Lane.LIVE:
-                _change(connection, row.group_id, window, window.holds, state=State.COMMITTING)
-            else:
-                _change(connection, row.group_id, window, window.holds, state=State.COMMITTED, committed_at=now)
-            return True
+            is_first = check_commit(window, claim, _outcome(row))
+            if is_first:
+                done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
+                at = now if done is State.COMMITTED else None
+                _change(connection, row.group_id, window, window.holds, state=done, committed_at=at)
+            elif output:  # who commits the same rerun waits for us
+                _change(connection, row.group_id, window, window.holds, state=window.state)
+            if output and window.span:
+                is_planned = window.state is State.PLANNED
+                outputs.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
+        if output and window.span:
+            outputs.clean(self._engine)
+        return is_first
+
+    def _publishing(self, output: Sequence[str]) -> Engine:
+        if not (output and self._engine.dialect.name == "mysql"):
+            return self._engine
+        return open_engine(self._url, connect_args={"read_timeout": outputs.PUBLISH_TIMEOUT})
 
     def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
         """Finish commits that were begun: windows that are committing become committed, all or none."""

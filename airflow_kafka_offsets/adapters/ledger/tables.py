@@ -162,3 +162,20 @@ acts = Table(
     Column("details", document(), nullable=False),
     Index(None, "group_id"),
 )
+
+# What jobs staged for tables in this database; written by Spark's JDBC (`spark.sinks.jdbc`), published by commits.
+staged = Table(
+    PREFIX + "staged",
+    metadata,
+    Column("id", _BIG, primary_key=True),
+    Column("window_id", name(255), nullable=False),
+    Column("target", name(255), nullable=False),
+    # None: the staging table was dropped.
+    Column("staging", name(64)),
+    Column("column_names", document(), nullable=False),
+    Column("row_count", BigInteger, nullable=False),
+    Column("attempt_id", BigInteger),
+    Column("published_at", UtcDateTime),
+    Index(None, "window_id"),
+    Index(None, "staging"),
+)

@@ -1,0 +1,361 @@
+"""A table of a database: staged by Spark, which commits per task, and published in one transaction."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.spark.counting import observed
+from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+_READ_COMMITTED = 2
+"""java.sql.Connection.TRANSACTION_READ_COMMITTED: who has waited for a lock then sees what was written meanwhile."""
+
+_DEADLOCKS = 10
+"""How often a publication is begun again that the database ended in favour of another one."""
+
+_SECRET = re.compile(r"(?i)password|secret|token")
+_PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
+
+# Spark's sentence about the task comes first, the database's last.
+_SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
+
+_DROP_SECONDS = 10
+"""How long to wait for a table that somebody writes to."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A filled staging table.
+
+    Attributes:
+        name: its name, in the target's schema.
+        columns: its columns.
+        rows: how many rows it has.
+    """
+
+    name: str
+    columns: Sequence[str]
+    rows: int
+
+
+class JdbcTable:
+    """A table that gets windows, through Spark's own JDBC.
+
+    Args:
+        spark: the session.
+        url, table: see `Target`.
+        properties: Spark's JDBC options, such as user, password and batchsize. Never logged.
+    """
+
+    def __init__(self, spark: SparkSession, url: str, table: str, properties: Mapping[str, Any] | None = None) -> None:
+        self.target = Target(url, table)
+        self._spark = spark
+        self._options = {name: str(value) for name, value in (properties or {}).items()}
+        refuse_options(self._options, ["url", "dbtable", "query", "truncate"], "url and table say where to write")
+        self._options["url"] = url
+        if self.target.driver and "driver" not in {name.lower() for name in self._options}:
+            self._options["driver"] = self.target.driver
+
+        if self.is_remote:
+            self._refuse_password()
+
+    def _refuse_password(self) -> None:
+        """Refuse what Spark Connect would write into its server's UI and event log, in clear.
+
+        Raises:
+            WriteOptionError: with where to put it instead.
+        """
+        names = [name for name in self._options if _SECRET.search(name)]
+        if names or _PASSWORD.search(self.target.url):
+            raise WriteOptionError(
+                f"{', '.join(names) or 'url'}: over Spark Connect, a password in here stands in clear in the server's UI and event "
+                "log. Give it to the server: PostgreSQL's driver takes ~/.pgpass or PGPASSFILE, MariaDB's takes "
+                "credentialType=ENV in the url (docs/sinks/jdbc.md, Passwords)"
+            )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the session is one of Spark Connect, without a JVM at hand."""
+        return not hasattr(self._spark, "_jvm")
+
+    @contextmanager
+    def staging(self, columns: Sequence[str], window_id: str) -> Iterator[str]:
+        """Give the name of a new staging table that no other try has; it is dropped when something fails.
+
+        Raises:
+            TargetError: the target is not there, or has not these columns and that of the window.
+        """
+        stage = stage_name(window_id, self.target.table, datetime.now(UTC), uuid.uuid4().hex[:6])
+        try:
+            self._execute(self.target.create_stage(stage, columns))
+        except Exception as exc:
+            raise TargetError(
+                f"{self.target.table} can't take the window ({_reason(exc)}). {self.target.help()}"
+            ) from exc
+        try:
+            yield stage
+        except BaseException:
+            self.drop(stage)
+            raise
+
+    def fill(self, stage: str, df: DataFrame, timeout: float) -> Stage:
+        """Write a frame to a staging table, and make sure that each row is there once.
+
+        Raises:
+            PublishError: a task ran twice, and both times its rows stayed.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        observation = Observation()
+        counted = df.observe(observation, F.count(F.lit(1)).alias("rows"))
+        self._write(counted, self.target.beside(stage))
+        [(found,)] = (
+            self._spark.read.format("jdbc").options(**self._options, query=self.target.count(stage)).load().collect()
+        )
+        written = observed(observation, timeout).get("rows")
+        if found != written:
+            raise PublishError(
+                f"{self.target.table}: {found} rows are staged, and Spark says that it wrote {written}. A task that ran twice "
+                "may have left its rows twice (spark.speculation, or an executor that was lost in the middle); nothing was "
+                "published. Run the window again"
+            )
+        return Stage(stage, df.columns, found)
+
+    def drop(self, stage: str) -> None:
+        """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
+        try:
+            self._execute(self.target.drop(stage))
+        except Exception as exc:
+            _log.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
+
+    # For a publication by the job
+
+    def need_jvm(self) -> None:
+        """Refuse a session that has no JVM.
+
+        Raises:
+            TargetError: with what there is instead.
+        """
+        if self.is_remote:
+            raise TargetError(
+                "write_jdbc() needs a classic Spark session: over Spark Connect there is no transaction to be had. When the "
+                "table is in the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes "
+                "it in the transaction that commits the window"
+            )
+
+    def create(self, df: DataFrame) -> None:
+        """Make what is missing of the target: the table, with the frame's types, or the window's column and an index."""
+        if not self._has(WINDOW_ID):
+            # Not of the frame itself: this would be its first action, which is the one that is counted.
+            self._write(self._spark.createDataFrame([], df.schema), self.target.quoted)
+            self._execute(self.target.add_window_id(), self.target.index_window_id())
+
+    def publish(self, stage: Stage, window_id: str) -> None:
+        """Replace the window's rows by what is staged, in one transaction. Then all older tries of the window are over.
+
+        Raises:
+            PublishError: it did not work; what was there is there still.
+        """
+        with self._connected() as connection:
+            self._check_transactions(connection)
+            self._make_lock(connection, window_id)
+            self._in_transaction(connection, stage, window_id)
+            for name in [*older(self._stages(connection, window_id), stage.name), stage.name]:
+                self._drop(connection, name)
+
+    def _in_transaction(self, connection: Any, stage: Stage, window_id: str) -> None:
+        if connection.getMetaData().supportsTransactionIsolationLevel(_READ_COMMITTED):
+            connection.setTransactionIsolation(_READ_COMMITTED)
+        connection.setAutoCommit(False)
+        for left in reversed(range(_DEADLOCKS)):
+            try:
+                self._replace(connection, stage, window_id)
+                connection.commit()
+                break
+            except Exception as exc:
+                connection.rollback()
+                if left and _sql_state(exc).startswith("40"):
+                    continue
+                if isinstance(exc, PublishError):
+                    raise
+                raise PublishError(
+                    f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}); what was there is there "
+                    "still, unless the connection broke while it was committed. Run the window again"
+                ) from exc
+        connection.setAutoCommit(True)
+
+    def _replace(self, connection: Any, stage: Stage, window_id: str) -> None:
+        _update(connection, self.target.lock_published(), window_id)
+        _update(connection, self.target.delete(), window_id)
+        inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
+        if inserted != stage.rows:
+            raise PublishError(
+                f"{self.target.table}: {inserted} rows were to be published where {stage.rows} were staged; nothing was "
+                "published. Does anybody else write to our staging tables?"
+            )
+
+    def _make_lock(self, connection: Any, window_id: str) -> None:
+        """Make sure that there is a row to lock: of two that insert their rows at once, neither would see the other's."""
+        for statement, values in ((self.target.create_published(), ()), (self.target.insert_published(), (window_id,))):
+            try:
+                _update(connection, statement, *values)
+            except Exception as exc:
+                if not _sql_state(exc).startswith("23"):  # it is there already
+                    raise
+
+    def _check_transactions(self, connection: Any) -> None:
+        if not self.target.is_mysql:
+            return
+        found = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
+        if found and found[0] != "YES":
+            raise TargetError(
+                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Once: ALTER "
+                f"TABLE {self.target.quoted} ENGINE = InnoDB"
+            )
+
+    def _stages(self, connection: Any, window_id: str) -> list[str]:
+        schema = self.target.schema
+        where = [schema or connection.getCatalog(), None]
+        if not self.target.is_mysql:
+            where = [connection.getCatalog(), schema or connection.getSchema()]
+        prefix = stage_prefix(window_id, self.target.table)
+        return _values(connection.getMetaData().getTables(*where, f"{prefix}%", None), "TABLE_NAME")
+
+    def _drop(self, connection: Any, stage: str) -> None:
+        try:
+            _update(connection, self.target.drop(stage), timeout=_DROP_SECONDS)
+        except Exception as exc:
+            _log.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
+
+    def _has(self, column: str) -> bool:
+        with self._connected() as connection:
+            schema = self.target.schema
+            where = [schema or connection.getCatalog(), None]
+            if not self.target.is_mysql:
+                where = [connection.getCatalog(), schema or connection.getSchema()]
+            return bool(_values(connection.getMetaData().getColumns(*where, self.target.name, column), "COLUMN_NAME"))
+
+    # For a publication by Airflow
+
+    def check_ledger(self) -> None:
+        """Make sure that the target's database is that of a ledger: Spark would make a table that is not there.
+
+        Raises:
+            TargetError: it is another one.
+        """
+        try:
+            self._spark.read.format("jdbc").options(**self._options, dbtable=self.target.quote(STAGED)).load().schema  # noqa: B018
+        except Exception as exc:
+            raise TargetError(
+                f"stage_jdbc() is for a table in the ledger's own database, and where {self.target.table} is there is no table "
+                f"{STAGED} ({_reason(exc)}). Is the url that of the ledger (ledger_conn_id), and is kafka-offsets db upgrade "
+                "done there? For any other database: write_jdbc()"
+            ) from exc
+
+    def register(self, stage: Stage, window_id: str) -> None:
+        """Note in the ledger's database what is staged, so that the commit of the window publishes it."""
+        from pyspark.sql import functions as F
+
+        values = {
+            "window_id": F.lit(window_id),
+            "target": F.lit(self.target.table),
+            "staging": F.lit(stage.name),
+            "column_names": F.lit(json.dumps(list(stage.columns))),
+            "row_count": F.lit(stage.rows).cast("bigint"),
+        }
+        # One row of one partition, hence one statement.
+        row = self._spark.range(0, 1, 1, 1).select(*[value.alias(name) for name, value in values.items()])
+        self._write(row, self.target.quote(STAGED))
+
+    # Spark
+
+    def _write(self, df: DataFrame, table: str) -> None:
+        df.write.format("jdbc").options(**self._options, dbtable=table).mode("append").save()
+
+    def _execute(self, *statements: str) -> None:
+        """Run statements, each on its own."""
+        if self.is_remote:
+            for statement in statements:
+                self._execute_by_reading(statement)
+            return
+        with self._connected() as connection:
+            for statement in statements:
+                _update(connection, statement)
+
+    def _execute_by_reading(self, statement: str) -> None:
+        # Over Spark Connect, the only way to a statement of one's own: what Spark's reader runs before it reads.
+        reader = self._spark.read.format("jdbc").options(**self._options)
+        reader.options(query="SELECT 1 AS done", sessionInitStatement=statement).load().collect()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Open a connection as Spark's writer does: with its drivers, its dialects and its providers of credentials."""
+        jvm: Any = self._spark._jvm
+        options = jvm.PythonUtils.toScalaMap({**self._options, "dbtable": self.target.quoted})
+        sql = jvm.org.apache.spark.sql
+        factory = sql.jdbc.JdbcDialects.get(self.target.url).createConnectionFactory(
+            sql.execution.datasources.jdbc.JDBCOptions(options)
+        )
+        connection = factory.apply(-1)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> int:
+    prepared = connection.prepareStatement(statement)
+    try:
+        prepared.setQueryTimeout(timeout)
+        for number, value in enumerate(values, start=1):
+            prepared.setString(number, value)
+        return int(prepared.executeLargeUpdate())
+    finally:
+        prepared.close()
+
+
+def _rows(connection: Any, query: str, *values: str | None) -> list[str]:
+    prepared = connection.prepareStatement(query)
+    try:
+        for number, value in enumerate(values, start=1):
+            prepared.setString(number, value)
+        return _values(prepared.executeQuery(), 1)
+    finally:
+        prepared.close()
+
+
+def _values(rows: Any, column: Any) -> list[str]:
+    found = []
+    while rows.next():
+        found.append(str(rows.getString(column)))
+    return found
+
+
+def _sql_state(exc: BaseException) -> str:
+    java = getattr(exc, "java_exception", None)
+    return str(java.getSQLState() or "") if java is not None and hasattr(java, "getSQLState") else ""
+
+
+def _reason(exc: BaseException) -> str:
+    """Return what the database said, in one line."""
+    java = getattr(exc, "java_exception", None)
+    text = str(java.getMessage()) if java is not None else str(exc)
+    line = text.strip().splitlines()[0] if text.strip() else type(exc).__name__
+    said = _SAID.search(line)
+    return said[1] if said else line

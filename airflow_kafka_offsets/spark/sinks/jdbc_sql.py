@@ -1,0 +1,195 @@
+"""The SQL of the JDBC sink: names in the database's quotes, and the statements around them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_kafka_offsets.spark.errors import TargetError
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID
+
+STAGED = "kafka_offsets_staged"
+"""The ledger's table in which a job notes what Airflow is to publish."""
+
+PUBLISHED = "kafka_offsets_published"
+"""A small table beside a target: who publishes a window locks its row."""
+
+_MYSQL = re.compile(r"jdbc:mysql:", re.IGNORECASE)
+_SQL_SERVER = re.compile(r"jdbc:sqlserver:", re.IGNORECASE)
+# Which class Spark is to load: without its name, a driver that came with --jars or --packages is not found.
+_DRIVERS = {
+    r"jdbc:postgresql:": "org.postgresql.Driver",
+    r"jdbc:mysql:.*[?&]permitMysqlScheme": "org.mariadb.jdbc.Driver",
+    r"jdbc:mysql:": "com.mysql.cj.jdbc.Driver",
+    r"jdbc:sqlite:": "org.sqlite.JDBC",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that gets windows.
+
+    Args:
+        url: its database, for JDBC; it may hold a password, so no message shows it.
+        table: its name, with or without a schema in front: exact, as if quoted.
+
+    Raises:
+        TargetError: it can't be one.
+    """
+
+    url: str
+    table: str
+
+    def __post_init__(self) -> None:
+        if not re.match(r"jdbc:\w+:", self.url):
+            raise TargetError("The url must be one of JDBC, such as jdbc:postgresql://host/database")
+        if re.match(r"jdbc:mariadb:", self.url, re.IGNORECASE):
+            raise TargetError(
+                "Spark speaks to MariaDB as to MySQL: write jdbc:mysql://host/database?permitMysqlScheme, which MariaDB's "
+                "driver takes, too (with jdbc:mariadb: Spark quotes names as MariaDB does not)"
+            )
+        if _SQL_SERVER.match(self.url):
+            raise TargetError("SQL Server is not supported: it has no CREATE TABLE ... AS SELECT")
+        if not all(self._parts):
+            raise TargetError(f"{self.table!r} is not the name of a table: orders, or sales.orders")
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.table.split(".")
+
+    @property
+    def is_mysql(self) -> bool:
+        """Whether it is MySQL or MariaDB."""
+        return _MYSQL.match(self.url) is not None
+
+    @property
+    def schema(self) -> str | None:
+        """What stands in front of the table's name; None: nothing."""
+        return self._parts[-2] if len(self._parts) > 1 else None
+
+    @property
+    def name(self) -> str:
+        """The table's name without what stands in front of it."""
+        return self._parts[-1]
+
+    @property
+    def driver(self) -> str | None:
+        """The class of the usual driver; None: the user has to name it."""
+        return next((name for pattern, name in _DRIVERS.items() if re.match(pattern, self.url, re.IGNORECASE)), None)
+
+    def quote(self, name: str) -> str:
+        """Write a name so that it is taken as it is."""
+        mark = "`" if self.is_mysql else '"'
+        return mark + name.replace(mark, mark * 2) + mark
+
+    def beside(self, name: str) -> str:
+        """Write the name of a table in the target's schema."""
+        return ".".join(map(self.quote, [*self._parts[:-1], name]))
+
+    @property
+    def quoted(self) -> str:
+        """The target's own name, quoted."""
+        return self.beside(self.name)
+
+    def _all(self, columns: Sequence[str]) -> str:
+        return ", ".join(map(self.quote, columns))
+
+    def create_stage(self, stage: str, columns: Sequence[str]) -> str:
+        """Make an empty table with some of the target's columns, of the target's types; fails when one is not there.
+
+        Of the target's types: what a direct write to the target would convert is converted the same way.
+        """
+        # IF NOT EXISTS: over Spark Connect a task runs it, and Spark may run a task again.
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.beside(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
+            f"WHERE {self.quote(WINDOW_ID)} = '' AND 1 = 0"
+        )
+
+    def count(self, stage: str) -> str:
+        """Count what is staged."""
+        return f"SELECT count(*) AS n FROM {self.beside(stage)}"
+
+    def drop(self, stage: str) -> str:
+        """Remove a staging table."""
+        return f"DROP TABLE IF EXISTS {self.beside(stage)}"
+
+    def delete(self) -> str:
+        """Remove a window's rows."""
+        return f"DELETE FROM {self.quoted} WHERE {self.quote(WINDOW_ID)} = ?"
+
+    def insert(self, stage: str, columns: Sequence[str]) -> str:
+        """Let the target have what is staged, under a window's id."""
+        names = self._all(columns)
+        return (
+            f"INSERT INTO {self.quoted} ({names}, {self.quote(WINDOW_ID)}) SELECT {names}, ? FROM {self.beside(stage)}"
+        )
+
+    @property
+    def _id_type(self) -> str:
+        # MySQL's default collations take names that differ by case only for the same.
+        return "VARCHAR(255)" + (" CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if self.is_mysql else "")
+
+    def add_window_id(self) -> str:
+        """Give the target the column of the window."""
+        return f"ALTER TABLE {self.quoted} ADD COLUMN {self.quote(WINDOW_ID)} {self._id_type}"
+
+    def index_window_id(self) -> str:
+        """Let a window's rows be found without a look at all others."""
+        name = f"ix_{self.name}"[:40] + "_window_id"
+        return f"CREATE INDEX {self.quote(name)} ON {self.quoted} ({self.quote(WINDOW_ID)})"
+
+    def create_published(self) -> str:
+        """Make the table whose rows are locked."""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.beside(PUBLISHED)} "
+            f"({self.quote(WINDOW_ID)} {self._id_type} NOT NULL PRIMARY KEY, published_at TIMESTAMP NULL)"
+        )
+
+    def insert_published(self) -> str:
+        """Make a window's row, so that there is one to lock."""
+        return f"INSERT INTO {self.beside(PUBLISHED)} ({self.quote(WINDOW_ID)}) VALUES (?)"
+
+    def lock_published(self) -> str:
+        """Lock a window's row: whoever publishes the same window waits here."""
+        return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP WHERE {self.quote(WINDOW_ID)} = ?"
+
+    def has_transactions(self) -> str:
+        """Ask MySQL whether the target's engine can take back what it was told."""
+        return (
+            "SELECT e.transactions FROM information_schema.tables t JOIN information_schema.engines e "
+            "ON e.engine = t.engine WHERE t.table_schema = COALESCE(?, DATABASE()) AND t.table_name = ?"
+        )
+
+    def help(self) -> str:
+        """Say what the target has to be."""
+        return (
+            f"It has to be there, with the frame's columns (the names to the letter) and {WINDOW_ID}. To add that: "
+            f"{self.add_window_id()}; {self.index_window_id()}"
+        )
+
+
+def stage_prefix(window_id: str, table: str) -> str:
+    """Return how the names of all staging tables begin that tries of a window make for a target.
+
+    >>> stage_prefix("lake.orders-000012", "public.orders")
+    'kafka_offsets_stage_fd2b9e51bc_'
+    """
+    return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
+
+
+def stage_name(window_id: str, table: str, moment: datetime, salt: str) -> str:
+    """Name the staging table of one try; names of one window and target sort by time. At most 63 characters.
+
+    >>> stage_name("lake.orders-000012", "public.orders", datetime(2026, 1, 31, 23, 59, 58), "0f3a9c")
+    'kafka_offsets_stage_fd2b9e51bc_260131235958_0f3a9c'
+    """
+    return f"{stage_prefix(window_id, table)}{moment:%y%m%d%H%M%S}_{salt}"
+
+
+def older(names: Sequence[str], stage: str) -> list[str]:
+    """Return the staging tables of the same window and target that were made before this one."""
+    prefix = stage.rsplit("_", 2)[0] + "_"
+    return sorted(name for name in names if name.startswith(prefix) and name < stage)

@@ -1,0 +1,289 @@
+"""Output in the ledger's database: its rows are there exactly when the window is committed, on each database."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.pool import NullPool
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
+from airflow_kafka_offsets.core.window import Held, Outcome, State
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
+from tests.ledger.examples import NOW, add, claim
+
+
+class Warehouse:
+    """Tables beside a ledger's, and jobs that stage for them as the job side does."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = create_engine(url, poolclass=NullPool)
+        self.table = f"orders_{uuid.uuid4().hex[:8]}"
+        self.run(f"CREATE TABLE {self.table} (n INTEGER UNIQUE, window_id VARCHAR(255))")
+        self._tries = 0
+        self._made: list[str] = []
+
+    def run(self, *statements: str, **values: Any) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement), values)
+
+    def numbers(self, window: str | None = None) -> list[int]:
+        where = "WHERE window_id = :window" if window else ""
+        with self.engine.connect() as connection:
+            rows = connection.execute(
+                text(f"SELECT n FROM {self.table} {where} ORDER BY n"), {"window": window} if window else {}
+            )
+            return [row.n for row in rows]
+
+    def stage(self, held: Held, numbers: range, *, is_noted: bool = True, table: str | None = None) -> str:
+        """Do what a try of the window's job does: fill a table of its own, and note it."""
+        self._tries += 1
+        table = table or self.table
+        name = stage_name(held.window.id, table, NOW + timedelta(seconds=self._tries), f"{self._tries:06x}")
+        self._made.append(name)
+        self.run(f"CREATE TABLE {name} AS SELECT n FROM {self.table} WHERE 1 = 0")
+        if numbers:
+            self.run(f"INSERT INTO {name} (n) VALUES " + ", ".join(f"({n})" for n in numbers))
+        if is_noted:
+            self.run(
+                "INSERT INTO kafka_offsets_staged (window_id, target, staging, column_names, row_count) "
+                "VALUES (:window, :target, :staging, :columns, :rows)",
+                window=held.window.id,
+                target=table,
+                staging=name,
+                columns=json.dumps(["n"]),
+                rows=len(numbers),
+            )
+        return name
+
+    def stages(self) -> list[str]:
+        return sorted({*inspect(self.engine).get_table_names()}.intersection(self._made))
+
+
+def succeed(ledger: SqlLedger, held: Held) -> int:
+    attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
+    ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
+    return attempt
+
+
+class OutputContract:
+    """Each subclass says where the ledger is, with a fixture `url`."""
+
+    @pytest.fixture
+    def warehouse(self, url: str) -> Iterator[Warehouse]:
+        """Return tables beside the ledger's."""
+        warehouse = Warehouse(url)
+        yield warehouse
+        warehouse.run(*[f"DROP TABLE {name}" for name in warehouse.stages()])
+
+    def commit(self, ledger: SqlLedger, warehouse: Warehouse, held: Held, attempt: int | None, **more: Any) -> bool:
+        return ledger.commit(held.window.id, held.holder, attempt, NOW, output=(warehouse.table,), **more)
+
+    def state(self, ledger: SqlLedger, held: Held) -> State:
+        return ledger.window(held.window.id).held.window.state
+
+    @pytest.mark.parametrize("again", [range(3), range(20), range(0)], ids=["fewer", "more", "nothing"])
+    def test_a_commit_publishes_and_that_of_a_rerun_replaces(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str, again: range
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10))
+        assert warehouse.numbers() == []
+        assert self.commit(ledger, warehouse, held, succeed(ledger, held)) is True
+        assert warehouse.numbers(held.window.id) == [*range(10)]
+        warehouse.stage(held, again)
+        assert warehouse.numbers() == [*range(10)], "a rerun that is not committed shows nothing"
+        assert self.commit(ledger, warehouse, held, succeed(ledger, held)) is False
+        assert warehouse.numbers(held.window.id) == [*again]
+        assert warehouse.stages() == []
+
+    def test_windows_stand_side_by_side(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
+        warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (77)")
+        for start in (0, 10):
+            held = add(ledger, name, start, start + 10)
+            warehouse.stage(held, range(start, start + 3))
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert warehouse.numbers() == [0, 1, 2, 10, 11, 12, 77]
+
+    def test_a_commit_that_is_tried_again_changes_nothing(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        answers = [self.commit(ledger, warehouse, held, attempt) for _ in range(3)]
+        assert answers == [True, False, False]
+        assert warehouse.numbers() == [*range(10)]
+
+    def test_what_is_committed_in_two_steps_is_published_in_the_first(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        for _ in range(2):
+            assert self.commit(ledger, warehouse, held, attempt, in_two_steps=True) is True
+            assert (self.state(ledger, held), warehouse.numbers()) == (State.COMMITTING, [*range(10)])
+        ledger.finish(name, ledger.load(name).version, [held.window.seq], NOW)
+        assert (self.state(ledger, held), warehouse.numbers()) == (State.COMMITTED, [*range(10)])
+
+    def test_nothing_is_committed_for_which_nothing_was_staged(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10), is_noted=False)
+        with pytest.raises(OutputError, match=f"staged nothing for {warehouse.table}"):
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert self.state(ledger, held) is State.PLANNED
+        warehouse.stage(held, range(4))
+        assert self.commit(ledger, warehouse, held, succeed(ledger, held)) is True
+        with pytest.raises(OutputError, match="staged nothing"):
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert warehouse.numbers() == [*range(4)]
+
+    def test_an_empty_window_has_no_output(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
+        held = add(ledger, name, 5, 5)
+        assert self.commit(ledger, warehouse, held, None) is True
+
+    def test_what_the_table_refuses_is_not_committed_and_the_commit_can_be_tried_again(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (5)")
+        held = add(ledger, name, 0, 10)
+        staging = warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        with pytest.raises(OutputError, match=f"did not take its rows into {warehouse.table} .*(?i:unique|duplicate)"):
+            self.commit(ledger, warehouse, held, attempt)
+        assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [5])
+        assert warehouse.stages() == [staging]
+        warehouse.run(f"DELETE FROM {warehouse.table}")
+        assert self.commit(ledger, warehouse, held, attempt) is True
+        assert warehouse.numbers() == [*range(10)]
+
+    def test_staged_rows_that_are_not_there_any_more_are_not_committed(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        staging = warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        warehouse.run(f"DELETE FROM {staging} WHERE n = 3")
+        with pytest.raises(OutputError, match=r"10 rows were staged for .* and 9 are in"):
+            self.commit(ledger, warehouse, held, attempt)
+        warehouse.run(f"DROP TABLE {staging}")
+        with pytest.raises(OutputError, match="did not take its rows"):
+            self.commit(ledger, warehouse, held, attempt)
+        assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [])
+
+    def test_older_tries_are_over_with_the_commit_and_a_younger_one_is_left_alone(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(1))
+        warehouse.stage(held, range(2), is_noted=False)
+        warehouse.stage(held, range(3))
+        young = warehouse.stage(held, range(4), is_noted=False)
+        self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert warehouse.numbers() == [0, 1, 2]
+        assert warehouse.stages() == [young]
+        warehouse.run(f"DROP TABLE {young}")
+
+    def test_exactly_one_of_competing_commits_publishes(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        with ThreadPoolExecutor(6) as pool:
+            for start in range(0, 50, 10):
+                held = add(ledger, name, start, start + 10)
+                warehouse.stage(held, range(start, start + 10))
+                attempt = succeed(ledger, held)
+                together = threading.Barrier(6)
+
+                def compete(held: Held = held, attempt: int = attempt, together: Any = together) -> Any:
+                    together.wait(60)
+                    try:
+                        return self.commit(ledger, warehouse, held, attempt)
+                    except ConcurrentChangeError:
+                        return "lost"
+
+                answers = [job.result() for job in [pool.submit(compete) for _ in range(6)]]
+                assert answers.count(True) == 1, answers
+                assert warehouse.numbers(held.window.id) == [*range(start, start + 10)]
+        assert warehouse.stages() == []
+
+    def test_two_tables_are_published_together_or_not_at_all(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        lines = f"{warehouse.table}_lines"
+        warehouse.run(f"CREATE TABLE {lines} (n INTEGER, window_id VARCHAR(255))")
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        both = (warehouse.table, lines)
+        with pytest.raises(OutputError, match=f"staged nothing for {lines}"):
+            ledger.commit(held.window.id, held.holder, attempt, NOW, output=both)
+        assert warehouse.numbers() == []
+        warehouse.stage(held, range(5), table=lines)
+        assert ledger.commit(held.window.id, held.holder, attempt, NOW, output=both) is True
+        assert warehouse.numbers() == [*range(10)]
+        assert warehouse.stages() == []
+
+    def test_what_others_wrote_into_the_register_drops_no_table_of_theirs(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held = add(ledger, name, 0, 10, claim())
+        warehouse.run(
+            "INSERT INTO kafka_offsets_staged (window_id, target, staging, column_names, row_count) "
+            "VALUES (:window, :target, 'kafka_offsets_acts', '[]', 0)",
+            window=held.window.id,
+            target=warehouse.table,
+        )
+        with pytest.raises(OutputError, match="not the name of a staging table"):
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        warehouse.stage(held, range(3))
+        assert self.commit(ledger, warehouse, held, succeed(ledger, held)) is True
+        assert ledger.acts(name) == []
+
+
+class TestSqlite(OutputContract):
+    """In a file."""
+
+    @pytest.fixture
+    def url(self, sqlite_url: str) -> str:
+        """Return where the ledger is."""
+        return sqlite_url
+
+
+class TestPostgres(OutputContract):
+    """On a PostgreSQL server."""
+
+    @pytest.fixture
+    def url(self, postgres_url: str) -> str:
+        """Return where the ledger is."""
+        return postgres_url
+
+
+class TestMariaDB(OutputContract):
+    """On a MariaDB server."""
+
+    @pytest.fixture
+    def url(self, mariadb_url: str) -> str:
+        """Return where the ledger is."""
+        return mariadb_url
+
+    def test_a_table_that_takes_nothing_back_is_refused(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        warehouse.run(f"ALTER TABLE {warehouse.table} ENGINE = MyISAM")
+        held = add(ledger, name, 0, 10)
+        warehouse.stage(held, range(10))
+        with pytest.raises(OutputError, match="ENGINE = InnoDB"):
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [])

@@ -1,0 +1,53 @@
+"""A table of a database keeps the contract of every sink."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.jdbc import Database
+from tests.spark.sinks.contract import Rerun, SinkContract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lab.databases import MariaDB, Postgres
+
+
+class Jdbc:
+    """A table that is there."""
+
+    code = "window.write_jdbc(df, target.jdbc, target.table, target.properties)"
+    is_checked_first = True
+
+    def target_in(self, url: str) -> Database:
+        """Return a database with a new table."""
+        database = Database(url)
+        database.table = f"sink_{uuid.uuid4().hex[:8]}"  # type: ignore[attr-defined]
+        database.create(database.table)  # type: ignore[attr-defined]
+        return database
+
+    def rows(self, spark: SparkSession, target: Any) -> list[tuple[str, int]]:
+        """Ask the database."""
+        found: list[tuple[str, int]] = target.found(target.table)
+        return found
+
+
+class TestPostgres(Jdbc, SinkContract):
+    """The whole contract."""
+
+    @pytest.fixture
+    def target(self, postgres: Postgres) -> Database:
+        """Return a database with a new table."""
+        return self.target_in(postgres.url)
+
+
+class TestMariaDB(Jdbc, Rerun):
+    """The table of reruns, for MySQL's quotes, types and locks."""
+
+    @pytest.fixture
+    def target(self, mariadb: MariaDB) -> Database:
+        """Return a database with a new table."""
+        return self.target_in(mariadb.url)

@@ -1,0 +1,64 @@
+"""A table in the ledger's database, staged over Spark Connect by a process without a JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from tests.spark.jdbc import Database
+
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB
+    from tests.lab.spark_connect import SparkConnect
+
+ROOT = Path(__file__).parents[2]
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+from airflow_kafka_offsets.spark import KafkaWindow
+from tests.spark.conftest import handoff
+
+remote, url, table = json.loads(sys.argv[1])
+spark = SparkSession.builder.remote(remote).getOrCreate()
+df = spark.range(0, 5, 1, 2).selectExpr("cast(id as int) as n")
+
+def told(table, **options):
+    try:
+        return KafkaWindow(spark, handoff({})).stage_jdbc(df, url, table, {"user": "open", **options})
+    except Exception as exc:
+        return f"{type(exc).__name__}: {exc}"
+
+print(json.dumps([told(table), told("nowhere"), told(table, password="canary")]))
+"""
+
+
+def test_a_window_is_staged_over_connect(spark_connect: SparkConnect, mariadb: MariaDB) -> None:
+    database = Database(mariadb.url)
+    schema.upgrade(open_engine(database.url))
+    # No password: over Connect it would have to be the server's.
+    mariadb.execute("CREATE USER open@'127.0.0.1'", "GRANT ALL ON offsets.* TO open@'127.0.0.1'")
+    database.create("over_connect")
+    arguments = json.dumps([spark_connect.url, database.jdbc, "over_connect"])
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    staged, nowhere, password = json.loads(done.stdout.splitlines()[-1])
+    assert staged == 5
+    [(window, name, rows)] = database.ask(
+        "SELECT window_id, staging, row_count FROM kafka_offsets_staged WHERE target = 'over_connect'"
+    )
+    assert (window, rows) == ("lake.orders-000012", 5)
+    assert sorted(database.ask(f"SELECT n FROM {name}")) == [(n,) for n in range(5)]
+    assert nowhere.startswith("TargetError: nowhere can't take the window (")
+    assert "Table 'offsets.nowhere' doesn't exist)" in nowhere
+    assert "ALTER TABLE `nowhere` ADD COLUMN `window_id`" in nowhere
+    assert password.startswith("WriteOptionError: password: over Spark Connect")
+    assert "canary" not in password
+    database.run(f"DROP TABLE {name}", "DELETE FROM kafka_offsets_staged WHERE target = 'over_connect'")
