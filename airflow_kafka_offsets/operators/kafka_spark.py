@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +35,7 @@ from airflow_kafka_offsets.operators.job_files import (
 )
 from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan_or_take
 from airflow_kafka_offsets.operators.runs import claim_of
+from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.window import KafkaWindow
@@ -53,13 +53,6 @@ XCOM_WINDOW = "window"
 _PACKAGES = "spark.jars.packages"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
-
-_WRONG_SPARK = re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER")
-_WRONG_SPARK_HELP = (
-    "This process can only be a client of Spark Connect, and the task has no server to talk to: either pyspark-client is "
-    "installed and not pyspark, or SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED is set in the worker's environment. Give the "
-    "task the conn_id of a connection of type spark_connect; or, for a Spark of its own, install pyspark and unset these"
-)
 
 log = logging.getLogger(__name__)
 
@@ -157,9 +150,10 @@ class KafkaSparkOperator(PySparkOperator):
         try:
             return super().execute_callable()
         except Exception as exc:
-            if _WRONG_SPARK.search(str(exc)):
-                raise BadInputError(_WRONG_SPARK_HELP) from exc
-            raise
+            explained = explained_spark_error(exc)
+            if explained is None:
+                raise
+            raise explained from exc
         finally:
             (self.python_callable, self.config_kwargs), self._spark = given, None
 
