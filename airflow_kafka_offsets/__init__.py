@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "KafkaGroup": "airflow_kafka_offsets.core.group",
     "KafkaSparkOperator": "airflow_kafka_offsets.operators.kafka_spark",
+    "KafkaSparkSqlOperator": "airflow_kafka_offsets.operators.kafka_spark_sql",
     "KafkaSparkSubmitOperator": "airflow_kafka_offsets.operators.spark_submit",
     "PlanWindowOperator": "airflow_kafka_offsets.operators.window",
     "PlanWindowsOperator": "airflow_kafka_offsets.operators.window",
@@ -30,6 +31,7 @@ __all__ = [
     "KafkaLagSensor",
     "KafkaOffsetsTrigger",
     "KafkaSparkOperator",
+    "KafkaSparkSqlOperator",
     "KafkaSparkSubmitOperator",
     "KafkaTimeSensor",
     "PlanWindowOperator",

@@ -23,6 +23,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Kafka Offsets",
                 "python-modules": [
                     "airflow_kafka_offsets.operators.kafka_spark",
+                    "airflow_kafka_offsets.operators.kafka_spark_sql",
                     "airflow_kafka_offsets.operators.spark_submit",
                     "airflow_kafka_offsets.operators.window",
                 ],

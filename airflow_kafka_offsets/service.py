@@ -412,6 +412,10 @@ class WindowService:
         """Record how a try ended: what a commit rests on."""
         self._racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
 
+    def attempts(self, window_id: str) -> Sequence[Attempt]:
+        """Return the attempts at a window, oldest first."""
+        return self._ledger.attempts(window_id)
+
     def window(self, window_id: str) -> Window:
         """Return a window as the ledger has it.
 

@@ -69,10 +69,10 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     if protocol.endswith("SSL"):
         derived |= _tls(connection, mine)
     jaas = None
-    if protocol.startswith("SASL") and _JAAS not in mine:
+    if protocol.startswith("SASL"):
         mechanism = str(connection.get("sasl.mechanism") or connection.get("sasl.mechanisms") or "GSSAPI").upper()
         derived["kafka.sasl.mechanism"] = mechanism
-        jaas = _jaas(mechanism, connection)
+        jaas = _jaas(mechanism, connection) if _JAAS not in mine else None
     options = {name: value for name, value in derived.items() if name not in mine} | dict(spark_options)
     return ReaderOptions(options, jaas)
 

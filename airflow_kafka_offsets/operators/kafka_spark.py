@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 
 from airflow_kafka_offsets import wiring
@@ -19,6 +17,13 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.reader_options import reader_options
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.operators.assets import emit_events
+from airflow_kafka_offsets.operators.connect import (
+    end_sessions,
+    mine_and_earlier,
+    remote_url,
+    session_url,
+    token_in_url,
+)
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 from airflow_kafka_offsets.operators.job_files import (
     Report,
@@ -30,12 +35,13 @@ from airflow_kafka_offsets.operators.job_files import (
 )
 from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan_or_take
 from airflow_kafka_offsets.operators.runs import claim_of
+from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.window import KafkaWindow
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -47,13 +53,6 @@ XCOM_WINDOW = "window"
 _PACKAGES = "spark.jars.packages"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
-
-_WRONG_SPARK = re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER")
-_WRONG_SPARK_HELP = (
-    "This process can only be a client of Spark Connect, and the task has no server to talk to: either pyspark-client is "
-    "installed and not pyspark, or SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED is set in the worker's environment. Give the "
-    "task the conn_id of a connection of type spark_connect; or, for a Spark of its own, install pyspark and unset these"
-)
 
 log = logging.getLogger(__name__)
 
@@ -113,16 +112,23 @@ class KafkaSparkOperator(PySparkOperator):
         self.connector = connector
         self._stop = Stop()
         self._spark: SparkSession | None = None
+        self._remote: str | None = None
+        self._returned: dict[str, Any] = {}
 
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
         # First what refuses bad input, before anything is written.
-        self.config_kwargs = {**self.config_kwargs, **self._connector_conf()}
+        connection = wiring.find_connection(self.conn_id) if self.conn_id else None
+        self._remote = remote_url(connection, self.config_kwargs)
+        wiring.mask(token_in_url(connection))
+        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
-        service = wiring.open_service(self.group)
-        claim = claim_of(context, Scope.TASK)
-        self._planned = plan_or_take(self, context, service, claim)
-        self._work = partial(Work, context, service, self.group, claim, stop=self._stop)
+        if self._remote:
+            refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        self._service = wiring.open_service(self.group)
+        self._claim = claim_of(context, Scope.TASK)
+        self._planned = plan_or_take(self, context, self._service, self._claim)
+        self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop)
         return super().execute(context)
 
     def resume(self, context: Context, event: Any = None) -> Any:
@@ -130,42 +136,60 @@ class KafkaSparkOperator(PySparkOperator):
         return self.execute(context)
 
     def execute_callable(self) -> Any:
-        """Open one session for all windows, as `PySparkOperator` does; with nothing to run there is none."""
+        """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
         function = self.python_callable
-        if not any(p.needs_job for p in self._planned):
-            return self._all(_no_job, {})
-        self.python_callable = partial(self._in_session, function)
+        if self._remote:
+            return self._all(partial(self._in_own_session, self._remote, function))
+        if any(p.needs_job for p in self._planned):
+            return self._open(partial(self._in_one_session, function))
+        return self._all(_no_job)
+
+    def _open(self, job: Callable[..., Any], **conf: str) -> Any:
+        given = self.python_callable, self.config_kwargs
+        self.python_callable, self.config_kwargs = job, {**self.config_kwargs, **conf}
         try:
             return super().execute_callable()
         except Exception as exc:
-            if _WRONG_SPARK.search(str(exc)):
-                raise BadInputError(_WRONG_SPARK_HELP) from exc
-            raise
+            explained = explained_spark_error(exc)
+            if explained is None:
+                raise
+            raise explained from exc
         finally:
-            self.python_callable, self._spark = function, None
+            (self.python_callable, self.config_kwargs), self._spark = given, None
 
-    def _in_session(self, function: Callable[..., Any], *args: Any, spark: SparkSession, **kwargs: Any) -> Any:
+    def _in_one_session(self, function: Callable[..., Any], *args: Any, spark: SparkSession, **kwargs: Any) -> Any:
+        return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
+
+    def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
+        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim)
+        end_sessions(url, earlier)
+        self._stop.check()
+        conf = {"spark.remote": session_url(url, mine) or url}
+        report: Report = self._open(partial(self._job, function, planned), **conf)
+        return report
+
+    def _job(
+        self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
+    ) -> Report:
         self._spark = spark
-        returned: dict[str, Any] = {}
+        window_id = planned.window.id
+        spark.clearTags()  # of the window before
+        spark.addTag(window_id)
         with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
+            report = Path(directory, "report.json")
             options = self._with_login(spark, Path(directory))
+            window = KafkaWindow(spark, handoff_of(planned, options, self.group.expect_gaps, report))
+            value = call(function, args, kwargs, {"spark": spark, "window": window})
+            self._returned[window_id] = self._checked_value(value)
+            window.finish()  # here, for task processes of Airflow end without the exit guard
+            return read_report(report, planned.window)
 
-            def run(planned: Planned) -> Report:
-                report = Path(directory, f"{planned.window.id}.json")
-                window = KafkaWindow(spark, handoff_of(planned, options, self.group.expect_gaps, report))
-                value = call(function, args, kwargs, {"spark": spark, "window": window})
-                returned[window.id] = self._checked_value(value)
-                window.finish()  # here, for task processes of Airflow end without the exit guard
-                return read_report(report, planned.window)
-
-            return self._all(run, returned)
-
-    def _all(self, run: Callable[[Planned], Report], returned: Mapping[str, Any]) -> Any:
+    def _all(self, run: Callable[[Planned], Report]) -> Any:
         work = self._work(run=run)
         results = work.all(self._planned)
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
         emit_events(self, work.context, results, emit_empty=self.emit_empty)
-        return self._return_value([returned.get(result["window_id"]) for result in results])
+        return self._return_value([self._returned.get(result["window_id"]) for result in results])
 
     def _checked_value(self, value: Any) -> Any:
         # Before the commit: Airflow would refuse it after.
@@ -183,19 +207,17 @@ class KafkaSparkOperator(PySparkOperator):
         return {key: [value.get(key) for value in dicts] for value in dicts for key in value}
 
     def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
-        if _is_connect(spark):
-            refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
-        elif not spark.sparkContext.master.startswith("local"):
-            refuse_login(self._reader, self.group.kafka_conn_id, f"executors (master {spark.sparkContext.master})")
-        login = write_login(self._reader.jaas, directory) if self._reader.jaas is not None else None
-        return self._reader.with_jaas_file(str(login))
+        if self._reader.jaas is None:
+            return dict(self._reader.options)
+        master = spark.sparkContext.master
+        if not master.startswith("local"):
+            refuse_login(self._reader, self.group.kafka_conn_id, f"executors (master {master})")
+        return self._reader.with_jaas_file(str(write_login(self._reader.jaas, directory)))
 
-    def _connector_conf(self) -> dict[str, str]:
+    def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
         """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
-        connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
-        is_remote = connection is not None and connection.conn_type == SparkConnectHook.conn_type
-        if is_remote or conf.get("spark.remote") or self.connector is None:
+        if self._remote or self.connector is None:
             return {}
         if "spark-sql-kafka" in f"{conf.get(_PACKAGES)} {conf.get('spark.jars')}":
             return {}
@@ -217,6 +239,7 @@ def _interrupt(spark: SparkSession) -> None:
     try:
         if _is_connect(spark):
             spark.interruptAll()
+            spark.stop()  # the function goes on until the process is killed: what else it asks for is refused
         else:
             spark.sparkContext.cancelAllJobs()
     except Exception:

@@ -223,6 +223,14 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
             mask_secret(value)
 
 
+def mask(secret: str | None) -> None:
+    """Tell Airflow's log a secret that must never appear."""
+    from airflow.sdk.log import mask_secret
+
+    if secret:
+        mask_secret(secret)
+
+
 def is_true(value: object) -> bool:
     """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
 

@@ -144,6 +144,32 @@ def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: L
     assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.postgres.url)
 
 
+def test_a_sql_file_is_a_template_that_knows_its_window_when_it_runs(lab: Lab, connect: SparkConnect) -> None:
+    lab.topic("taskflow_sql")
+    run = lab.api.run_to("taskflow_sql")
+    expect_committed_once(lab, "taskflow_sql")
+    rendered = lab.api.rendered_fields("taskflow_sql", run, "load")
+    assert "lake/taskflow_sql/window_id=${window_id}" in rendered["sql"]
+    assert rendered["parameters"] == {"span": "400"}
+    lab.api.clear("taskflow_sql", run, ["load"])
+    lab.api.wait_for_run("taskflow_sql", run)
+    assert outcomes(lab, "taskflow_sql") == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
+    expect_committed_once(lab, "taskflow_sql")
+
+
+def test_the_token_of_a_server_is_in_no_log(lab: Lab, connect: SparkConnect) -> None:
+    token = "a/secret+token=="
+    fields = {"connection_id": "spark_connect_token", "conn_type": "spark_connect", "host": "sc://localhost"}
+    lab.api.request("POST", "/connections", {**fields, "port": connect.port, "password": token})
+    lab.topic("taskflow_token")
+    run = lab.api.run_to("taskflow_token", state="failed")
+    log = lab.api.log("taskflow_token", run, "load")
+    assert "CANNOT_CONFIGURE_SPARK_CONNECT_MASTER" in log
+    assert "token=***" in log, "Spark's message shows the address"
+    assert "secret" not in log
+    assert "secret" not in str(lab.api.rendered_fields("taskflow_token", run, "load"))
+
+
 def is_at_work(lab: Lab, dag_id: str) -> bool:
     """Whether Spark still writes: what is held says so ten times a second, by touching its file."""
     return time.time() - (lab.folder / "hold" / f"{dag_id}.reached").stat().st_mtime < 2

@@ -52,7 +52,9 @@ def test_the_users_own_login_wins() -> None:
     mine = {"kafka.sasl.jaas.config": "${file:/etc/client.properties:jaas}"}
     options = reader_options(SCRAM, mine)
     assert options.jaas is None
-    assert options.with_jaas_file("/x")["kafka.sasl.jaas.config"] == mine["kafka.sasl.jaas.config"]
+    written = options.with_jaas_file("/x")
+    assert written["kafka.sasl.jaas.config"] == mine["kafka.sasl.jaas.config"]
+    assert written["kafka.sasl.mechanism"] == "SCRAM-SHA-512", "without it Java would take the login for Kerberos"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class SparkConnect(OneServer):
     def __init__(self, folder: Path, *, conf: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.port = free_port()
+        self._ui_port = free_port()
         self._conf = dict(conf or {})
         self._server = Server(
             "Spark Connect",
@@ -50,9 +51,19 @@ class SparkConnect(OneServer):
         """Address for `SparkSession.builder.remote`."""
         return f"sc://{LOOPBACK}:{self.port}"
 
+    @property
+    def ui_url(self) -> str:
+        """Address of its web pages."""
+        return f"http://{LOOPBACK}:{self._ui_port}"
+
+    @property
+    def events(self) -> Path:
+        """The folder of its event logs."""
+        return self.folder / "events"
+
     def start(self) -> Self:
         """Start the server and wait until it takes connections."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.events.mkdir(parents=True, exist_ok=True)
         self._server.command = self._command()
         self._server.start()
         return self
@@ -79,7 +90,10 @@ class SparkConnect(OneServer):
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.ui.enabled": "false",
+            "spark.ui.port": str(self._ui_port),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": self.events.as_uri(),
+            "spark.eventLog.compress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.local.dir": str(self.folder / "local"),

@@ -14,7 +14,9 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.operators.connect import remote_url
 from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.wiring import find_connection
 
 MINE = {"spark.jars.packages": "my:jar:1"}
 
@@ -48,7 +50,10 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
         '{"conn_type": "spark", "host": "local", "extra": {"spark.jars.packages": "org.apache:spark-sql-kafka:1"}}'
     )
     monkeypatch.setenv("AIRFLOW_CONN_WITH_JAR", with_jar)
-    assert operator_with(**values)._connector_conf().get("spark.jars.packages") == packages
+    operator = operator_with(**values)
+    connection = find_connection(operator.conn_id) if operator.conn_id else None
+    operator._remote = remote_url(connection, operator.config_kwargs)
+    assert operator._connector_conf(connection).get("spark.jars.packages") == packages
 
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
@@ -86,16 +91,21 @@ class Session:
     def interruptAll(self) -> None:
         self.hear("interruptAll")
 
+    def stop(self) -> None:
+        self.hear("stop")
+
     def hear(self, what: str) -> None:
         self.told.append((what, threading.current_thread() is threading.main_thread()))
 
 
-@pytest.mark.parametrize(("is_connect", "told"), [(True, "interruptAll"), (False, "cancelAllJobs")])
-def test_a_killed_task_stops_its_spark_from_another_thread_and_commits_nothing(is_connect: bool, told: str) -> None:
+@pytest.mark.parametrize(("is_connect", "told"), [(True, ["interruptAll", "stop"]), (False, ["cancelAllJobs"])])
+def test_a_killed_task_stops_its_spark_from_another_thread_and_commits_nothing(
+    is_connect: bool, told: list[str]
+) -> None:
     operator, session = operator_with(), Session(is_connect=is_connect)
     operator._spark = session  # type: ignore[assignment]
     operator.on_kill()
-    assert session.told == [(told, False)], "the main thread may be in the middle of an answer"
+    assert session.told == [(what, False) for what in told], "the main thread may be in the middle of an answer"
     with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
         operator._stop.check()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
-from airflow_kafka_offsets import KafkaGroup, PlanWindowsOperator, replay_params
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator, PlanWindowsOperator, replay_params
 
 LAB = Path(os.environ["LAB"])
 LOCAL = {
@@ -97,3 +97,17 @@ with DAG("taskflow_mapped", schedule=None):
     plan = PlanWindowsOperator(task_id="plan", group=group)
     mapped = task.kafka_spark(group=group, task_id="load", max_active_tis_per_dagrun=2, **CONNECT)(load)
     mapped.partial(name="taskflow_mapped").expand(window=plan.output)
+
+with DAG("taskflow_sql", schedule=None, params={"lake": f"{LAB}/lake/taskflow_sql", "span": 400}):
+    KafkaSparkSqlOperator(
+        task_id="load",
+        group=group_of("taskflow_sql"),
+        sql="taskflow.sql",
+        parameters={"span": "{{ params.span }}"},
+        **CONNECT,
+    )
+
+with DAG("taskflow_token", schedule=None):
+    # Both a server and a master: Spark refuses that, and its message has the server's address with all that is in it.
+    wrong = {"conn_id": "spark_connect_token", "config_kwargs": {"spark.master": "local"}}
+    task.kafka_spark(group=group_of("taskflow_token"), **wrong)(load)(name="taskflow_token")

@@ -1,0 +1,161 @@
+"""Sessions on a Spark Connect server, one for each attempt, under a name that the next attempt can work out.
+
+The server goes on with what it was asked for when its client dies. Whoever knows the name of the session can end it: stop what it
+runs, and close it, so that a client which is still alive somewhere can start nothing more in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+from airflow_kafka_offsets.core.window import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+
+    from airflow_kafka_offsets.core.window import Claim
+    from airflow_kafka_offsets.ports import Attempt
+
+MAX_ENDED = 10
+"""Of how many earlier attempts the sessions are ended: each costs a call, and one that is older has ended by itself."""
+
+_ANSWER = 20.0
+"""Seconds that the server may take to answer."""
+
+log = logging.getLogger(__name__)
+
+
+def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
+    """Return the address of the Spark Connect server, as `PySparkOperator` works it out; None: a Spark of the task's own.
+
+    Args:
+        connection: of the task.
+        conf: Spark's settings, which win over the connection.
+    """
+    if conf.get("spark.remote") or connection is None:
+        return conf.get("spark.remote")
+    if connection.conn_type == SparkConnectHook.conn_type:
+        return SparkConnectHook(connection.conn_id).get_connection_url()
+    host = f"{connection.host}:{connection.port}" if connection.port else connection.host
+    is_remote = bool(host) and str(host).startswith("sc://")
+    return str(host) if is_remote else connection.extra_dejson.get("spark.remote")
+
+
+def token_in_url(connection: Connection | None) -> str | None:
+    """Return the token as it stands in the address, where Airflow does not know it for a secret."""
+    return quote(connection.password) if connection is not None and connection.password else None
+
+
+def session_url(url: str, attempt: Attempt) -> str | None:
+    """Return the address of an attempt's own session; None: the user named the session, and shares it with whom they like.
+
+    >>> from datetime import UTC, datetime
+    >>> from airflow_kafka_offsets.core.window import Claim
+    >>> from airflow_kafka_offsets.ports import Attempt
+    >>> attempt = Attempt(1, "orders-000001", Claim("d", "r", "t"), 1, Outcome.RUNNING, None, datetime(2026, 1, 1, tzinfo=UTC), None)
+    >>> session_url("sc://spark:15002/;user_id=me", attempt)
+    'sc://spark:15002/;user_id=me;session_id=967f6701-5fc2-4ccd-9f82-14258b2840fa'
+    """
+    address, _, given = url.partition(";")
+    parameters = given.split(";") if given else []
+    names = {parameter.partition("=")[0] for parameter in parameters}
+    if "session_id" in names:
+        return None
+    user = os.environ.get("SPARK_USER", os.environ.get("USER"))  # pyspark's own choice; sessions belong to users
+    if user and "user_id" not in names:
+        parameters.append(f"user_id={quote(user, safe='')}")
+    return f"{address.rstrip('/')}/;{';'.join([*parameters, f'session_id={_session_id(attempt)}'])}"
+
+
+def _session_id(attempt: Attempt) -> str:
+    # The numbers of attempts begin at 1 in each ledger, and several Airflows may share a server and its user.
+    name = f"{attempt.window_id} {attempt.id} {attempt.started_at.isoformat()}"
+    return str(uuid.UUID(bytes=sha256(name.encode()).digest()[:16], version=4))
+
+
+def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim) -> tuple[Attempt, list[Attempt]]:
+    """Return the attempt that a task has just begun, and those before it whose sessions may be at work.
+
+    Args:
+        attempts: at one window, oldest first.
+        claim: the task.
+    """
+    mine = next(attempt for attempt in reversed(attempts) if attempt.claim == claim)
+    unfinished = [a for a in attempts if a.id < mine.id and a.outcome is not Outcome.SUCCEEDED]
+    return mine, unfinished[-MAX_ENDED:]
+
+
+def end_sessions(url: str, attempts: Sequence[Attempt]) -> None:
+    """End the sessions of earlier attempts, which may have died without stopping what the server does for them.
+
+    What can't be ended is logged: another server, or another user of it, is out of reach.
+    """
+    import grpc
+
+    for attempt in attempts:
+        named = session_url(url, attempt)
+        if named is None:
+            return
+        try:
+            _end_session(named, attempt)
+        except grpc.RpcError as exc:
+            _log_failure(exc, attempt)
+
+
+def _log_failure(exc: Any, attempt: Attempt) -> None:
+    if "SESSION_CLOSED" in str(exc.details()):
+        return
+    log.warning(
+        "Window %s: the Spark Connect session of attempt %d could not be ended: %s; if the server still works for it, it writes "
+        "beside this attempt",
+        attempt.window_id,
+        attempt.id,
+        exc.details(),
+    )
+
+
+def _end_session(url: str, attempt: Attempt) -> None:
+    from pyspark.sql.connect import proto
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    session = {"session_id": builder.session_id, "user_context": proto.UserContext(user_id=builder.userId or "")}
+    call = {"metadata": builder.metadata(), "timeout": _ANSWER}
+    with builder.toChannel() as channel:
+        server = proto.SparkConnectServiceStub(channel)
+        # On a session that is not there yet, this makes it: so the release closes it for a client that comes late, too.
+        everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
+        told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
+        for operation in told.interrupted_ids:
+            log.info(
+                "Window %s: stopping what the server still does for attempt %d (try %d of %s)",
+                *(attempt.window_id, attempt.id, attempt.try_number, attempt.claim.run_id),
+            )
+            _wait_for_end(server, proto.ReattachExecuteRequest(operation_id=operation, **session), builder.metadata())
+        server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
+
+
+def _wait_for_end(server: Any, request: Any, metadata: Any) -> None:
+    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done."""
+    import grpc
+
+    is_complete = False
+    while not is_complete:  # the server ends a stream every two minutes, and expects to be asked again
+        try:
+            for answer in server.ReattachExecute(request, metadata=metadata):
+                is_complete = answer.HasField("result_complete")
+                request.last_response_id = answer.response_id
+        except grpc.RpcError as exc:
+            if exc.code() is grpc.StatusCode.UNAVAILABLE:
+                raise
+            return  # it was cancelled, it failed, or it is gone

@@ -1,0 +1,55 @@
+"""One task: plan the window, run a SQL file on it, check, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
+from airflow_kafka_offsets.operators.statements import check_statements, run_statements, split
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class KafkaSparkSqlOperator(KafkaSparkOperator):
+    """Plan the run's window of a Kafka group, run SQL statements on it, and commit it only after the last one succeeded.
+
+    The statements read the window's records from a view, in the columns of Spark's Kafka source. Kafka is read once, and the
+    records are counted and kept (`persist`) before the first statement. Each knows its window by the named markers
+    ``:window_id``, ``:seq``, ``:group``, ``:lane``, ``:until`` and ``:is_rerun``, and, where Spark's grammar takes no marker (a
+    partition, a path, a view), by ``${window_id}`` and ``${seq}``. A rerun runs all statements again: each has to replace what it
+    wrote before, see docs/howto/taskflow.md.
+
+    All other parameters are those of `KafkaSparkOperator`.
+
+    :param sql: statements, separated by ``;``; or the name of a ``.sql`` file; or a list of these. (templated)
+    :param group: the group.
+    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
+    :param view: the name of the view.
+    :param parameters: named markers of your own. (templated)
+    """
+
+    template_fields: Sequence[str] = ("sql", "parameters", "conn_id", "config_kwargs", "window")
+    template_ext: Sequence[str] = (".sql",)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "parameters": "json"}
+
+    def __init__(
+        self,
+        *,
+        sql: str | Sequence[str],
+        view: str = "kafka_window",
+        parameters: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(python_callable=run_statements, **kwargs)
+        self.sql = sql
+        self.view = view
+        self.parameters = parameters or {}
+
+    def execute(self, context: Context) -> None:
+        """Plan, run the statements, check, commit."""
+        statements = split(self.sql)
+        check_statements(statements, self.view, self.parameters)
+        self.op_kwargs = {"statements": statements, "view": self.view, "parameters": self.parameters}
+        super().execute(context)

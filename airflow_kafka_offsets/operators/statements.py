@@ -1,0 +1,102 @@
+"""SQL files: one statement after the other, on a window that they see as a view."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.spark import KafkaWindow
+
+OURS = ("window_id", "group", "seq", "lane", "until", "is_rerun")
+"""What each statement is told of its window."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+log = logging.getLogger(__name__)
+
+
+def split(sql: str | Sequence[str]) -> list[str]:
+    """Return the statements of one or several texts, without those that are only comments.
+
+    >>> split(["delete from t where s = ';'; insert into t -- all; of it", "select 1;"])
+    ["delete from t where s = ';'", 'insert into t -- all; of it', 'select 1']
+    """
+    import sqlparse
+
+    texts = [sql] if isinstance(sql, str) else sql
+    found = [statement for text in texts for statement in sqlparse.split(text, strip_semicolon=True)]
+    return [statement for statement in found if _code(statement)]
+
+
+def _code(statement: str) -> str:
+    """Return a statement without comments and texts."""
+    import sqlparse
+    from sqlparse import tokens
+
+    (parsed, *_) = sqlparse.parse(statement) or (None,)
+    words = parsed.flatten() if parsed is not None else ()
+    left_out = (tokens.Comment, tokens.Literal.String.Single)
+    code = "".join(" " if any(t.ttype in kind for kind in left_out) else t.value for t in words)
+    return code.strip().strip(";").strip()
+
+
+def check_statements(statements: Sequence[str], view: str, parameters: Mapping[str, object]) -> None:
+    """Refuse what can't be the job of a window.
+
+    Args:
+        statements: of the task.
+        view: name of the window's view.
+        parameters: the user's own.
+
+    Raises:
+        BadInputError: no statement names the view, so the records would be committed unread; or a name can't be used.
+    """
+    if not _NAME.fullmatch(view):
+        raise BadInputError(f"view must be a plain name of letters, digits and _, got {view!r}")
+    taken = [name for name in parameters if name in OURS]
+    if taken:
+        raise BadInputError(f"parameters must not have {', '.join(taken)}: these are told of the window")
+    named = re.compile(rf"\b{view}\b", re.IGNORECASE)
+    if not any(named.search(_code(statement)) for statement in statements):
+        raise BadInputError(
+            f"None of the {len(statements)} statements reads {view}, the view of the window's records: they would be committed "
+            "unread. If the view has another name in the SQL: KafkaSparkSqlOperator(view=...)"
+        )
+
+
+def run_statements(
+    spark: SparkSession, window: KafkaWindow, statements: Sequence[str], view: str, parameters: Mapping[str, object]
+) -> None:
+    """Run statements on a window, which is read once, counted, and kept for all of them.
+
+    Args:
+        spark: the session.
+        window: what they read.
+        statements: in this order; the rows of a query are computed, so that its assertions hold, and thrown away.
+        view: name under which they see the records.
+        parameters: named markers, beside those of the window.
+    """
+    rows = window.read().persist()
+    rows.count()  # before the statements: what goes through a view is not reported over Spark Connect
+    window.check()
+    rows.createOrReplaceTempView(view)
+    told = _told(window)
+    for name in ("window_id", "seq"):
+        spark.conf.set(name, str(told[name]))  # ${window_id}, for where Spark's grammar takes no marker
+    for number, statement in enumerate(statements, 1):
+        log.info("Window %s: statement %d of %d", window.id, number, len(statements))
+        frame = spark.sql(statement, args={**parameters, **told})
+        if frame.columns:
+            frame.write.format("noop").mode("overwrite").save()
+    rows.unpersist()
+
+
+def _told(window: KafkaWindow) -> dict[str, Any]:
+    return {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}

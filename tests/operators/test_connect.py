@@ -1,0 +1,132 @@
+"""Tasks on a real Spark Connect server, killed and frozen in the middle."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_kafka_offsets.core.window import Claim, Outcome, State
+from airflow_kafka_offsets.operators.connect import MAX_ENDED, mine_and_earlier, session_url
+from airflow_kafka_offsets.ports import Attempt
+from tests.lab.topics import delete_records
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+    from tests.lab.spark_connect import SparkConnect
+    from tests.operators.conftest import Worker
+
+
+def attempt(number: int, task_id: str = "load", outcome: Outcome = Outcome.RUNNING, second: int = 0) -> Attempt:
+    started = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+    return Attempt(number, "lake-000001", Claim("d", "r", task_id), 1, outcome, None, started, None)
+
+
+def test_each_attempt_of_each_ledger_has_a_session_of_its_own() -> None:
+    attempts = [attempt(1), attempt(2), attempt(1, second=1)]
+    urls = [session_url("sc://host:1", each) for each in attempts]
+    assert len(set(urls)) == 3
+    assert [session_url("sc://host:1", each) for each in attempts] == urls
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("sc://host", "sc://host/;user_id=me%20too;session_id=ID"),
+        ("sc://host:1/", "sc://host:1/;user_id=me%20too;session_id=ID"),
+        ("sc://host/;token=a%3Db;user_id=you", "sc://host/;token=a%3Db;user_id=you;session_id=ID"),
+        ("sc://host/;session_id=mine", None),
+    ],
+)
+def test_the_name_of_a_session_joins_what_the_user_has_in_the_address(
+    monkeypatch: pytest.MonkeyPatch, url: str, named: str | None
+) -> None:
+    monkeypatch.delenv("SPARK_USER", raising=False)
+    monkeypatch.setenv("USER", "me too")
+    found = session_url(url, attempt(1))
+    assert (found and re.sub("[0-9a-f-]{36}", "ID", found)) == named
+
+
+def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeeded() -> None:
+    attempts = [attempt(n, "other" if n % 2 else "load") for n in range(1, 20)]
+    attempts += [
+        attempt(20, outcome=Outcome.SUCCEEDED),
+        attempt(21, outcome=Outcome.FAILED),
+        attempt(22),
+        attempt(23, "x"),
+    ]
+    mine, earlier = mine_and_earlier(attempts, Claim("d", "r", "load"))
+    assert mine.id == 22
+    assert [each.id for each in earlier] == [*range(11, 20), 21]
+    assert len(earlier) == MAX_ENDED
+
+
+def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(worker: Worker) -> None:
+    worker.hold(1)
+    killed = worker.start({"function": "append"})
+    worker.wait_for_hold(1, killed)
+    killed.kill()
+    killed.wait()
+    assert worker.is_held(1), "the server does not notice the death of its client"
+
+    said = worker.run({"function": "append", "try_number": 2})
+    assert "Window lake-000001: stopping what the server still does for attempt 1 (try 1 of run)" in said
+    assert not worker.is_held(1)
+    worker.hold(1).unlink()  # with nobody in the middle, nobody goes on
+    worker.expect_once()
+    assert worker.window.held.window.state is State.COMMITTED
+    assert [each.outcome for each in worker.attempts] == [Outcome.RUNNING, Outcome.SUCCEEDED]
+
+
+def test_a_frozen_worker_that_comes_back_can_write_nothing_more(worker: Worker) -> None:
+    held = worker.hold(1)
+    frozen = worker.start({"function": "wait_then_append"})
+    worker.wait_for_hold(1, frozen)
+    frozen.send_signal(signal.SIGSTOP)
+    worker.run({"function": "wait_then_append", "try_number": 2})
+    held.unlink()
+    frozen.send_signal(signal.SIGCONT)
+    said = worker.end(frozen, succeeds=False)
+    assert "KafkaOffsetsError: The Spark Connect session of this attempt was closed from elsewhere" in said
+    worker.expect_once()
+    assert [each.outcome for each in worker.attempts] == [Outcome.FAILED, Outcome.SUCCEEDED]
+
+
+def test_a_server_that_dies_in_the_middle_fails_the_task_and_its_successor_runs_the_same_window(
+    worker: Worker, spark_connect: SparkConnect
+) -> None:
+    held = worker.hold(1)
+    task = worker.start({"function": "append"})
+    worker.wait_for_hold(1, task)
+    spark_connect.kill()
+    held.unlink()
+    spark_connect.start()
+    said = worker.end(task, succeeds=False)
+    assert "KafkaOffsetsError: The Spark Connect server does not answer, or was started anew" in said
+    assert worker.window.held.window.state is State.PLANNED
+    worker.run({"function": "append", "try_number": 2})
+    worker.expect_once()
+    assert [each.outcome for each in worker.attempts] == [Outcome.FAILED, Outcome.SUCCEEDED]
+
+
+def test_records_that_expire_before_they_are_read_are_a_data_loss_over_connect_too(
+    worker: Worker, kafka: KafkaBroker
+) -> None:
+    held = worker.hold(1)
+    task = worker.start({"function": "wait_then_append"})
+    worker.wait_for_hold(1, task)
+    delete_records(kafka, worker.topic, 5, partition=1)
+    held.unlink()
+    said = worker.end(task, succeeds=False)
+    assert "DataLossError: Kafka no longer holds all offsets of the window" in said
+    assert worker.window.held.window.state is State.PLANNED
+    assert not worker.lake()
+
+
+def test_what_the_server_does_is_tagged_with_the_window(worker: Worker) -> None:
+    said = worker.run({"function": "say_which_spark"})
+    assert json.loads(said.rpartition("RETURNED ")[2]) == {"tags": ["lake-000001"], "is_connect": True}

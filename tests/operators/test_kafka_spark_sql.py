@@ -1,0 +1,124 @@
+"""SQL files on windows: what is a statement, what is refused, what a rerun leaves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.operators.statements import check_statements, split
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.operators.conftest import Worker
+
+READS = "insert into t select * from kafka_window"
+
+
+@pytest.mark.parametrize(
+    ("sql", "statements"),
+    [
+        ("select 1; select 2;", ["select 1", "select 2"]),
+        ([READS, "select 1; select 2"], [READS, "select 1", "select 2"]),
+        ("select 'a;b', \"c;d\", `e;f`; select 'it\\'s;', 'it''s;'", 2),
+        ("-- a; b\nselect 1; /* x; y */ select 2", 2),
+        ("select case when a then 1 else 2 end, if(a, 1, 2) from t; select 2", 2),
+        ("merge into t using w on a = b when matched then update set *; select 2", 2),
+        ("create or replace temp view v as select 1; create table t (a int); declare x int default 1", 3),
+        (
+            "begin\n declare x int = 1;\n insert into t select x;\n if x > 0 then delete from t; end if;\nend;\nselect 2",
+            2,
+        ),
+        (" ;; -- only this\n;", []),
+        ("", []),
+    ],
+)
+def test_a_semicolon_ends_a_statement_where_it_stands_alone(sql: Any, statements: Any) -> None:
+    assert (len(split(sql)) if isinstance(statements, int) else split(sql)) == statements
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        READS,
+        "create temp view v as select 1; " + READS.upper(),
+        "with x as (select * from `kafka_window`) select * from x",
+    ],
+)
+def test_statements_that_name_the_view_are_taken(sql: str) -> None:
+    check_statements(split(sql), "kafka_window", {})
+
+
+@pytest.mark.parametrize(
+    ("sql", "values", "says"),
+    [
+        ("select 1; select 'kafka_window' -- kafka_window", {}, "None of the 2 statements reads kafka_window"),
+        ("select * from my_kafka_window", {}, "None of the 1 statements reads kafka_window"),
+        ("", {}, "None of the 0 statements"),
+        (READS, {"view": "orders"}, r"reads orders, .*KafkaSparkSqlOperator\(view=\.\.\.\)"),
+        (READS, {"view": "lake.orders"}, "a plain name"),
+        (READS, {"parameters": {"seq": 1}}, "parameters must not have seq"),
+    ],
+)
+def test_what_would_leave_the_window_unread_is_refused_before_anything_is_planned(
+    sql: str, values: dict[str, Any], says: str
+) -> None:
+    group = KafkaGroup("g", topics=["t"], kafka_conn_id="nowhere")
+    with pytest.raises(BadInputError, match=says):
+        KafkaSparkSqlOperator(task_id="load", group=group, sql=sql, **values).execute({})
+
+
+LOAD = """
+-- Parquet, a directory for each window
+create table if not exists {table} (`partition` int, `offset` long, word string, window_id string)
+using parquet partitioned by (window_id) location '{folder}/lake';
+
+insert overwrite {table} partition (window_id = '${{window_id}}')
+select `partition`, `offset`, 'a;b' from kafka_window where `offset` < :below;
+
+select assert_true(count(*) = :wanted, 'not all rows of the window are there') from {table} where window_id = :window_id;
+"""
+
+
+def load(worker: Worker, below: int, try_number: int, wanted: int | None = None, **values: Any) -> dict[str, Any]:
+    table = f"t_{worker.topic.replace('-', '_')}"
+    return {
+        "try_number": try_number,
+        "last_clear": try_number - 1,  # a person's clear: it runs again
+        "sql": {
+            "sql": LOAD.format(table=table, folder=worker.folder),
+            "parameters": {"below": below, "wanted": 2 * below if wanted is None else wanted},
+        },
+        **values,
+    }
+
+
+def test_a_rerun_of_a_sql_file_leaves_what_the_last_run_wrote_also_when_that_is_nothing(worker: Worker) -> None:
+    said = worker.run(load(worker, 10, 1))
+    worker.expect_once()
+    facts = json.loads(said.rpartition("XCOM window ")[2].splitlines()[0])
+    assert (facts["records"], facts["is_rerun"]) == (20, False)
+    worker.run(load(worker, 5, 2))
+    assert len(worker.lake()) == 10
+    worker.run(load(worker, 0, 3), load(worker, 3, 4))
+    assert len(worker.lake()) == 6
+    said = worker.run(load(worker, 0, 5), load(worker, 0, 6, wanted=1), succeeds=False)
+    assert "not all rows of the window are there" in said
+    assert not worker.lake()
+    assert [each.outcome.value for each in worker.attempts] == [*["succeeded"] * 5, "failed"]
+
+
+def test_the_same_sql_runs_on_a_spark_of_the_tasks_own(worker: Worker, spark_connector: list[Path]) -> None:
+    conf = {
+        "spark.master": "local[1]",
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.jars": ",".join(map(str, spark_connector)),
+        "spark.sql.warehouse.dir": str(worker.folder / "warehouse"),
+    }
+    worker.run(load(worker, 10, 1, conf=conf, conn_id=None), load(worker, 5, 2, conf=conf, conn_id=None))
+    assert len(worker.lake()) == 10
