@@ -185,7 +185,9 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
 
 
 @pytest.fixture(scope="session")
-def spark_standalone(tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]) -> Iterator[SparkStandalone]:
+def spark_standalone(
+    tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
+) -> Iterator[SparkStandalone]:
     """Run a Spark master with its REST server, and a worker."""
     from tests.lab.spark_standalone import SparkStandalone
 

@@ -1,0 +1,149 @@
+"""Spark's own cluster: whatever dies between submit and commit, one driver of the window is at work at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lab.processes import free_port, wait_until
+from tests.lab.spark_standalone import SparkStandalone
+from tests.launchers.conftest import Task
+
+
+class Drivers:
+    """The drivers that come after this moment."""
+
+    def __init__(self, cluster: SparkStandalone) -> None:
+        self._cluster = cluster
+        self._before = set(cluster.drivers())
+
+    def all(self) -> dict[str, str]:
+        """Return them with their states, oldest first."""
+        return {name: state for name, state in self._cluster.drivers().items() if name not in self._before}
+
+    def alive(self) -> list[str]:
+        """Return those at work."""
+        return [name for name in self.all() if name in self._cluster.alive()]
+
+
+@pytest.fixture
+def drivers(spark_standalone: SparkStandalone) -> Drivers:
+    return Drivers(spark_standalone)
+
+
+@pytest.fixture
+def task(spark_standalone: SparkStandalone, make_task: Any, job_side: str) -> Task:
+    made: Task = make_task(spark_standalone.connection(), ship=job_side)
+    return made
+
+
+def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, drivers: Drivers) -> None:
+    task.die("before submit")
+    assert drivers.all() == {}
+    with task.hold() as hold:
+        task.die("before the id is noted")
+        assert task.store() == {}
+        hold.wait()
+        (driver,) = drivers.alive()
+        second = task.start()
+        wait_until(lambda: driver in task.store().values(), timeout=60, what="the retry finds the driver")
+        second.kill()
+        assert drivers.alive() == [driver], "a driver of a cluster goes on without its worker"
+        stopped = task.start()
+        wait_until(lambda: "Reconnecting" in stopped.log, timeout=60, what="the retry reconnects")
+        stopped.terminate()
+        wait_until(lambda: "the driver goes on" in stopped.log, timeout=20, what="the worker is told to stop")
+        stopped.kill()
+        assert drivers.alive() == [driver], "the stop of a worker is no stop of its task"
+    task.die("before the evidence")
+    task.die("before the commit")
+    assert task.window().held.window.state == "planned"
+    task.start().succeed()
+    assert task.window().held.window.state == "committed"
+    assert drivers.all() == {driver: "FINISHED"}
+    assert task.outcomes() == ["running"] * 5 + ["succeeded"]
+    assert task.is_whole()
+
+
+def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
+    with task.hold() as hold:
+        first = task.start()
+        hold.wait()
+        first.kill()
+        task.clear()
+        cleared = task.start()
+        wait_until(lambda: len(drivers.all()) == 2, timeout=60, what="the cleared task launches")
+        old, new = drivers.all()
+        assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
+        cleared.kill()  # before its driver is seen at work, and after it was noted
+        wait_until(lambda: new in task.store().values(), timeout=60, what="the id is noted")
+        task.run_id = "run-2"
+        adopting = task.start()
+        wait_until(lambda: len(drivers.all()) == 3, timeout=60, what="the next run launches")
+        *others, last = drivers.all()
+        assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
+        adopting.kill()
+        reconnected = task.start()
+        wait_until(lambda: "Polling driver" in reconnected.log, timeout=60, what="the retry reconnects")
+        task.set_state("failed")
+        reconnected.terminate()
+        wait_until(lambda: drivers.alive() == [], timeout=60, what="a person's kill stops the driver")
+        assert reconnected.wait() == 1
+    assert drivers.all()[last] == "KILLED"
+    assert task.window().held.window.state == "planned"
+    assert task.outcomes()[-1] == "killed"
+
+
+def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_retry(
+    task: Task, drivers: Drivers
+) -> None:
+    task.die("before submit")
+    (task.folder / "store.json").write_text(
+        f'{{"spark_job_id:{task.window().held.window.id}:2": "driver-20200101000000-0000"}}'
+    )
+    task.start().succeed()
+    assert list(drivers.all().values()) == ["FINISHED"]
+    assert task.is_whole()
+
+
+def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
+    spark_standalone: SparkStandalone, make_task: Any
+) -> None:
+    task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}))
+    with task.hold() as hold:
+        first = task.start()
+        hold.wait()
+        first.kill()
+        wait_until(lambda: not spark_standalone.state()["activeapps"], timeout=30, what="the driver is gone")
+    task.start().succeed()
+    assert task.is_whole()
+    assert [attempt.records for attempt in task.attempts()] == [None, 60]
+
+
+@pytest.mark.parametrize(
+    ("operator", "extra", "message"),
+    [
+        ({"application": "/opt/jobs/orders.py"}, {}, "local:/path/on/the/nodes.py"),
+        ({"ship": True}, {}, "airflow_kafka_offsets.spark.shipping"),
+        ({}, {"rest-port": free_port()}, "spark.master.rest.enabled=true"),
+        ({}, {"rest-port": "the page"}, "spark.master.rest.enabled=true"),
+    ],
+    ids=["not on the nodes", "job side not on the nodes", "no REST server", "another server"],
+)
+def test_what_can_not_work_is_refused_before_anything_is_written(
+    spark_standalone: SparkStandalone,
+    make_task: Any,
+    job_side: str,
+    operator: dict[str, Any],
+    extra: dict[str, Any],
+    message: str,
+) -> None:
+    ports = {name: spark_standalone.webui_port if port == "the page" else port for name, port in extra.items()}
+    task: Task = make_task(spark_standalone.connection(**ports), ship=job_side)
+    before = spark_standalone.drivers()
+    refused = task.start(**operator)
+    assert refused.wait() == 1
+    assert message in refused.log
+    assert not (task.folder / "kafka_offsets.db").exists() or not task.ledger.windows(task.group)
+    assert spark_standalone.drivers() == before

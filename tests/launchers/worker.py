@@ -1,0 +1,105 @@
+"""One try of a task in a process of its own, which can die at a named step: `python -m tests.launchers.worker FOLDER`.
+
+What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments),
+`store.json` (the task's state store, which outlives a worker), `state` (what Airflow says the task's state is).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.operators import planning, spark_submit
+from airflow_kafka_offsets.service import WindowService
+
+
+def die(*_: Any, **__: Any) -> None:
+    """End as by SIGKILL, which nothing can catch."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Store:
+    """What a task keeps over its tries, as Airflow's own store, in a file."""
+
+    def __init__(self, path: Path, before_set: Callable[..., None]) -> None:
+        self._path = path
+        self._before_set = before_set
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return what was kept."""
+        return self._all().get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep it."""
+        self._before_set(key, value)
+        self._path.write_text(json.dumps({**self._all(), key: value}))
+
+    def _all(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        return found
+
+
+def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Return what Airflow gives a task."""
+    ti = SimpleNamespace(
+        dag_id="dag",
+        run_id=task["run_id"],
+        task_id="load",
+        map_index=-1,
+        try_number=task["try_number"],
+        max_tries=task["max_tries"],
+        stats_tags={},
+    )
+    return {
+        "ti": ti,
+        "task": SimpleNamespace(retries=2),
+        "dag_run": SimpleNamespace(run_type="manual", conf={}),
+        "params": {},
+        "dag": SimpleNamespace(params={}),
+        "data_interval_end": datetime(2026, 1, 1, tzinfo=UTC),
+        "task_state_store": store,
+    }
+
+
+def kill_at(step: str | None) -> Callable[..., None]:
+    """Let this process die at a step; return what the store calls before it keeps anything."""
+    if step == "before submit":
+        spark_submit.KafkaSparkSubmitOperator.submit_job = die  # type: ignore[method-assign]
+    if step == "before the evidence":
+        WindowService.check = die  # type: ignore[method-assign]
+    if step == "before the commit":
+        WindowService.commit = die  # type: ignore[method-assign]
+    return die if step == "before the id is noted" else lambda *_: None
+
+
+def main(folder: Path) -> None:
+    """Run the operator once, as Airflow's task runner does."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+    task = json.loads((folder / "task.json").read_text())
+    store = Store(folder / "store.json", kill_at(task["kill_at"]))
+    planning.is_over = lambda claim: claim.run_id != task["run_id"]  # type: ignore[attr-defined]
+    spark_submit.task_state = lambda _: (folder / "state").read_text()  # type: ignore[attr-defined]
+    arguments = task["operator"]
+    group = KafkaGroup(**arguments.pop("group"))
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, **arguments)
+
+    def stopped(*_: Any) -> None:
+        operator.on_kill()
+
+    signal.signal(signal.SIGTERM, stopped)
+    context: Any = context_of(task, store)
+    result = operator.execute(context)
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
