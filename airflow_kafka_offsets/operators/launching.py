@@ -66,11 +66,16 @@ def stop(cluster: Cluster, name: JobName) -> None:
             cluster.stop(job.id)
 
 
-def id_of(hook: SparkSubmitHook) -> str | None:
-    """Return what the provider notes of the job that a hook has submitted; None: spark-submit has not said it yet."""
+def submitted(hook: SparkSubmitHook, line: str) -> str | None:
+    """Return what the provider notes of a job, once spark-submit has said that it is submitted; None: not yet.
+
+    Args:
+        hook: has read the lines before this one, and this one.
+        line: what spark-submit wrote.
+    """
     if hook._is_yarn_cluster_mode:
-        found = re.fullmatch(r"application_\d+_\d+", hook._yarn_application_id or "")
-        return found[0] if found else None
+        found = re.search(r"Submitted application (application_\d+_\d+)", line)  # it gets an id before it is submitted
+        return found[1] if found else None
     if hook._is_kubernetes:
         pod = hook._kubernetes_driver_pod
         return f"{hook._connection['namespace']}:{pod}" if pod and hook._should_track_driver_via_k8s_api() else None

@@ -276,7 +276,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         noted = None
         for line in lines:
             yield line
-            if noted is None and (noted := launching.id_of(hook)) and self._note:
+            if noted is None and (noted := launching.submitted(hook, line)) and self._note:
                 self._note(noted)
         if noted and hook._is_yarn:
             hook._yarn_application_id = noted  # not what looks like an id in a later line

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.dataset
 import pytest
 
@@ -22,21 +23,60 @@ from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
-from tests.lab.processes import wait_until
+from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "tests" / "acceptance" / "dags" / "jobs"
+LIGHT = Path(__file__).parent / "jobs" / "light.py"
 RECORDS = 60
 _LIGHT = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.cores.max": "1"}
+
+
+class Workers:
+    """What begins tries: see `worker`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.launchers.worker"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**_ours(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )
+
+    def begin(self, folder: Path, log: Path, environment: Mapping[str, str]) -> Try:
+        """Begin a try."""
+        asked = {"folder": str(folder), "log": str(log), "environment": dict(environment)}
+        log.touch()
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.strip().isdigit():  # Airflow, too, may have something to say
+                return Try(int(line), log)
+        raise RuntimeError("there is nobody to begin a try any more")
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+def _ours() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
 
 
 class Try:
     """One try of a task: a worker's process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self._process = process
+    def __init__(self, pid: int, log: Path) -> None:
+        self._pid = pid
         self._log = log
+        self._exit = log.parent / f"exit-{pid}"
 
     @property
     def log(self) -> str:
@@ -46,24 +86,30 @@ class Try:
     @property
     def is_alive(self) -> bool:
         """Whether it goes on."""
-        return self._process.poll() is None
+        return not self._exit.exists()
 
-    def wait(self, timeout: float = 150) -> int:
+    def wait(self, timeout: float = 240) -> int:
         """Wait for its end, and return its exit code."""
-        return self._process.wait(timeout)
+        wait_until(self._exit.exists, timeout=timeout, what=f"the end of the try\n{self.log[-6000:]}")
+        return int(self._exit.read_text())
 
-    def succeed(self, timeout: float = 150) -> None:
+    def succeed(self) -> None:
         """Wait for its good end."""
-        assert self.wait(timeout) == 0, self.log[-6000:]
+        assert self.wait() == 0, self.log[-6000:]
 
     def kill(self) -> None:
         """SIGKILL, as by the kernel."""
-        self._process.kill()
-        self._process.wait()
+        os.kill(self._pid, signal.SIGKILL)
+        self.wait()
 
     def terminate(self) -> None:
         """SIGTERM, as by a person's act or a deploy: what it means is the task's state."""
-        self._process.terminate()
+        os.kill(self._pid, signal.SIGTERM)
+
+    def says(self, text: str) -> None:
+        """Wait until it has written this."""
+        wait_until(lambda: text in self.log or not self.is_alive, timeout=120, what=f"{text!r}\n{self.log[-6000:]}")
+        assert text in self.log, self.log[-6000:]
 
 
 @dataclass
@@ -75,6 +121,7 @@ class Task:
     connection: Mapping[str, Any]
     operator: dict[str, Any]
     environment: dict[str, str]
+    workers: Workers
     run_id: str = "run-1"
     try_number: int = 0
     max_tries: int = 2
@@ -108,6 +155,21 @@ class Task:
         found = Counter(zip(files["partition"].to_pylist(), files["offset"].to_pylist(), strict=True))
         return found == Counter((0, offset) for offset in range(RECORDS))
 
+    def ran(self) -> list[str]:
+        """Return the windows that the light job has run, one line for each run."""
+        path = self.folder / "ran"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def processes(self, script: str) -> list[psutil.Process]:
+        """Return the Python processes of this task's job, wherever they run."""
+        return [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"].startswith("python")
+            and any(part.endswith(script) for part in process.info["cmdline"] or ())
+            and any(part.startswith(str(self.folder)) for part in process.info["cmdline"])
+        ]
+
     def store(self) -> dict[str, Any]:
         """Return what the task noted."""
         path = self.folder / "store.json"
@@ -133,16 +195,7 @@ class Task:
         who = {"run_id": self.run_id, "try_number": self.try_number, "max_tries": self.max_tries, "kill_at": kill_at}
         (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
         log = self.folder / f"try-{self.try_number}.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.launchers.worker", str(self.folder)],
-                cwd=ROOT,
-                env=self.environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-        self.tries.append(Try(process, log))
-        wait_until(lambda: b"." in log.read_bytes() or process.poll() is not None, timeout=60, what="the try begins")
+        self.tries.append(self.workers.begin(self.folder, log, self.environment))
         return self.tries[-1]
 
     def die(self, step: str, **operator: Any) -> Try:
@@ -152,8 +205,16 @@ class Task:
         return died
 
 
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Return what begins tries."""
+    workers = Workers()
+    yield workers
+    workers.close()
+
+
 @pytest.fixture
-def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
+def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) -> Iterator[Any]:
     """Return what makes a task on a cluster."""
     made: list[Task] = []
 
@@ -161,7 +222,6 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
         create_topic(kafka, topic)
         produce(kafka, topic, RECORDS)
         connections = {"kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()}, "cluster": connection}
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         task = Task(
             folder=tmp_path,
             group=topic,
@@ -178,13 +238,12 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
                 **operator,
             },
             environment={
-                **ours,
                 **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in connections.items()},
                 "AIRFLOW_HOME": str(tmp_path),
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_LOCAL_IP": LOOPBACK,
                 **(environment or {}),
             },
+            workers=workers,
         )
         made.append(task)
         return task
@@ -196,9 +255,19 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
                 started.kill()
 
 
+def light(folder: Path) -> dict[str, Any]:
+    """Return what makes an operator's job the light one."""
+    arguments = [str(folder / "ran"), str(folder / "hold"), "{window_id}"]
+    return {
+        "application": f"local:{LIGHT}",
+        "application_args": arguments,
+        "ship": False,
+        "connector": None,
+        "jars": None,
+    }
+
+
 @pytest.fixture
 def job_side(tmp_path: Path) -> str:
     """Return where every node finds the job side."""
     return f"local:{write_zip(tmp_path)}"
-
-

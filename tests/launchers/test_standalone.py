@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab.processes import free_port, wait_until
 from tests.lab.spark_standalone import SparkStandalone
-from tests.launchers.conftest import Task
+from tests.launchers.conftest import JOBS, Task, light
 
 
 class Drivers:
@@ -33,9 +34,20 @@ def drivers(spark_standalone: SparkStandalone) -> Drivers:
 
 
 @pytest.fixture
-def task(spark_standalone: SparkStandalone, make_task: Any, job_side: str) -> Task:
-    made: Task = make_task(spark_standalone.connection(), ship=job_side)
+def task(spark_standalone: SparkStandalone, make_task: Any, tmp_path: Path) -> Task:
+    """Return a task with the light job."""
+    made: Task = make_task(spark_standalone.connection(), **light(tmp_path))
     return made
+
+
+def test_python_in_cluster_mode_reads_its_window_and_needs_nothing_of_the_worker(
+    spark_standalone: SparkStandalone, make_task: Any, drivers: Drivers, job_side: str
+) -> None:
+    task: Task = make_task(spark_standalone.connection(), ship=job_side)
+    task.start().succeed()
+    (driver,) = drivers.all()
+    assert task.is_whole(), spark_standalone.log_of(driver)[-6000:]
+    assert task.outcomes() == ["succeeded"]
 
 
 def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, drivers: Drivers) -> None:
@@ -51,9 +63,9 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
         second.kill()
         assert drivers.alive() == [driver], "a driver of a cluster goes on without its worker"
         stopped = task.start()
-        wait_until(lambda: "Reconnecting" in stopped.log, timeout=60, what="the retry reconnects")
+        stopped.says("Reconnecting")
         stopped.terminate()
-        wait_until(lambda: "the driver goes on" in stopped.log, timeout=20, what="the worker is told to stop")
+        stopped.says("the driver goes on")
         stopped.kill()
         assert drivers.alive() == [driver], "the stop of a worker is no stop of its task"
     task.die("before the evidence")
@@ -63,7 +75,7 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
     assert task.window().held.window.state == "committed"
     assert drivers.all() == {driver: "FINISHED"}
     assert task.outcomes() == ["running"] * 5 + ["succeeded"]
-    assert task.is_whole()
+    assert len(task.ran()) == 1
 
 
 def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
@@ -71,11 +83,13 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         first = task.start()
         hold.wait()
         first.kill()
+        (python,) = task.processes("light.py")
         task.clear()
         cleared = task.start()
         wait_until(lambda: len(drivers.all()) == 2, timeout=60, what="the cleared task launches")
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
+        assert not python.is_running()
         cleared.kill()  # before its driver is seen at work, and after it was noted
         wait_until(lambda: new in task.store().values(), timeout=60, what="the id is noted")
         task.run_id = "run-2"
@@ -85,7 +99,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
         adopting.kill()
         reconnected = task.start()
-        wait_until(lambda: "Polling driver" in reconnected.log, timeout=60, what="the retry reconnects")
+        reconnected.says("Polling driver")
         task.set_state("failed")
         reconnected.terminate()
         wait_until(lambda: drivers.alive() == [], timeout=60, what="a person's kill stops the driver")
@@ -104,13 +118,14 @@ def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_r
     )
     task.start().succeed()
     assert list(drivers.all().values()) == ["FINISHED"]
-    assert task.is_whole()
+    assert len(task.ran()) == 1
 
 
 def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     spark_standalone: SparkStandalone, make_task: Any
 ) -> None:
-    task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}))
+    application = str(JOBS / "to_parquet.py")
+    task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}), application=application)
     with task.hold() as hold:
         first = task.start()
         hold.wait()

@@ -1,6 +1,7 @@
-"""One try of a task in a process of its own, which can die at a named step: `python -m tests.launchers.worker FOLDER`.
+"""Tries of tasks, each in a process of its own that can die at a named step: forks of one that has Airflow loaded already.
 
-What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments),
+For each line of JSON on stdin, ``{"folder": ..., "log": ..., "environment": {...}}``, one try begins and its process id is
+printed; when it is over, its exit code lies in the file `exit-<process id>`. What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments),
 `store.json` (the task's state store, which outlives a worker), `state` (what Airflow says the task's state is).
 """
 
@@ -11,15 +12,22 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
+import requests
+import sqlalchemy
+
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.operators import planning, spark_submit
 from airflow_kafka_offsets.service import WindowService
+
+PRELOADED = (confluent_kafka, requests, sqlalchemy)
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -101,5 +109,50 @@ def main(folder: Path) -> None:
     (folder / "result.json").write_text(json.dumps(result))
 
 
+def begin(folder: Path, log: str, environment: dict[str, str]) -> None:
+    """Be the process of a try."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND), (2, os.O_WRONLY | os.O_APPEND)):
+        os.dup2(os.open(log if number else os.devnull, flags), number)
+    os.environ.update(environment)
+    code = 1
+    try:
+        main(folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    """Begin a try for each line."""
+    folders: dict[int, Path] = {}
+
+    def reap(*_: Any) -> None:
+        while any(folders):
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            path = folders.pop(pid) / f"exit-{pid}"
+            path.with_suffix(".draft").write_text(str(os.waitstatus_to_exitcode(status)))
+            path.with_suffix(".draft").rename(path)
+
+    signal.signal(signal.SIGCHLD, reap)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        # A child that ends at once must find itself in `folders`.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        pid = os.fork()
+        if pid == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            begin(Path(asked["folder"]), asked["log"], asked["environment"])
+        folders[pid] = Path(asked["folder"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        print(pid, flush=True)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    serve()
