@@ -246,7 +246,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
+        try:
+            hook = super()._get_hook()
+        except NameError as exc:  # the provider looks for what it did not import
+            raise BadInputError(
+                f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
+            ) from exc
         submit, read_log, poll_pod = hook.submit, hook._process_spark_submit_log, hook._poll_k8s_driver_via_api
 
         def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
