@@ -88,7 +88,7 @@ class Try:
         """Whether it goes on."""
         return not self._exit.exists()
 
-    def wait(self, timeout: float = 240) -> int:
+    def wait(self, timeout: float = 400) -> int:
         """Wait for its end, and return its exit code."""
         wait_until(self._exit.exists, timeout=timeout, what=f"the end of the try\n{self.log[-6000:]}")
         return int(self._exit.read_text())
@@ -108,7 +108,7 @@ class Try:
 
     def says(self, text: str) -> None:
         """Wait until it has written this."""
-        wait_until(lambda: text in self.log or not self.is_alive, timeout=120, what=f"{text!r}\n{self.log[-6000:]}")
+        wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=f"{text!r}\n{self.log[-6000:]}")
         assert text in self.log, self.log[-6000:]
 
 

@@ -11,6 +11,8 @@ from tests.lab.processes import free_port, wait_until
 from tests.lab.spark_standalone import SparkStandalone
 from tests.launchers.conftest import JOBS, Task, light
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 class Drivers:
     """The drivers that come after this moment."""
@@ -56,10 +58,10 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
     with task.hold() as hold:
         task.die("before the id is noted")
         assert task.store() == {}
-        hold.wait()
+        hold.wait(240)
         (driver,) = drivers.alive()
         second = task.start()
-        wait_until(lambda: driver in task.store().values(), timeout=60, what="the retry finds the driver")
+        wait_until(lambda: driver in task.store().values(), timeout=120, what="the retry finds the driver")
         second.kill()
         assert drivers.alive() == [driver], "a driver of a cluster goes on without its worker"
         stopped = task.start()
@@ -81,20 +83,20 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
 def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
     with task.hold() as hold:
         first = task.start()
-        hold.wait()
+        hold.wait(240)
         first.kill()
         (python,) = task.processes("light.py")
         task.clear()
         cleared = task.start()
-        wait_until(lambda: len(drivers.all()) == 2, timeout=60, what="the cleared task launches")
+        wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches")
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
         assert not python.is_running()
         cleared.kill()  # before its driver is seen at work, and after it was noted
-        wait_until(lambda: new in task.store().values(), timeout=60, what="the id is noted")
+        wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
         task.run_id = "run-2"
         adopting = task.start()
-        wait_until(lambda: len(drivers.all()) == 3, timeout=60, what="the next run launches")
+        wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches")
         *others, last = drivers.all()
         assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
         adopting.kill()
@@ -102,7 +104,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         reconnected.says("Polling driver")
         task.set_state("failed")
         reconnected.terminate()
-        wait_until(lambda: drivers.alive() == [], timeout=60, what="a person's kill stops the driver")
+        wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver")
         assert reconnected.wait() == 1
     assert drivers.all()[last] == "KILLED"
     assert task.window().held.window.state == "planned"
@@ -128,7 +130,7 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}), application=application)
     with task.hold() as hold:
         first = task.start()
-        hold.wait()
+        hold.wait(240)
         first.kill()
         wait_until(lambda: not spark_standalone.state()["activeapps"], timeout=30, what="the driver is gone")
     task.start().succeed()
