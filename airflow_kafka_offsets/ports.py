@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.launching import Job, JobName
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -115,6 +116,30 @@ class OffsetSource(Protocol):
 
     def read(self, topics: Sequence[str] = ()) -> Found:
         """Return what is there; of these topics only where the place has to be asked by topic."""
+        ...
+
+
+class Cluster(Protocol):
+    """What runs drivers apart from Airflow, and can be asked for them.
+
+    Raises:
+        ClusterUnavailableError: it did not answer.
+    """
+
+    def check(self) -> None:
+        """Make sure that it answers, before anything is submitted."""
+        ...
+
+    def jobs(self, name: JobName) -> Sequence[Job]:
+        """Return the jobs of a window, oldest first, whoever launched them; also those that may be of it."""
+        ...
+
+    def knows(self, job_id: str) -> bool:
+        """Whether there is, or was, a job of this id."""
+        ...
+
+    def stop(self, job_id: str) -> None:
+        """Ask for the end of a job; it is over later. One that is over already is fine."""
         ...
 
 

@@ -52,7 +52,7 @@ from airflow_kafka_offsets.core.starting import (
     parse_starting_offsets,
 )
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
-from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore
+from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore, WindowRow
 from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.replaying import Answers
 from airflow_kafka_offsets.resetting import committed_windows, snapshot_of_all, work_out
@@ -423,6 +423,14 @@ class WindowService:
             UnknownWindowError: there is none of this id.
         """
         return self._ledger.window(window_id).held.window
+
+    def row(self, window_id: str) -> WindowRow:
+        """Return a window with its history in short.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        return self._ledger.window(window_id)
 
     def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
         """Commit a window after its job succeeded; exactly one of any number of commits wins.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
     from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
+    from tests.lab.spark_standalone import SparkStandalone
+    from tests.lab.yarn import Yarn
     from tests.lab.zookeeper import ZooKeeperServer
 
 _MARKER_OF_FIXTURE = {
@@ -37,6 +39,8 @@ _MARKER_OF_FIXTURE = {
     "spark_connector": "spark",
     "spark_connect": "spark",
     "table_jars": "spark",
+    "spark_standalone": "spark",
+    "yarn": "yarn",
 }
 
 
@@ -187,6 +191,26 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
 
     with SparkConnect(tmp_path_factory.mktemp("spark-connect")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark_standalone(
+    tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
+) -> Iterator[SparkStandalone]:
+    """Run a Spark master with its REST server, and a worker."""
+    from tests.lab.spark_standalone import SparkStandalone
+
+    with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]) -> Iterator[Yarn]:
+    """Run a resource manager and a node manager."""
+    from tests.lab.yarn import Yarn
+
+    with Yarn(tmp_path_factory.mktemp("yarn")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -31,6 +31,9 @@
     │   ├── IllegalStepError        a step that a window's life does not have
     │   ├── NoEvidenceError         nobody recorded that the job succeeded
     │   └── ConfirmationError       it takes ownership away: say that you mean it
+    ├── ClusterError                the Spark cluster; nothing was launched
+    │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
+    │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
     └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
 
 An adapter translates its client's exceptions into these, always ``from exc``.
@@ -242,3 +245,15 @@ class ConfirmationError(WindowError):
 
 class ConcurrentChangeError(KafkaOffsetsError):
     """Somebody else changed the group at the same moment; nothing was written."""
+
+
+class ClusterError(KafkaOffsetsError):
+    """The Spark cluster is not as a launch needs it; nothing was launched."""
+
+
+class ClusterUnavailableError(ClusterError):
+    """The Spark cluster did not answer."""
+
+
+class JobAliveError(ClusterError):
+    """An earlier job of the window is still at work, or may be."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.launching import CONF_JOB
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT = 100_000
 """Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
+
+_WAITS = ("spark.yarn.submit.waitAppCompletion", "spark.kubernetes.submission.waitAppCompletion")
 
 
 def write_login(jaas: str, directory: Path) -> Path:
@@ -94,9 +97,40 @@ def check_spark_conf(conf: Mapping[str, object]) -> None:
     Raises:
         CollidingOptionError: with their names.
     """
-    colliding = [name for name in conf if str(name).lower() in (CONF_WINDOW.lower(), CONF_WINDOW_FILE.lower())]
+    ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
+    colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
         raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
+
+
+def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
+    """Refuse Spark properties that let spark-submit end, with success, before its job does.
+
+    Args:
+        conf: the user's.
+        is_tracked: whether the job is watched after that.
+
+    Raises:
+        BadInputError: with the property.
+    """
+    leaving = [name for name in _WAITS if str(conf.get(name, "")).strip().lower() == "false"]
+    if leaving and not is_tracked:
+        raise BadInputError(
+            f"{leaving[0]}=false lets spark-submit end before the job does, and the window would be committed unread. Leave it "
+            "out, or let the job be tracked: yarn_track_via_rm_api=True, track_driver_via_k8s_api=True"
+        )
+
+
+def refuse_file(window: Window) -> None:
+    """Refuse a window that would have to travel as a file where no file travels.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    raise BadInputError(
+        f"Window {window.id} has {len(window.ranges.without_empty())} partitions, more than a command line carries, and the "
+        "cluster mode of a standalone cluster takes no file along. Use client mode, or cut smaller windows (max_offsets)"
+    )
 
 
 def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:

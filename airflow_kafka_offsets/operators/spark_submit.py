@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,21 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
+from airflow_kafka_offsets.core.launching import SPARK_SUBMIT, JobName, job_name, tags
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
 from airflow_kafka_offsets.core.window import Scope
+from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.job_files import (
     Report,
     check_spark_conf,
+    check_waits,
     fill,
     handoff_of,
     joined,
     read_report,
+    refuse_file,
     refuse_login,
     window_conf,
     write_login,
@@ -39,6 +43,7 @@ from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.shipping import write_zip
+from airflow_kafka_offsets.wiring.clusters import open_cluster, open_standalone
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -46,7 +51,8 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Claim, Window
-    from airflow_kafka_offsets.service import Planned
+    from airflow_kafka_offsets.ports import Cluster
+    from airflow_kafka_offsets.service import Planned, WindowService
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "name")
@@ -70,7 +76,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     :param emit_empty: let outlets have an asset event for an empty window, too.
     :param connector: coordinates of Spark's Kafka connector for ``--packages``; ``"auto"``: those of the installed
         pyspark, unless `packages` or `jars` name one already; None: the cluster has it.
-    :param ship: send the job side of this package along (``--py-files``); False: the cluster has it.
+    :param ship: send the job side of this package along (``--py-files``); False: the cluster has it; a path or URL: the
+        cluster finds its zip there.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "window")
@@ -85,7 +92,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         poll_interval: float = 10,
         emit_empty: bool = False,
         connector: str | None = "auto",
-        ship: bool = True,
+        ship: bool | str = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -100,6 +107,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._names_job = "name" not in kwargs
         self._stop = Stop()
         self._claim: Claim | None = None
+        self._job: JobName | None = None
+        self._note: Callable[[str], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Plan, launch, check, commit."""
@@ -114,7 +123,9 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         service = wiring.open_service(self.group)
         claim = self._claim = claim_of(context, Scope.TASK)
         planned = plan_or_take(self, context, service, claim)
-        work = Work(context, service, self.group, claim, lambda p: self._launch(context, p, options), self._stop)
+        work = Work(
+            context, service, self.group, claim, lambda p: self._launch(context, p, options, service), self._stop
+        )
         results = work.all(planned)
         emit_events(self, context, results, emit_empty=self.emit_empty)
         return task_result(self.group, results)
@@ -127,20 +138,60 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             raise BadInputError("application_args must be a list of arguments, not one text")
         self._connector_package()
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
-        master = self._get_hook()._connection["master"]
+        hook = self._get_hook()
+        master = hook._connection["master"]
         if not master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
+        check_waits(hook._conf, is_tracked=self._is_tracked(hook))
+        if hook._should_track_driver_status:
+            if standalone.is_python(self.application):
+                standalone.check_reachable(self.application, ship=self.ship)
+            open_standalone(hook).check()
         return options
 
-    def _launch(self, context: Context, planned: Planned, options: ReaderOptions) -> Report:
-        key = self.job_key(planned.window, context["ti"].max_tries)
+    def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
+        max_tries = context["ti"].max_tries
+        key = self.job_key(planned.window, max_tries)
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
+        row = service.row(planned.window.id)
+        assert self._claim is not None
+        self._job = job_name(planned.window, row.planned_at, self._claim, max_tries)
         with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
+            self._settle(context, is_first=row.attempts <= 1)
             super().execute(context)
             return read_report(report, planned.window)
+
+    def _settle(self, context: Context, *, is_first: bool) -> None:
+        """Leave no other job of the window at work, and let the provider go on with the one that is ours.
+
+        Args:
+            context: of the task.
+            is_first: nobody has tried the window before, so there is no job of it.
+        """
+        store = context.get("task_state_store")
+        self._note = None if store is None else lambda found: store.set(self.external_id_key, found)
+        hook = self._get_hook()
+        cluster = self._cluster(hook)
+        if is_first or cluster is None or self._job is None:
+            return
+        can_reconnect = store is not None and self._can_reconnect(hook)
+        try:
+            found = launching.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check)
+        except ClusterUnavailableError as exc:
+            if store is None or not store.get(self.external_id_key):
+                raise
+            self.log.warning(
+                "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
+            )
+            return
+        if found is not None and self._note:
+            self._note(found)
+
+    def _cluster(self, hook: SparkSubmitHook) -> Cluster | None:
+        return open_cluster(hook, SPARK_SUBMIT if standalone.is_python(self.application) else self._java_class)
 
     @contextmanager
     def _fields_as_given(self) -> Iterator[None]:
@@ -165,11 +216,16 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
         conf, files = window_conf(handoff, directory)
-        self.conf = {**self._yarn_conf(planned.window), **(self.conf or {}), **conf}
+        hook = self._get_hook()
+        if files and hook._should_track_driver_status:
+            refuse_file(planned.window)
+        self.conf = {**self._defaults(hook), **(self.conf or {}), **self._tags(hook), **conf}
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
-        if self.ship:
-            self.py_files = joined(self.py_files, str(write_zip(directory)))
+        if self.ship and standalone.is_python(self.application):
+            self.py_files = joined(
+                self.py_files, self.ship if isinstance(self.ship, str) else str(write_zip(directory))
+            )
         self.packages = joined(self.packages, self._connector_package())
         if self._names_job:
             self.name = planned.window.id
@@ -179,33 +235,73 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             return None
         return connector_package() if self.connector == "auto" else self.connector
 
-    def _yarn_conf(self, window: Window) -> dict[str, str]:
-        """Return what a job on YARN needs by default: YARN would run a failing driver twice, and stores tags in lower case."""
-        if "yarn" not in self._get_hook()._connection["master"]:
-            return {}
-        return {"spark.yarn.maxAppAttempts": "1", "spark.yarn.tags": window.id.lower()}
+    def _defaults(self, hook: SparkSubmitHook) -> dict[str, str]:
+        # YARN would run a failing driver twice.
+        return {"spark.yarn.maxAppAttempts": "1"} if hook._is_yarn else {}
+
+    def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
+        return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}
 
     def _is_client_mode(self) -> bool:
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
-        submit = hook.submit
-        # A driver on this worker has nobody who could reconnect to it when the worker is gone.
-        popen = {} if hook._connection["deploy_mode"] == "cluster" else {"preexec_fn": dying_with_parent()}
+        try:
+            hook = super()._get_hook()
+        except NameError as exc:  # the provider looks for what it did not import
+            raise BadInputError(
+                f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
+            ) from exc
+        submit, read_log, poll_pod = hook.submit, hook._process_spark_submit_log, hook._poll_k8s_driver_via_api
 
         def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
             self._stop.check()
-            return submit(application, **popen, **kwargs)
+            if hook._should_track_driver_status and standalone.is_python(application):
+                return standalone.submit(hook, open_standalone(hook), application)
+            # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
+            # spark-submit that outlives its worker would submit beside the retry.
+            return submit(application, preexec_fn=dying_with_parent(), **kwargs)
+
+        def read_and_note(itr: Iterator[Any]) -> None:
+            read_log(self._noting(hook, itr))
+
+        def succeeded_pod() -> str:
+            phase = poll_pod()
+            if phase != "Succeeded":  # the provider takes a pod that vanished for a success
+                raise ClusterError(f"The driver's pod {hook._kubernetes_driver_pod} is gone, and nobody saw it succeed")
+            return str(phase)
 
         hook.submit = submit_if_wanted  # type: ignore[method-assign]
+        hook._process_spark_submit_log = read_and_note  # type: ignore[method-assign]
+        hook._poll_k8s_driver_via_api = succeeded_pod  # type: ignore[method-assign]
         return hook
+
+    def _noting(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
+        """Note the job's id as soon as spark-submit says it, which may go on for many seconds then."""
+        noted = None
+        for line in lines:
+            yield line
+            if noted is None and (noted := launching.submitted(hook, line)) and self._note:
+                self._note(noted)
+        if noted and hook._is_yarn:
+            hook._yarn_application_id = noted  # not what looks like an id in a later line
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Watch a job in the cluster, also one that an earlier try started: on YARN, on_kill must know its id."""
         if self._hook is not None and self._hook._is_yarn_cluster_mode:
             self._hook._yarn_application_id = str(external_id)
         super().poll_until_complete(external_id, context)
+
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """Ask for the state of a noted job; one that the cluster does not know is over, and no reason to fail every retry."""
+        try:
+            return super().get_job_status(external_id, context)
+        except RuntimeError:
+            cluster = None if self._hook is None else self._cluster(self._hook)
+            if cluster is None or cluster.knows(str(external_id)):
+                raise
+            self.log.warning("The cluster knows no job %s (any more): launching the window anew", external_id)
+            return "NotFound"
 
     def on_kill(self) -> None:
         """Stop the job, unless only this worker dies and the retry can reconnect to the driver.
@@ -218,6 +314,16 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._stop.set()
         if self._hook is not None:
             super().on_kill()
+            self._stop_in_cluster(self._hook)
+
+    def _stop_in_cluster(self, hook: SparkSubmitHook) -> None:
+        """Stop the job also where nobody knows its id yet."""
+        try:
+            cluster = None if self._job is None else self._cluster(hook)
+            if cluster is not None and self._job is not None:
+                launching.stop(cluster, self._job)
+        except ClusterError as exc:
+            self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
     def _is_left_to_the_retry(self) -> bool:
         if self._hook is None or self._claim is None or not self._can_reconnect(self._hook):
@@ -226,6 +332,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return not isinstance(sys.exc_info()[1], AirflowTaskTimeout) and task_state(self._claim) == "running"
 
     def _can_reconnect(self, hook: SparkSubmitHook) -> bool:
+        return bool(self.durable and self._is_tracked(hook))
+
+    def _is_tracked(self, hook: SparkSubmitHook) -> bool:
         on_yarn = hook._is_yarn_cluster_mode and hook._yarn_track_via_rm_api
-        is_tracked = hook._should_track_driver_status or hook._should_track_driver_via_k8s_api() or on_yarn
-        return bool(self.durable and is_tracked)
+        return bool(hook._should_track_driver_status or hook._should_track_driver_via_k8s_api() or on_yarn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
@@ -29,3 +30,7 @@ def write_zip(directory: str | os.PathLike[str]) -> Path:
         os.unlink(draft)
         raise
     return target
+
+
+if __name__ == "__main__":
+    print(write_zip(sys.argv[1]))

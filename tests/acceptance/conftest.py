@@ -98,9 +98,9 @@ class Hold:
         self._path.touch()
         return self
 
-    def wait(self) -> None:
+    def wait(self, timeout: float = 120) -> None:
         """Wait until a job is there."""
-        wait_until(self._reached.exists, timeout=120, what=f"a job reaches {self._path.name}")
+        wait_until(self._reached.exists, timeout=timeout, what=f"a job reaches {self._path.name}")
 
     def release(self) -> None:
         """Let the job go on."""

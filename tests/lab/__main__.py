@@ -14,6 +14,7 @@ from tests.lab.hdfs import hdfs_jars
 from tests.lab.jars import hbase_classpath, java, jdbc_jars, kafka_classpath, spark_connector_jars, table_jars
 from tests.lab.kafka_tools import kafka_tools_classpath
 from tests.lab.redis import redis_program
+from tests.lab.yarn import yarn_jars
 from tests.lab.zookeeper import zookeeper_classpath
 
 
@@ -31,6 +32,7 @@ def main() -> None:
     print(f"==> HBase: {hbase_classpath()}")
     print(f"==> HDFS: {hdfs_jars()}")
     print(f"==> JDBC drivers: {len(jdbc_jars())} jars")
+    print(f"==> YARN: {yarn_jars()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
     print(f"==> Delta and Iceberg: {len(table_jars())} jars")
 

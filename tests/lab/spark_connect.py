@@ -21,7 +21,7 @@ _OPENED = (
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
     *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-_OPENS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
+OPENS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
 
 
 class SparkConnect(OneServer):
@@ -75,7 +75,7 @@ class SparkConnect(OneServer):
         return [
             java(),
             *_JVM,
-            *_OPENS,
+            *OPENS,
             *settings,
             "-cp",
             path,

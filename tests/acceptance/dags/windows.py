@@ -97,3 +97,20 @@ with DAG("around", schedule=None):
     plan = PlanWindowOperator(task_id="plan", group=KafkaGroup("around", topics=["around"]))
     run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
+
+# Drivers of a cluster, which go on without the worker that launched them.
+for name in ("on_cluster", "cleared_on_cluster"):
+    with DAG(name, schedule=None) as dag:
+        KafkaSparkSubmitOperator(
+            task_id="load",
+            group=KafkaGroup(name, topics=[name], kafka_timeout=10),
+            conn_id="spark_cluster",
+            application=f"local:{Path(__file__).parents[2] / 'launchers' / 'jobs' / 'light.py'}",
+            application_args=[str(LAB / "lake" / f"{name}.ran"), str(LAB / "hold" / name), "{window_id}"],
+            ship=False,
+            connector=None,
+            driver_memory="512m",
+            poll_interval=5,
+            **retrying(),
+        )
+    globals()[name] = dag

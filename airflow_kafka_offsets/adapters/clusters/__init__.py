@@ -1,0 +1,1 @@
+"""Clusters that run Spark drivers apart from Airflow, one file for each kind."""

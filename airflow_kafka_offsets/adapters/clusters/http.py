@@ -1,0 +1,41 @@
+"""How clusters are asked: short requests, whose every failure is one error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError
+
+_TIMEOUT = (5.0, 30.0)
+"""Seconds to connect, and to wait for an answer."""
+
+
+def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Response:
+    """Send a request, and return the answer, whatever its status.
+
+    Raises:
+        ClusterUnavailableError: there was none.
+    """
+    try:
+        return requests.request(method, url, timeout=_TIMEOUT, **options)
+    except requests.RequestException as exc:
+        raise ClusterUnavailableError(f"{url} does not answer ({type(exc).__name__}: {exc}){hint}") from exc
+
+
+def document(answer: requests.Response, *, hint: str = "") -> dict[str, Any]:
+    """Return the JSON document of an answer.
+
+    Raises:
+        ClusterUnavailableError: it is another answer.
+    """
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ClusterUnavailableError(
+            f"{answer.url} answers {answer.status_code} and no JSON: {answer.text[:200]!r}{hint}"
+        )
+    return found

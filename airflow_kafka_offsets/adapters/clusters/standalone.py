@@ -1,0 +1,165 @@
+"""Spark's own cluster, through the master's REST server, the master's page, and the workers' logs.
+
+The master knows of a driver its id, its state, its main class and where it runs; nothing that we could choose. What tells
+drivers apart is the first line of a driver's log: the worker writes the command there that it launches, with all properties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_kafka_offsets.adapters.clusters.http import ask, document
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterUnavailableError
+from airflow_kafka_offsets.core.launching import CONF_JOB, SPARK_SUBMIT, Job, JobName, JobState
+
+_STATES = {
+    **dict.fromkeys(("SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"), JobState.ALIVE),
+    "FINISHED": JobState.SUCCEEDED,
+}
+_CLOCKS_DIFFER = timedelta(hours=1)
+# The longest command that Linux launches.
+_FIRST_LINE = 2 * 1024 * 1024
+_JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
+
+REST_HINT = (
+    ". A master listens for REST only with spark.master.rest.enabled=true, on spark.master.rest.port; the connection's extra "
+    "says which: rest-port (6066 by default), rest-scheme"
+)
+PAGE_HINT = (
+    ". Where the master shows its page is said in the connection's extra: webui-port (8080 by default), webui-scheme. It is "
+    "needed to find a driver whose id nobody noted"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the masters of one cluster are; one of them is the leader.
+
+    Attributes:
+        rest: their REST servers.
+        pages: their pages.
+    """
+
+    rest: Sequence[str]
+    pages: Sequence[str]
+
+
+class StandaloneCluster:
+    """The drivers of a Spark master.
+
+    Args:
+        addresses: where the masters are.
+        main_class: of the drivers that we launch; None: any.
+    """
+
+    def __init__(self, addresses: Addresses, main_class: str | None = None) -> None:
+        self._addresses = addresses
+        self._main_class = main_class
+
+    def check(self) -> None:
+        """Make sure that a REST server answers."""
+        self._rest("GET", "status/driver-0")
+
+    def jobs(self, name: JobName) -> Sequence[Job]:
+        """Return the drivers of a window; of those whose log can't be read, the ones that may be of it."""
+        state = self._state()
+        since = (name.planned_at - _CLOCKS_DIFFER).timestamp() * 1000
+        drivers = [
+            driver
+            for driver in [*state["activedrivers"], *state["completeddrivers"]]
+            if float(driver["starttime"]) >= since and self._main_class in (None, driver["mainclass"])
+        ]
+        workers = {worker["id"]: worker["webuiaddress"] for worker in state["workers"]}
+        jobs = [self._job(driver, workers, name) for driver in sorted(drivers, key=_age)]
+        return [job for job in jobs if job is not None]
+
+    def knows(self, job_id: str) -> bool:
+        """Whether the master knows the driver; one in recovery says why it can't tell."""
+        answer = self._rest("GET", f"status/{job_id}")
+        return bool(answer.get("success")) or bool(answer.get("message"))
+
+    def stop(self, job_id: str) -> None:
+        """Kill a driver."""
+        self._rest("POST", f"kill/{job_id}")
+
+    def submit(self, arguments: Sequence[str], properties: Mapping[str, str], environment: Mapping[str, str]) -> str:
+        """Let a worker run spark-submit itself, as Spark refuses Python applications in cluster mode; return the driver's id.
+
+        Args:
+            arguments: of that spark-submit.
+            properties: Spark properties of its process.
+            environment: of its process.
+
+        Raises:
+            BadInputError: the master refuses.
+        """
+        request = {
+            "action": "CreateSubmissionRequest",
+            "appResource": "",
+            "mainClass": SPARK_SUBMIT,
+            "appArgs": list(arguments),
+            "clientSparkVersion": "any",  # it must be there; nobody reads it
+            "environmentVariables": dict(environment),
+            "sparkProperties": {"spark.jars": "", **properties},
+        }
+        answer = self._rest("POST", "create", json=request)
+        if not answer.get("success"):
+            raise BadInputError(f"Spark's master refuses the job: {answer.get('message') or answer}")
+        return str(answer["submissionId"])
+
+    def _job(self, driver: Mapping[str, Any], workers: Mapping[str, str], name: JobName) -> Job | None:
+        state = _STATES.get(driver["state"], JobState.OVER)
+        found = self._named(driver["id"], workers.get(driver["worker"]))
+        if found is None:
+            return Job(driver["id"], state, None) if state is JobState.ALIVE else None
+        return Job(driver["id"], state, found[1]) if found[0] == name.window else None
+
+    def _named(self, driver: str, worker: str | None) -> tuple[str, str] | None:
+        """Return the window and job that a driver's log names; None: there is no such line to be read."""
+        if worker is None:
+            return None
+        query = {"driverId": driver, "logType": "stderr", "offset": "0", "byteLength": str(_FIRST_LINE)}
+        try:
+            text = ask("GET", f"{worker}/log/", params=query).text
+        except ClusterUnavailableError:
+            return None
+        command = next((line for line in text.splitlines() if line.startswith("Launch Command: ")), None)
+        if command is None:
+            return None
+        found = _JOB.search(command)
+        return (found[1], found[2]) if found else ("", "")
+
+    def _state(self) -> dict[str, Any]:
+        for page in self._addresses.pages:
+            try:
+                state = document(ask("GET", f"{page}/json/"), hint=PAGE_HINT)
+            except ClusterUnavailableError as exc:
+                error = exc
+                continue
+            if state.get("status") == "ALIVE":
+                return state
+            error = ClusterUnavailableError(f"{page} is a master that says {state.get('status')}, not ALIVE")
+        raise error
+
+    def _rest(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """Return the leader's answer; of masters that all say no, the last one's."""
+        said: dict[str, Any] | None = None
+        for rest in self._addresses.rest:
+            try:
+                said = document(ask(method, f"{rest}/v1/submissions/{path}", hint=REST_HINT, **options), hint=REST_HINT)
+            except ClusterUnavailableError as exc:
+                error = exc
+                continue
+            if said.get("success"):
+                return said
+        if said is None:
+            raise error
+        return said
+
+
+def _age(driver: Mapping[str, Any]) -> datetime:
+    return datetime.fromtimestamp(float(driver["starttime"]) / 1000, UTC)

@@ -1,0 +1,65 @@
+"""YARN through the REST API of its resource manager."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_kafka_offsets.adapters.clusters.http import ask, document
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError
+from airflow_kafka_offsets.core.launching import Job, JobName, JobState, yarn_tag
+
+_OVER = ("FINISHED", "FAILED", "KILLED")
+
+
+class YarnCluster:
+    """The applications of a resource manager.
+
+    https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
+
+    Args:
+        url: of its web application.
+        auth: how requests log in; None: not at all.
+    """
+
+    def __init__(self, url: str, auth: Any = None) -> None:
+        self._apps = f"{url.rstrip('/')}/ws/v1/cluster/apps"
+        self._auth = auth
+
+    def check(self) -> None:
+        """Make sure that it answers."""
+        self._found({"limit": "1"})
+
+    def jobs(self, name: JobName) -> Sequence[Job]:
+        """Return the applications that carry the window's tag."""
+        return [_job(app, name) for app in self._found({"applicationTags": yarn_tag(name.window)})]
+
+    def knows(self, job_id: str) -> bool:
+        """Whether the resource manager knows the application."""
+        return ask("GET", f"{self._apps}/{job_id}", auth=self._auth).status_code != 404
+
+    def stop(self, job_id: str) -> None:
+        """Kill an application."""
+        url = f"{self._apps}/{job_id}/state"
+        answer = ask("PUT", url, json={"state": "KILLED"}, auth=self._auth)
+        if not answer.ok:
+            raise ClusterUnavailableError(f"{url} refuses the kill: {answer.status_code} {answer.text[:200]!r}")
+
+    def _found(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        answer = ask("GET", self._apps, params=query, auth=self._auth)
+        found = document(answer)
+        if not answer.ok:
+            raise ClusterUnavailableError(f"{answer.url} answers {answer.status_code}: {found}")
+        apps: list[dict[str, Any]] = (found.get("apps") or {}).get("app", [])
+        return sorted(apps, key=lambda app: int(app["startedTime"]))
+
+
+def _job(app: dict[str, Any], name: JobName) -> Job:
+    is_mine = yarn_tag(name.job) in app.get("applicationTags", "").split(",")
+    return Job(app["id"], _state(app), name.job if is_mine else "another")
+
+
+def _state(app: dict[str, Any]) -> JobState:
+    if app["state"] not in _OVER:
+        return JobState.ALIVE
+    return JobState.SUCCEEDED if app["finalStatus"] == "SUCCEEDED" else JobState.OVER

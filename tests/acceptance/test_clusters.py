@@ -1,0 +1,87 @@
+"""Drivers that go on without their worker, under a real scheduler: what only Airflow itself can say and keep."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_kafka_offsets.core.window import State
+from tests.acceptance.conftest import Lab
+from tests.lab.processes import wait_until
+from tests.lab.spark_standalone import SparkStandalone
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, spark_standalone: SparkStandalone) -> SparkStandalone:
+    """Give Airflow the connection to a standalone cluster."""
+    fields = spark_standalone.connection()
+    lab.api.request(
+        "POST", "/connections", {**fields, "connection_id": "spark_cluster", "extra": json.dumps(fields["extra"])}
+    )
+    return spark_standalone
+
+
+def ran(lab: Lab, dag_id: str) -> list[str]:
+    """Return the windows that the DAG's job has run."""
+    path = lab.folder / "lake" / f"{dag_id}.ran"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_worker_leaves_it(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    before = set(cluster.drivers())
+    lab.topic("on_cluster")
+    run = lab.api.trigger("on_cluster")
+    with lab.hold("on_cluster") as hold:
+        hold.wait()
+        (driver,) = set(cluster.drivers()) - before
+        task = lab.airflow.task_process("on_cluster", run, "load")
+        assert task is not None
+        wait_until(lambda: "Polling driver" in lab.api.log("on_cluster", run, "load", 1), timeout=60, what="it polls")
+        task.kill()
+        wait_until(
+            lambda: "Reconnecting" in lab.api.log("on_cluster", run, "load", 2),
+            timeout=120,
+            what="the retry reconnects",
+        )
+        worker = lab.airflow.worker_process("on_cluster", run, "load")
+        assert worker is not None
+        worker.terminate()
+        wait_until(
+            lambda: "the driver goes on" in lab.api.log("on_cluster", run, "load", 2),
+            timeout=60,
+            what="on_kill is called",
+        )
+        assert cluster.alive() == [driver]
+    lab.api.wait_for_run("on_cluster", run, "success", timeout=240)
+    assert set(cluster.drivers()) - before == {driver}
+    (row,) = lab.windows("on_cluster")
+    assert row.held.window.state is State.COMMITTED
+    assert ran(lab, "on_cluster") == [row.held.window.id]
+
+
+def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_good(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    dag = "cleared_on_cluster"
+    before = set(cluster.drivers())
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+
+    def drivers() -> dict[str, str]:
+        return {name: state for name, state in cluster.drivers().items() if name not in before}
+
+    with lab.hold(dag) as hold:
+        hold.wait()
+        lab.api.clear(dag, run, ["load"])
+        wait_until(lambda: len(drivers()) == 2, timeout=120, what="the cleared task launches")
+        old, new = drivers()
+        assert drivers()[old] == "KILLED"
+        lab.api.wait_for_task(dag, run, "load", "running")
+        lab.api.mark_task(dag, run, "load", "failed")
+        wait_until(lambda: drivers()[new] == "KILLED", timeout=60, what="the mark stops the driver")
+    (row,) = lab.windows(dag)
+    assert row.held.window.state is State.PLANNED
+    assert ran(lab, dag) == []

@@ -1,0 +1,89 @@
+"""How clusters are asked, where no real one is needed: those are in tests/launchers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
+from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
+from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError
+from airflow_kafka_offsets.core.launching import Job, JobName, JobState, tags
+from tests.lab.processes import LOOPBACK, free_port
+
+NAME = JobName("lake-000001", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+class ApiError(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"({status})")
+        self.status = status
+
+
+class Pods:
+    """Stands for the Kubernetes client: no cluster can run here."""
+
+    def __init__(self, *pods: Any) -> None:
+        self.pods = list(pods)
+
+    def list_namespaced_pod(self, namespace: str, **query: Any) -> Any:
+        assert namespace == "etl"
+        kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
+        found = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
+        return SimpleNamespace(items=found)
+
+    def delete_namespaced_pod(self, name: str, namespace: str) -> None:
+        if name not in [pod.metadata.name for pod in self.pods]:
+            raise ApiError(404)
+        raise ApiError(403)
+
+
+def pod(name: str, phase: str, job: JobName, created: int) -> Any:
+    labels = {key.rpartition(".label.")[2]: value for key, value in tags("k8s://api", job, {}).items()}
+    metadata = SimpleNamespace(name=name, labels=labels, creation_timestamp=datetime(2026, 1, created, tzinfo=UTC))
+    return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=phase))
+
+
+def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
+    older, foreign = replace(NAME, job="c" * 20), replace(NAME, window="d" * 20)
+    pods = Pods(
+        pod("new-driver", "Pending", NAME, 3),
+        pod("old-driver", "Succeeded", older, 1),
+        pod("failed-driver", "Failed", NAME, 2),
+        pod("foreign-driver", "Running", foreign, 1),
+    )
+    cluster = KubernetesCluster(lambda: pods, "etl")
+    assert cluster.jobs(NAME) == [
+        Job("etl:old-driver", JobState.SUCCEEDED, older.job),
+        Job("etl:failed-driver", JobState.OVER, NAME.job),
+        Job("etl:new-driver", JobState.ALIVE, NAME.job),
+    ]
+    assert cluster.knows("etl:new-driver")
+    assert not cluster.knows("etl:gone-driver")
+
+
+def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
+    cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
+    cluster.stop("etl:gone-driver")
+    with pytest.raises(ClusterUnavailableError, match="rights to list and to delete pods"):
+        cluster.stop("etl:a-driver")
+
+
+def nobody() -> str:
+    return f"http://{LOOPBACK}:{free_port()}"
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [YarnCluster(nobody()), StandaloneCluster(Addresses([nobody(), nobody()], [nobody(), nobody()]))],
+    ids=["yarn", "standalone"],
+)
+def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
+    for question in (cluster.check, lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
+        with pytest.raises(ClusterUnavailableError, match="does not answer"):
+            question()

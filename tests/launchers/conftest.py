@@ -1,0 +1,273 @@
+"""Tasks whose workers die, against real clusters: a real Kafka, a real ledger, and no Airflow around them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.dataset
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ports import Attempt, WindowRow
+from airflow_kafka_offsets.spark.shipping import write_zip
+from tests.acceptance.conftest import Hold
+from tests.lab.jars import spark_connector_jars
+from tests.lab.kafka import KafkaBroker
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.topics import create_topic, produce
+
+ROOT = Path(__file__).parents[2]
+JOBS = ROOT / "tests" / "acceptance" / "dags" / "jobs"
+LIGHT = Path(__file__).parent / "jobs" / "light.py"
+RECORDS = 60
+_LIGHT = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.cores.max": "1"}
+
+
+class Workers:
+    """What begins tries: see `worker`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.launchers.worker"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**_ours(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )
+
+    def begin(self, folder: Path, log: Path, environment: Mapping[str, str]) -> Try:
+        """Begin a try."""
+        asked = {"folder": str(folder), "log": str(log), "environment": dict(environment)}
+        log.touch()
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.strip().isdigit():  # Airflow, too, may have something to say
+                return Try(int(line), log)
+        raise RuntimeError("there is nobody to begin a try any more")
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+def _ours() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+
+
+class Try:
+    """One try of a task: a worker's process."""
+
+    def __init__(self, pid: int, log: Path) -> None:
+        self._pid = pid
+        self._log = log
+        self._exit = log.parent / f"exit-{pid}"
+
+    @property
+    def log(self) -> str:
+        """What it wrote."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        return not self._exit.exists()
+
+    def wait(self, timeout: float = 400) -> int:
+        """Wait for its end, and return its exit code."""
+        wait_until(self._exit.exists, timeout=timeout, what=f"the end of the try\n{self.log[-6000:]}")
+        return int(self._exit.read_text())
+
+    def succeed(self) -> None:
+        """Wait for its good end."""
+        assert self.wait() == 0, self.log[-6000:]
+
+    def kill(self) -> None:
+        """SIGKILL, as by the kernel."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM, as by a person's act or a deploy: what it means is the task's state."""
+        os.kill(self._pid, signal.SIGTERM)
+
+    def says(self, text: str) -> None:
+        """Wait until it has written this."""
+        wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=f"{text!r}\n{self.log[-6000:]}")
+        assert text in self.log, self.log[-6000:]
+
+
+@dataclass
+class Task:
+    """A task on a cluster, its group, topic and lake."""
+
+    folder: Path
+    group: str
+    connection: Mapping[str, Any]
+    operator: dict[str, Any]
+    environment: dict[str, str]
+    workers: Workers
+    run_id: str = "run-1"
+    try_number: int = 0
+    max_tries: int = 2
+    tries: list[Try] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> SqlLedger:
+        """The ledger."""
+        return SqlLedger(f"sqlite:///{self.folder}/kafka_offsets.db")
+
+    def window(self) -> WindowRow:
+        """Return the group's only window."""
+        (row,) = self.ledger.windows(self.group)
+        return row
+
+    def attempts(self) -> list[Attempt]:
+        """Return the attempts at it, oldest first."""
+        return list(self.ledger.attempts(self.window().held.window.id))
+
+    def outcomes(self) -> list[str]:
+        """Return how they ended."""
+        return [attempt.outcome.value for attempt in self.attempts()]
+
+    def hold(self) -> Hold:
+        """Stop the next job in the middle of its write."""
+        return Hold(self.folder / "hold")
+
+    def is_whole(self) -> bool:
+        """Whether the lake holds each record once."""
+        files = pyarrow.dataset.dataset(self.folder / "lake", partitioning="hive").to_table(["partition", "offset"])
+        found = Counter(zip(files["partition"].to_pylist(), files["offset"].to_pylist(), strict=True))
+        return found == Counter((0, offset) for offset in range(RECORDS))
+
+    def ran(self) -> list[str]:
+        """Return the windows that the light job has run, one line for each run."""
+        path = self.folder / "ran"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def processes(self, script: str) -> list[psutil.Process]:
+        """Return the Python processes of this task's job, wherever they run."""
+        return [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"].startswith("python")
+            and any(part.endswith(script) for part in process.info["cmdline"] or ())
+            and any(part.startswith(str(self.folder)) for part in process.info["cmdline"])
+        ]
+
+    def store(self) -> dict[str, Any]:
+        """Return what the task noted."""
+        path = self.folder / "store.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def note(self, job: str) -> None:
+        """Note another job's id."""
+        (key,) = self.store()
+        (self.folder / "store.json").write_text(json.dumps({key: job}))
+
+    def set_state(self, state: str) -> None:
+        """Let Airflow say this of the task."""
+        (self.folder / "state").write_text(state)
+
+    def clear(self) -> None:
+        """Clear the task, as a person does."""
+        self.max_tries = self.try_number + 2
+
+    def start(self, *, kill_at: str | None = None, **operator: Any) -> Try:
+        """Begin the next try."""
+        self.try_number += 1
+        self.set_state("running")
+        who = {"run_id": self.run_id, "try_number": self.try_number, "max_tries": self.max_tries, "kill_at": kill_at}
+        (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
+        log = self.folder / f"try-{self.try_number}.log"
+        self.tries.append(self.workers.begin(self.folder, log, self.environment))
+        return self.tries[-1]
+
+    def die(self, step: str, **operator: Any) -> Try:
+        """Let the next try die at a step."""
+        died = self.start(kill_at=step, **operator)
+        assert died.wait() == -signal.SIGKILL, died.log[-6000:]
+        return died
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Return what begins tries."""
+    workers = Workers()
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) -> Iterator[Any]:
+    """Return what makes a task on a cluster."""
+    made: list[Task] = []
+
+    def make(connection: Mapping[str, Any], environment: Mapping[str, str] | None = None, **operator: Any) -> Task:
+        create_topic(kafka, topic)
+        produce(kafka, topic, RECORDS)
+        connections = {"kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()}, "cluster": connection}
+        task = Task(
+            folder=tmp_path,
+            group=topic,
+            connection=connection,
+            operator={
+                "group": {"name": topic, "topics": [topic], "kafka_timeout": 10},
+                "application": f"local:{JOBS}/to_parquet.py",
+                "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
+                "jars": ",".join(str(jar) for jar in spark_connector_jars()),
+                "conn_id": "cluster",
+                "conf": _LIGHT,
+                "driver_memory": "512m",
+                "executor_memory": "512m",
+                **operator,
+            },
+            environment={
+                **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in connections.items()},
+                "AIRFLOW_HOME": str(tmp_path),
+                "SPARK_LOCAL_IP": LOOPBACK,
+                **(environment or {}),
+            },
+            workers=workers,
+        )
+        made.append(task)
+        return task
+
+    yield make
+    for task in made:
+        for started in task.tries:
+            if started.is_alive:
+                started.kill()
+
+
+def light(folder: Path) -> dict[str, Any]:
+    """Return what makes an operator's job the light one."""
+    arguments = [str(folder / "ran"), str(folder / "hold"), "{window_id}"]
+    return {
+        "application": f"local:{LIGHT}",
+        "application_args": arguments,
+        "ship": False,
+        "connector": None,
+        "jars": None,
+    }
+
+
+@pytest.fixture
+def job_side(tmp_path: Path) -> str:
+    """Return where every node finds the job side."""
+    return f"local:{write_zip(tmp_path)}"

@@ -1,0 +1,166 @@
+"""Spark's own cluster: whatever dies between submit and commit, one driver of the window is at work at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.processes import free_port, wait_until
+from tests.lab.spark_standalone import SparkStandalone
+from tests.launchers.conftest import JOBS, Task, light
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+class Drivers:
+    """The drivers that come after this moment."""
+
+    def __init__(self, cluster: SparkStandalone) -> None:
+        self._cluster = cluster
+        self._before = set(cluster.drivers())
+
+    def all(self) -> dict[str, str]:
+        """Return them with their states, oldest first."""
+        return {name: state for name, state in self._cluster.drivers().items() if name not in self._before}
+
+    def alive(self) -> list[str]:
+        """Return those at work."""
+        return [name for name in self.all() if name in self._cluster.alive()]
+
+
+@pytest.fixture
+def drivers(spark_standalone: SparkStandalone) -> Drivers:
+    return Drivers(spark_standalone)
+
+
+@pytest.fixture
+def task(spark_standalone: SparkStandalone, make_task: Any, tmp_path: Path) -> Task:
+    """Return a task with the light job."""
+    made: Task = make_task(spark_standalone.connection(), **light(tmp_path))
+    return made
+
+
+def test_python_in_cluster_mode_reads_its_window_and_needs_nothing_of_the_worker(
+    spark_standalone: SparkStandalone, make_task: Any, drivers: Drivers, job_side: str
+) -> None:
+    task: Task = make_task(spark_standalone.connection(), ship=job_side)
+    task.start().succeed()
+    (driver,) = drivers.all()
+    assert task.is_whole(), spark_standalone.log_of(driver)[-6000:]
+    assert task.outcomes() == ["succeeded"]
+
+
+def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, drivers: Drivers) -> None:
+    task.die("before submit")
+    assert drivers.all() == {}
+    with task.hold() as hold:
+        task.die("before the id is noted")
+        assert task.store() == {}
+        hold.wait(240)
+        (driver,) = drivers.alive()
+        second = task.start()
+        wait_until(lambda: driver in task.store().values(), timeout=120, what="the retry finds the driver")
+        second.kill()
+        assert drivers.alive() == [driver], "a driver of a cluster goes on without its worker"
+        stopped = task.start()
+        stopped.says("Reconnecting")
+        stopped.terminate()
+        stopped.says("the driver goes on")
+        stopped.kill()
+        assert drivers.alive() == [driver], "the stop of a worker is no stop of its task"
+    task.die("before the evidence")
+    task.die("before the commit")
+    assert task.window().held.window.state == "planned"
+    task.start().succeed()
+    assert task.window().held.window.state == "committed"
+    assert drivers.all() == {driver: "FINISHED"}
+    assert task.outcomes() == ["running"] * 5 + ["succeeded"]
+    assert len(task.ran()) == 1
+
+
+def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
+    with task.hold() as hold:
+        first = task.start()
+        hold.wait(240)
+        first.kill()
+        (python,) = task.processes("light.py")
+        task.clear()
+        cleared = task.start()
+        wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches")
+        old, new = drivers.all()
+        assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
+        assert not python.is_running()
+        cleared.kill()  # before its driver is seen at work, and after it was noted
+        wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
+        task.run_id = "run-2"
+        adopting = task.start()
+        wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches")
+        *others, last = drivers.all()
+        assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
+        adopting.kill()
+        reconnected = task.start()
+        reconnected.says("Polling driver")
+        task.set_state("failed")
+        reconnected.terminate()
+        wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver")
+        assert reconnected.wait() == 1
+    assert drivers.all()[last] == "KILLED"
+    assert task.window().held.window.state == "planned"
+    assert task.outcomes()[-1] == "killed"
+
+
+def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_retry(
+    task: Task, drivers: Drivers
+) -> None:
+    task.die("before submit")
+    (task.folder / "store.json").write_text(
+        f'{{"spark_job_id:{task.window().held.window.id}:2": "driver-20200101000000-0000"}}'
+    )
+    task.start().succeed()
+    assert list(drivers.all().values()) == ["FINISHED"]
+    assert len(task.ran()) == 1
+
+
+def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
+    spark_standalone: SparkStandalone, make_task: Any
+) -> None:
+    application = str(JOBS / "to_parquet.py")
+    task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}), application=application)
+    with task.hold() as hold:
+        first = task.start()
+        hold.wait(240)
+        first.kill()
+        wait_until(lambda: not spark_standalone.state()["activeapps"], timeout=30, what="the driver is gone")
+    task.start().succeed()
+    assert task.is_whole()
+    assert [attempt.records for attempt in task.attempts()] == [None, 60]
+
+
+@pytest.mark.parametrize(
+    ("operator", "extra", "message"),
+    [
+        ({"application": "/opt/jobs/orders.py"}, {}, "local:/path/on/the/nodes.py"),
+        ({"ship": True}, {}, "airflow_kafka_offsets.spark.shipping"),
+        ({}, {"rest-port": free_port()}, "spark.master.rest.enabled=true"),
+        ({}, {"rest-port": "the page"}, "spark.master.rest.enabled=true"),
+    ],
+    ids=["not on the nodes", "job side not on the nodes", "no REST server", "another server"],
+)
+def test_what_can_not_work_is_refused_before_anything_is_written(
+    spark_standalone: SparkStandalone,
+    make_task: Any,
+    job_side: str,
+    operator: dict[str, Any],
+    extra: dict[str, Any],
+    message: str,
+) -> None:
+    ports = {name: spark_standalone.webui_port if port == "the page" else port for name, port in extra.items()}
+    task: Task = make_task(spark_standalone.connection(**ports), ship=job_side)
+    before = spark_standalone.drivers()
+    refused = task.start(**operator)
+    assert refused.wait() == 1
+    assert message in refused.log
+    assert not (task.folder / "kafka_offsets.db").exists() or not task.ledger.windows(task.group)
+    assert spark_standalone.drivers() == before

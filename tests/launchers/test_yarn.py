@@ -1,0 +1,99 @@
+"""YARN in cluster mode: whatever dies between submit and commit, one application of the window is at work at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import requests
+
+from tests.lab.processes import wait_until
+from tests.lab.yarn import Yarn
+from tests.launchers.conftest import JOBS, LIGHT, Task, light
+
+# Each job takes a minute on a busy machine.
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture
+def task(yarn: Yarn, make_task: Any) -> Task:
+    """Return a task with a job that reads the window, and a tag of its own."""
+    made: Task = make_task(
+        yarn.connection(),
+        yarn.environment,
+        application=str(JOBS / "to_parquet.py"),
+        yarn_track_via_rm_api=True,
+        conf={**yarn.conf, "spark.ui.enabled": "false", "spark.yarn.tags": "team-lake"},
+    )
+    return made
+
+
+@pytest.fixture
+def light_task(task: Task) -> Task:
+    """Return a task with the light job, which YARN wants to have a session."""
+    task.operator |= light(task.folder)
+    task.operator["application"] = str(LIGHT)
+    task.operator["application_args"].append("session")
+    return task
+
+
+def attempts_of(yarn: Yarn, app: str) -> int:
+    """Return how often YARN itself tried an application."""
+    answer = requests.get(f"{yarn.webapp}/ws/v1/cluster/apps/{app}/appattempts", timeout=10)
+    return len(answer.json()["appAttempts"]["appAttempt"])
+
+
+def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin(yarn: Yarn, light_task: Task) -> None:
+    task = light_task
+    with task.hold() as hold:
+        task.die("before the id is noted")
+        hold.wait(300)
+        (first,) = yarn.alive()
+        window = task.window().held.window.id
+        assert {"team-lake", window} <= set(yarn.apps()[first]["applicationTags"].split(","))
+        task.note("application_1_0001")  # what is noted is of a resource manager before this one
+        found = task.start()
+        found.says("Reconnecting")
+        assert list(task.store().values()) == [first]
+        found.terminate()
+        found.says("the driver goes on")
+        found.kill()
+        assert yarn.alive() == [first], "the stop of a worker is no stop of its task"
+
+        (python,) = task.processes("light.py")
+        task.clear()
+        cleared = task.start()
+        cleared.says("Submitted application")
+        assert not python.is_running(), "the old driver was at work when the new one came"
+        assert yarn.apps()[first]["finalStatus"] == "KILLED"
+        (second,) = yarn.alive()
+        wait_until(lambda: second in task.store().values(), timeout=30, what="its id is noted")
+        cleared.kill()
+        reconnected = task.start()
+        reconnected.says("Reconnecting")
+        task.set_state("failed")
+        reconnected.terminate()
+        wait_until(lambda: not yarn.alive(), timeout=60, what="a person's kill stops the application")
+        assert reconnected.wait() == 1
+    assert [app["finalStatus"] for app in yarn.apps("team-lake").values()] == ["KILLED", "KILLED"]
+    assert task.ran() == []
+    assert task.outcomes()[-1] == "killed"
+
+
+def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn: Yarn, task: Task) -> None:
+    before = set(yarn.apps())
+    task.die("before submit")
+    assert set(yarn.apps()) == before
+    fail = task.folder / f"hold.fail-{task.window().held.window.id}"
+    fail.touch()
+    assert task.start().wait() == 1
+    (failed,) = set(yarn.apps()) - before
+    assert yarn.apps()[failed]["finalStatus"] == "FAILED"
+    assert attempts_of(yarn, failed) == 1, "YARN ran the failing driver again"
+    fail.unlink()
+    task.die("before the id is noted")
+    wait_until(lambda: not yarn.alive(), timeout=300, what="the application ends")
+    task.start().succeed()
+    assert len(set(yarn.apps()) - before) == 2
+    assert task.is_whole()
+    assert task.outcomes() == ["running", "failed", "running", "succeeded"]

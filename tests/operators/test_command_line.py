@@ -1,0 +1,139 @@
+"""What is on the command line of spark-submit, which `ps` and the cluster show: on Kubernetes all that can be tested here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as provider
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
+from airflow_kafka_offsets.core.launching import JobName
+from airflow_kafka_offsets.core.reader_options import reader_options
+from airflow_kafka_offsets.operators.job_files import MAX_ARGUMENT
+from airflow_kafka_offsets.service import Planned
+from tests.operators.test_job_files import window_of
+
+NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
+REFERENCES = {
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    "kafka.sasl.jaas.config": "${file:/etc/kafka/client.properties:jaas}",
+}
+CLUSTERS = {
+    "k8s": {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": {"namespace": "etl"}},
+    "yarn": {"conn_type": "spark", "host": "yarn", "extra": {}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, fields in CLUSTERS.items():
+        extra = {**fields["extra"], "deploy-mode": "cluster"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({**fields, "extra": extra}))
+    # The provider refuses Kubernetes without its client; no test here asks a cluster.
+    monkeypatch.setattr(provider, "kube_client", object(), raising=False)
+
+
+def operator_on(cluster: str, **values: Any) -> KafkaSparkSubmitOperator:
+    group = KafkaGroup("g", topics=["orders"], spark_options=REFERENCES)
+    given = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, **given)
+    operator._job = NAME
+    return operator
+
+
+def command(operator: KafkaSparkSubmitOperator, partitions: int, directory: Path) -> list[str]:
+    """Return what would be run for a window of so many partitions."""
+    config = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    options = reader_options(config, REFERENCES)
+    operator._prepare(Planned(window_of(partitions), False, "new"), options, directory, None)
+    return operator._get_hook()._build_spark_submit_command(operator.application)
+
+
+def confs(argv: list[str]) -> dict[str, str]:
+    return dict(value.split("=", 1) for flag, value in pairwise(argv) if flag == "--conf" and "=" in value)
+
+
+@pytest.mark.parametrize("cluster", list(CLUSTERS))
+@pytest.mark.parametrize("partitions", [3, 1000, 20_000])
+def test_nothing_on_it_grows_beyond_what_linux_takes(cluster: str, partitions: int, tmp_path: Path) -> None:
+    argv = command(operator_on(cluster), partitions, tmp_path)
+    assert max(len(argument.encode()) for argument in argv) <= MAX_ARGUMENT + 100
+    if partitions == 20_000:
+        assert sum(len(argument.encode()) for argument in argv) < 10_000
+        files = argv[argv.index("--files") + 1]
+        assert Path(files).stat().st_size > MAX_ARGUMENT
+
+
+@pytest.mark.parametrize("cluster", list(CLUSTERS))
+def test_secrets_are_references_on_it(cluster: str, tmp_path: Path) -> None:
+    text = " ".join(command(operator_on(cluster), 3, tmp_path))
+    assert "${file:/etc/kafka/client.properties:jaas}" in text
+    assert "password" not in text.lower()
+
+
+def test_a_pod_is_labelled_with_window_and_job_and_with_what_the_user_says(tmp_path: Path) -> None:
+    mine = {"spark.kubernetes.driver.label.team": "lake"}
+    found = confs(command(operator_on("k8s", conf=mine), 3, tmp_path))
+    labels = {key: value for key, value in found.items() if key.startswith("spark.kubernetes.driver.label.")}
+    assert labels == {
+        **mine,
+        "spark.kubernetes.driver.label.kafka-offsets-window": NAME.window,
+        "spark.kubernetes.driver.label.kafka-offsets-job": NAME.job,
+        "spark.kubernetes.driver.label.kafka-offsets-window-id": "g-000007",
+    }
+    assert found["spark.kubernetes.namespace"] == "etl"
+
+
+def test_yarn_runs_a_driver_once_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    assert confs(command(operator_on("yarn"), 3, tmp_path))["spark.yarn.maxAppAttempts"] == "1"
+    twice = operator_on("yarn", conf={"spark.yarn.maxAppAttempts": 2, "spark.yarn.tags": "mine"})
+    found = confs(command(twice, 3, tmp_path))
+    assert found["spark.yarn.maxAppAttempts"] == "2"
+    assert found["spark.yarn.tags"].split(",")[0] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "conf", "tracked"),
+    [
+        ("yarn", "spark.yarn.submit.waitAppCompletion", {"yarn_track_via_rm_api": True}),
+        ("k8s", "spark.kubernetes.submission.waitAppCompletion", {"track_driver_via_k8s_api": True}),
+    ],
+)
+def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(
+    cluster: str, conf: str, tracked: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    with pytest.raises(BadInputError, match=conf):
+        operator_on(cluster, conf={conf: False})._check_input()
+    operator_on(cluster, conf={conf: False}, **tracked)._check_input()
+
+
+def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(provider, "kube_client")
+    with pytest.raises(BadInputError, match="apache-airflow-providers-cncf-kubernetes"):
+        operator_on("k8s")._get_hook()
+
+
+def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider.SparkSubmitHook, "_poll_k8s_driver_via_api", lambda _: None)
+    with pytest.raises(ClusterError, match="nobody saw it succeed"):
+        operator_on("k8s", track_driver_via_k8s_api=True)._get_hook()._poll_k8s_driver_via_api()
+
+
+def test_what_looks_like_an_id_in_a_later_line_is_none() -> None:
+    hook = operator_on("yarn")._get_hook()
+    lines = ["INFO YarnClientImpl: Submitted application application_1_0001", "--files /tmp/application_99_report"]
+
+    def said() -> Iterator[str]:
+        yield from lines
+
+    hook._process_spark_submit_log(said())
+    assert hook._yarn_application_id == "application_1_0001"

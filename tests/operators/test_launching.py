@@ -1,0 +1,99 @@
+"""A window's other jobs are over before another one is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import JobAliveError, KafkaOffsetsError
+from airflow_kafka_offsets.core.launching import Job, JobName, JobState
+from airflow_kafka_offsets.operators import launching
+from airflow_kafka_offsets.operators.launching import settle, stop, submitted
+from airflow_kafka_offsets.operators.work import Stop
+
+NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+class Cluster:
+    """Jobs in memory, each of which ends some looks after it was told to stop."""
+
+    def __init__(self, *jobs: Job, looks: int = 2) -> None:
+        self.found = {job.id: job for job in jobs}
+        self.looks = looks
+        self.stopped: list[str] = []
+
+    def check(self) -> None:
+        pass
+
+    def jobs(self, name: JobName) -> Sequence[Job]:
+        self.looks -= bool(self.stopped)
+        if self.looks <= 0:
+            for job in self.stopped:
+                self.found[job] = Job(job, JobState.OVER, self.found[job].job)
+        return list(self.found.values())
+
+    def knows(self, job_id: str) -> bool:
+        return job_id in self.found
+
+    def stop(self, job_id: str) -> None:
+        self.stopped.append(job_id)
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "PAUSE", 0)
+    monkeypatch.setattr(launching, "PATIENCE", 0.2)
+
+
+def settled(cluster: Cluster, stop: Stop | None = None) -> str | None:
+    return settle(cluster, NAME, can_reconnect=True, check=(stop or Stop()).check)
+
+
+def test_another_launchs_job_is_stopped_once_and_waited_for() -> None:
+    cluster = Cluster(Job("1", JobState.ALIVE, "older"), Job("2", JobState.ALIVE, "mine"), looks=4)
+    assert settled(cluster) == "2"
+    assert cluster.stopped == ["1"]
+    assert cluster.found["1"].state is JobState.OVER
+
+
+def test_a_job_that_does_not_end_lets_nothing_start_beside_it() -> None:
+    with pytest.raises(JobAliveError, match="1 was told to stop"):
+        settled(Cluster(Job("1", JobState.ALIVE, "older"), looks=10**9))
+
+
+def test_a_driver_that_may_be_the_windows_lets_nothing_start_beside_it() -> None:
+    with pytest.raises(JobAliveError, match="nobody can tell whether 1"):
+        settled(Cluster(Job("1", JobState.ALIVE, None)))
+
+
+def test_a_task_that_is_stopped_waits_no_more() -> None:
+    stop = Stop()
+    stop.set()
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+        settled(Cluster(Job("1", JobState.ALIVE, "older")), stop)
+
+
+def test_a_kill_stops_this_job_only() -> None:
+    alive = [Job("1", JobState.ALIVE, "older"), Job("2", JobState.ALIVE, "mine"), Job("3", JobState.OVER, "mine")]
+    cluster = Cluster(*alive)
+    stop(cluster, NAME)
+    assert cluster.stopped == ["2"]
+
+
+def hook_with(**values: Any) -> Any:
+    plain = {"_is_yarn_cluster_mode": False, "_is_kubernetes": False, "_driver_id": None}
+    return SimpleNamespace(**{**plain, **values})
+
+
+def test_a_job_is_noted_when_spark_submit_says_that_it_is_submitted() -> None:
+    yarn = hook_with(_is_yarn_cluster_mode=True)
+    assert submitted(yarn, "INFO Client: Submitting application application_1_0001 to ResourceManager") is None
+    assert submitted(yarn, "INFO YarnClientImpl: Submitted application application_1_0001") == "application_1_0001"
+    assert submitted(hook_with(_driver_id="driver-1"), "whatever") == "driver-1"
+    pod = {"_is_kubernetes": True, "_kubernetes_driver_pod": "lake-driver", "_connection": {"namespace": "etl"}}
+    assert submitted(hook_with(**pod, _should_track_driver_via_k8s_api=lambda: True), "") == "etl:lake-driver"
+    assert submitted(hook_with(**pod, _should_track_driver_via_k8s_api=lambda: False), "") is None
