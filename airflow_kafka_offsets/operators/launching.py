@@ -77,8 +77,9 @@ def submitted(hook: SparkSubmitHook, line: str) -> str | None:
         found = re.search(r"Submitted application (application_\d+_\d+)", line)  # it gets an id before it is submitted
         return found[1] if found else None
     if hook._is_kubernetes:
-        pod = hook._kubernetes_driver_pod
-        return f"{hook._connection['namespace']}:{pod}" if pod and hook._should_track_driver_via_k8s_api() else None
+        # The provider knows this line only where the namespace is called `spark`.
+        found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
+        return found[1] if found and hook._should_track_driver_via_k8s_api() else None
     return hook._driver_id
 
 

@@ -201,7 +201,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             yield
         finally:
             self.__dict__.update(given)
-            self._hook = None
+            self._hook = self._job = None
 
     @staticmethod
     def job_key(window: Window, max_tries: int) -> str:
@@ -285,6 +285,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
                 self._note(noted)
         if noted and hook._is_yarn:
             hook._yarn_application_id = noted  # not what looks like an id in a later line
+        if noted and hook._is_kubernetes:
+            hook._kubernetes_driver_pod = noted.partition(":")[2]
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Watch a job in the cluster, also one that an earlier try started: on YARN, on_kill must know its id."""
@@ -308,13 +310,16 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
         Airflow calls this for a person's kill, a clear, a time-out, and for the SIGTERM of a worker alike.
         """
-        if self._is_left_to_the_retry():
+        # A try that still looks for jobs of earlier ones has no hook yet, and may have found a driver.
+        hook = self._get_hook() if self._hook is None and self._job is not None else self._hook
+        if self._is_left_to_the_retry(hook):
             self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
             return
         self._stop.set()
         if self._hook is not None:
             super().on_kill()
-            self._stop_in_cluster(self._hook)
+        if hook is not None:
+            self._stop_in_cluster(hook)
 
     def _stop_in_cluster(self, hook: SparkSubmitHook) -> None:
         """Stop the job also where nobody knows its id yet."""
@@ -325,8 +330,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         except ClusterError as exc:
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
-    def _is_left_to_the_retry(self) -> bool:
-        if self._hook is None or self._claim is None or not self._can_reconnect(self._hook):
+    def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
+        if hook is None or self._claim is None or not self._can_reconnect(hook):
             return False
         # While Airflow handles a time-out, the task still counts as running.
         return not isinstance(sys.exc_info()[1], AirflowTaskTimeout) and task_state(self._claim) == "running"

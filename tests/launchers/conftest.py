@@ -177,7 +177,7 @@ class Task:
 
     def note(self, job: str) -> None:
         """Note another job's id."""
-        (key,) = self.store()
+        key = f"spark_job_id:{self.window().held.window.id}:{self.max_tries}"
         (self.folder / "store.json").write_text(json.dumps({key: job}))
 
     def set_state(self, state: str) -> None:

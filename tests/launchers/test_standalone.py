@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.processes import free_port, wait_until
 from tests.lab.spark_standalone import SparkStandalone
-from tests.launchers.conftest import JOBS, Task, light
+from tests.launchers.conftest import JOBS, LIGHT, Task, light
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -115,9 +115,7 @@ def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_r
     task: Task, drivers: Drivers
 ) -> None:
     task.die("before submit")
-    (task.folder / "store.json").write_text(
-        f'{{"spark_job_id:{task.window().held.window.id}:2": "driver-20200101000000-0000"}}'
-    )
+    task.note("driver-20200101000000-0000")
     task.start().succeed()
     assert list(drivers.all().values()) == ["FINISHED"]
     assert len(task.ran()) == 1
@@ -126,13 +124,16 @@ def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_r
 def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     spark_standalone: SparkStandalone, make_task: Any
 ) -> None:
-    application = str(JOBS / "to_parquet.py")
-    task: Task = make_task(spark_standalone.connection(**{"deploy-mode": "client"}), application=application)
+    task: Task = make_task(
+        spark_standalone.connection(**{"deploy-mode": "client"}), application=str(JOBS / "to_parquet.py")
+    )
     with task.hold() as hold:
-        first = task.start()
+        first = task.start(**{**light(task.folder), "application": str(LIGHT)})
         hold.wait(240)
+        (python,) = task.processes("light.py")
         first.kill()
-        wait_until(lambda: not spark_standalone.state()["activeapps"], timeout=30, what="the driver is gone")
+        wait_until(lambda: not python.is_running(), timeout=60, what="the driver is gone")
+    assert task.ran() == []
     task.start().succeed()
     assert task.is_whole()
     assert [attempt.records for attempt in task.attempts()] == [None, 60]

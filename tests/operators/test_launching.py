@@ -94,6 +94,11 @@ def test_a_job_is_noted_when_spark_submit_says_that_it_is_submitted() -> None:
     assert submitted(yarn, "INFO Client: Submitting application application_1_0001 to ResourceManager") is None
     assert submitted(yarn, "INFO YarnClientImpl: Submitted application application_1_0001") == "application_1_0001"
     assert submitted(hook_with(_driver_id="driver-1"), "whatever") == "driver-1"
-    pod = {"_is_kubernetes": True, "_kubernetes_driver_pod": "lake-driver", "_connection": {"namespace": "etl"}}
-    assert submitted(hook_with(**pod, _should_track_driver_via_k8s_api=lambda: True), "") == "etl:lake-driver"
-    assert submitted(hook_with(**pod, _should_track_driver_via_k8s_api=lambda: False), "") is None
+    said = "INFO Client: Deployed Spark application lake with application ID spark-1 and submission ID etl:lake-driver into K"
+    tracked, untracked = (
+        hook_with(_is_kubernetes=True, _should_track_driver_via_k8s_api=lambda answer=answer: answer)
+        for answer in (True, False)
+    )
+    assert submitted(tracked, said) == "etl:lake-driver"
+    assert submitted(tracked, "INFO Client: something else") is None
+    assert submitted(untracked, said) is None
