@@ -62,7 +62,9 @@ class KafkaSparkOperator(PySparkOperator):
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, next to what it gets
     as in any `PythonOperator`. When it returns, the window must have been read completely; what the function did not check
-    is checked then. The window of a retry, a clear, a replay and a backfill is that of `KafkaSparkSubmitOperator`.
+    is checked then. The window of a retry, a clear, a replay and a backfill is that of `KafkaSparkSubmitOperator`. On Spark
+    Connect each attempt has a session of its own, and first ends those of the attempts before it, with all that the server still
+    does for them.
 
     XCom: ``return_value`` is what the function returned; of a replay of several windows, a list with the value of each, in
     order (with ``multiple_outputs`` each key has such a list). It is None for a window that is empty, or whose function an
@@ -225,7 +227,10 @@ class KafkaSparkOperator(PySparkOperator):
         return {_PACKAGES: joined(conf.get(_PACKAGES), package) or ""}
 
     def on_kill(self) -> None:
-        """Stop what Spark does for this task, and commit nothing any more."""
+        """Stop what Spark does for this task, and commit nothing any more.
+
+        Whether a person stops the task or the worker is told to stop: nothing could reconnect to a function in a dead process.
+        """
         self._stop.set()
         if self._spark is None:
             return
