@@ -363,10 +363,10 @@ class KafkaWindow:
     ) -> None:
         """Write to an Iceberg table; the session needs Iceberg's jar and a catalog, for `merge_on` its extensions too.
 
-        The rows get a column ``window_id``, by which the table is partitioned.
+        The rows get a column ``window_id``.
 
         - Without `merge_on`, one snapshot puts them in the place of those that the window has there, also when there are none
-          on either side.
+          on either side. The table is partitioned by that column.
         - With `merge_on`, the table has one row a key: rows update those of the same key, whatever window brought them, and
           what this window brought last and brings no more is deleted. The window is read and checked first. What a rerun can't
           bring back is the value that its window had replaced: replay the window that brought that.

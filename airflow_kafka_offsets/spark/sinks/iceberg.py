@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PROPERTY = "snapshot-property.kafka-"
+_GONE = "kafka_window_gone"
 
 
 class IcebergTable:
@@ -35,7 +36,14 @@ class IcebergTable:
 
         window_id = self._label["window_id"]
         rows = with_window_id(frame, window_id)
-        partitions = self._create(rows, partition_by)
+        self._create(rows, [WINDOW_ID, *partition_by])
+        partitions = self._partitions()
+        if WINDOW_ID not in partitions:
+            raise WriteOptionError(
+                f"{self.name} is not partitioned by {WINDOW_ID}: Iceberg replaces whole files only, so no window could be "
+                f"replaced by itself. {self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this "
+                "write make a new table"
+            )
         writer = rows.writeTo(self.name)
         # Iceberg would shuffle all rows by their partition, and a window is one.
         usual = {"distribution-mode": "none"} if partitions == [WINDOW_ID] else {}
@@ -47,39 +55,48 @@ class IcebergTable:
         self, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], partition_by: Sequence[Any]
     ) -> None:
         """Update and insert the frame's rows by key, and delete what the window brought earlier and no more."""
-        rows = with_window_id(_one_row_a_key(frame, keys, order_by), self._label["window_id"])
+        window_id = self._label["window_id"]
+        rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
         self._create(rows, partition_by)
+        if self._add_column():
+            raise WriteOptionError(
+                f"{self.name} has no column that says which window a row is of. {self._add_column()}"
+            )
         view = f"kafka_window_{uuid.uuid4().hex}"
-        rows.createOrReplaceTempView(view)
+        self._with_gone(rows, keys).createOrReplaceTempView(view)
         try:
-            self._spark.sql(merge_statement(self.name, view, self._label["window_id"], keys, order_by)).collect()
+            self._spark.sql(merge_statement(self.name, view, window_id, keys, order_by)).collect()
         finally:
             self._spark.catalog.dropTempView(view)
 
-    def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> list[str]:
-        """Make the table if there is none, and return its partition columns.
+    def _with_gone(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """Return the rows, and the keys that the window has in the table and brings no more, told apart by a column.
 
-        Raises:
-            WriteOptionError: it is there and not partitioned by the window.
+        As part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would write the whole table anew.
         """
-        if not self._spark.catalog.tableExists(self.name):
-            self._create_new(rows, partition_by)
-        partitions = self._partitions()
-        if WINDOW_ID not in partitions:
-            raise WriteOptionError(
-                f"{self.name} is not partitioned by {WINDOW_ID}: Iceberg replaces whole files only, so no window could be "
-                f"replaced by itself. ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string (if it has none), ALTER TABLE "
-                f"{self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
-            )
-        return partitions
-
-    def _create_new(self, rows: DataFrame, partition_by: Sequence[Any]) -> None:
         from pyspark.sql import functions as F
 
-        columns = [F.col(column) if isinstance(column, str) else column for column in [WINDOW_ID, *partition_by]]
-        empty = self._spark.createDataFrame([], rows.schema)
+        ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label["window_id"]).alias("t")
+        same = [_column("t", key).eqNullSafe(_column("s", key)) for key in keys]
+        gone = ours.join(rows.alias("s"), same, "left_anti").select(*(_column("t", key) for key in keys)).distinct()
+        marked = gone.withColumn(_GONE, F.lit(True))
+        return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
+
+    def _add_column(self) -> str:
+        """Return what to type when there is no column for the window's id."""
+        names = map(str.lower, self._spark.table(self.name).columns)
+        return "" if WINDOW_ID in names else f"ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string; "
+
+    def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> None:
+        """Make the table, for frames like this one, if there is none."""
+        from pyspark.sql import functions as F
+
+        if self._spark.catalog.tableExists(self.name):
+            return
+        columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
+        writer = self._spark.createDataFrame([], rows.schema).writeTo(self.name).using("iceberg")
         try:
-            empty.writeTo(self.name).using("iceberg").partitionedBy(*columns).create()
+            (writer.partitionedBy(*columns) if columns else writer).create()
         except Exception:
             # Two jobs that make it at the same moment: only one of them can.
             if not self._spark.catalog.tableExists(self.name):
@@ -98,21 +115,21 @@ class IcebergTable:
 
 
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:
-    """Return the MERGE. A key that is null is a key like others; a row that is older than the table's leaves that alone.
+    """Return the MERGE. A key that is null is a key like others; a row that is older than another window's leaves that alone.
 
-    >>> print(merge_statement("t", "v", "lake-000001", ["k"], []))
+    >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`
-    WHEN MATCHED THEN UPDATE SET *
-    WHEN NOT MATCHED THEN INSERT *
-    WHEN NOT MATCHED BY SOURCE AND t.window_id = 'lake-000001' THEN DELETE
+    WHEN MATCHED AND s.kafka_window_gone THEN DELETE
+    WHEN MATCHED AND (t.window_id = 'lake-000001' OR struct(s.`version`) >= struct(t.`version`)) THEN UPDATE SET *
+    WHEN NOT MATCHED AND NOT s.kafka_window_gone THEN INSERT *
     """
     on = " AND ".join(f"s.{_quoted(key)} <=> t.{_quoted(key)}" for key in keys)
-    newer = f" AND {_struct('s', order_by)} >= {_struct('t', order_by)}" if order_by else ""
+    newer = f" AND (t.{WINDOW_ID} = '{window_id}' OR {_struct('s', order_by)} >= {_struct('t', order_by)})"
     return (
         f"MERGE INTO {table} AS t USING {view} AS s ON {on}\n"
-        f"WHEN MATCHED{newer} THEN UPDATE SET *\n"
-        "WHEN NOT MATCHED THEN INSERT *\n"
-        f"WHEN NOT MATCHED BY SOURCE AND t.{WINDOW_ID} = '{window_id}' THEN DELETE"
+        f"WHEN MATCHED AND s.{_GONE} THEN DELETE\n"
+        f"WHEN MATCHED{newer if order_by else ''} THEN UPDATE SET *\n"
+        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT *"
     )
 
 
@@ -121,10 +138,10 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    number = f"kafka_window_{uuid.uuid4().hex}"
-    of_key = Window.partitionBy(*map(_column, keys))
+    number = "kafka_window_number"
+    of_key = Window.partitionBy(*(F.col(_quoted(key)) for key in keys))
     if order_by:
-        newest_first = of_key.orderBy(*(_column(column).desc() for column in order_by))
+        newest_first = of_key.orderBy(*(F.col(_quoted(column)).desc() for column in order_by))
         return frame.withColumn(number, F.row_number().over(newest_first)).filter(F.col(number) == 1).drop(number)
     two = F.raise_error(
         F.lit(
@@ -135,10 +152,10 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
     return counted.filter(F.when(F.col(number) > 1, two.cast("boolean")).otherwise(F.lit(True))).drop(number)
 
 
-def _column(name: str) -> Any:
+def _column(alias: str, name: str) -> Any:
     from pyspark.sql import functions as F
 
-    return F.col(_quoted(name))
+    return F.col(f"{alias}.{_quoted(name)}")
 
 
 def _struct(alias: str, columns: Sequence[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.sinks import iceberg
 from tests.lab.tables import CATALOG
 from tests.spark.sinks.contract import SinkContract, window_id
 
@@ -65,6 +67,10 @@ def merge(spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: s
     return run
 
 
+def test_the_statement_is_as_its_example_says() -> None:
+    assert doctest.testmod(iceberg) == (0, 1)
+
+
 def test_a_merge_keeps_one_row_a_key(merge: Merge) -> None:
     merge(1, ("a", 1, "a1"), ("b", 1, "b1"), (None, 1, "null1"))
     assert merge(2, ("a", 2, "a2"), ("c", 2, "c2"), (None, 2, "null2")) == [
@@ -91,6 +97,20 @@ def test_with_an_order_the_replay_of_an_old_window_changes_nothing_that_is_newer
     ]
 
 
+def test_a_rerun_replaces_what_its_own_window_brought_whatever_the_order(merge: Merge) -> None:
+    merge(1, ("a", 3, "wrong"), order_by="version")
+    assert merge(1, ("a", 2, "right"), order_by="version") == [("a", 2, "right", 1)]
+
+
+def test_a_merge_writes_only_the_files_that_it_changes(spark: SparkSession, merge: Merge, table: str) -> None:
+    merge(1, ("a", 1, "a1"), partition_by="k")
+    merge(2, ("b", 1, "b1"), ("c", 1, "c1"))
+    merge(2, ("b", 1, "b1"))
+    latest = f"SELECT summary FROM {table}.snapshots ORDER BY committed_at DESC LIMIT 1"
+    summary = spark.sql(latest).collect()[0].summary
+    assert summary["deleted-data-files"] == "2", "those of b and c"
+
+
 def test_without_an_order_two_rows_of_one_key_are_an_error(spark: SparkSession, merge: Merge, table: str) -> None:
     with pytest.raises(Exception, match="Two rows have the same k: say which is newer with order_by"):
         merge(1, ("a", 1, "one"), ("a", 1, "two"))
@@ -111,6 +131,19 @@ def test_a_table_that_no_window_could_be_replaced_in_is_refused_before_anything_
     window = make_window(ranges)
     window.write_iceberg(window.read().select("topic"), table)
     assert spark.table(table).count() == 10
+
+
+def test_a_table_to_merge_into_may_be_of_the_users_own_making(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} (n bigint) USING iceberg PARTITIONED BY (bucket(2, n))")
+    window = make_window(ranges)
+    frame = window.read().selectExpr("partition * 10 + offset as n")
+    with pytest.raises(WriteOptionError, match=r"no column that says which window .* ADD COLUMN window_id string"):
+        window.write_iceberg(frame, table, merge_on="n")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN window_id string")
+    window.write_iceberg(frame, table, merge_on="n")
+    assert spark.table(table).filter(f"window_id = '{window.id}'").count() == 10
 
 
 def test_a_snapshot_says_which_window_made_it_and_a_task_writes_its_own_file(
