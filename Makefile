@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 EXTRAS := postgres mysql redis zookeeper hbase s3 hdfs
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help setup lock lint test test-unit bench demo
+.PHONY: help setup lock lint test test-acceptance test-others test-unit bench demo
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -33,9 +33,16 @@ lint: setup      ## ruff and mypy
 test-unit: setup ## the tests that need no server (seconds)
 	@$(BIN)/python -m pytest -m "not server"
 
+# Two at a time: the tests with Airflow wait more than they work.
 test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
 	@$(BIN)/python -m tests.lab
-	@$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --jobs=2 test-acceptance test-others
+
+test-acceptance: setup
+	@$(BIN)/python -m pytest tests/acceptance
+
+test-others: setup
+	@$(BIN)/python -m pytest --ignore=tests/acceptance
 
 bench: setup     ## plan and commit beside their floors; each offset store; 1,000 sensors in one event loop; on real servers
 	@$(BIN)/python -m tests.bench.plan_and_commit
