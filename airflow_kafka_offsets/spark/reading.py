@@ -1,0 +1,319 @@
+"""Reading a window: which records, whether all of them were read, and what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.spark import guard
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete, check_within, recounted
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, UnfinishedReadError
+from airflow_kafka_offsets.spark.handoff import Handoff
+from airflow_kafka_offsets.spark.options import (
+    Layout,
+    is_split_by_user,
+    layout,
+    offsets_json,
+    reader_options,
+    schema,
+    source_version,
+)
+from airflow_kafka_offsets.spark.source import is_classic, load, parallelism
+
+if TYPE_CHECKING:
+    from pyspark import StorageLevel
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+TIMEOUT = 60.0
+"""Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
+
+_AT_THE_END = 15.0
+"""Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
+
+_LAG = 2.0
+"""Seconds to wait for a count that most likely is not coming: the window was written by an earlier run, and need not be read."""
+
+
+class WindowReading:
+    """Offset ranges that a job reads, once.
+
+    Args:
+        spark: the session to read with.
+        handoff: what the launcher handed over.
+        guarded: end the process with exit code 1 when it ends without a successful check; False: the caller checks.
+
+    Attributes:
+        id: name of the window, e.g. ``lake.orders-000012``: key your output by it.
+        group, seq, lane: the group that owns it, its number within the group, ``live`` or ``backfill``.
+        until: its cut time.
+        is_rerun: whether it was committed already, so that this run replaces an output.
+        ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
+    """
+
+    def __init__(self, spark: SparkSession, handoff: Handoff, *, guarded: bool = False) -> None:
+        self.id = handoff.window_id
+        self.group = handoff.group
+        self.seq = handoff.seq
+        self.lane = handoff.lane
+        self.until = datetime.fromisoformat(handoff.until)
+        self.is_rerun = handoff.is_rerun
+        self.ranges = _without_empty(handoff)
+        self._spark = spark
+        self._handoff = handoff
+        self._guarded = guarded
+        self._flat = {
+            (topic, partition): ends
+            for topic, partitions in self.ranges.items()
+            for partition, ends in partitions.items()
+        }
+        self._planned = {tp: end - start for tp, (start, end) in self._flat.items()}
+        self._unchecked: CountedRead | None = None
+        self._checked: Counts | None = None
+        self._taken: set[int] = set()
+        self._wrote = False
+        self._skipped = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
+
+    @property
+    def span(self) -> int:
+        """An upper bound on the records."""
+        return sum(self._planned.values())
+
+    @property
+    def records(self) -> int | None:
+        """How many records were read; None before a successful check."""
+        return None if self._checked is None else self._checked.records
+
+    @property
+    def gaps(self) -> int | None:
+        """At how many planned offsets there was no record; None before a successful check, 0 without ``expect_gaps``."""
+        return None if self._checked is None else self._checked.gaps
+
+    @property
+    def starting_offsets(self) -> str:
+        """Spark's JSON of the first offsets, without the partitions that have nothing to read.
+
+        Who takes these and the ends reads and checks by means of their own: `read` is not expected any more.
+        """
+        self._take(0)
+        return offsets_json(self.ranges, 0)
+
+    @property
+    def ending_offsets(self) -> str:
+        """Spark's JSON of the ends, without the partitions that have nothing to read; see `starting_offsets`."""
+        self._take(1)
+        return offsets_json(self.ranges, 1)
+
+    def _take(self, bound: int) -> None:
+        # Both: one alone is looked at for a log, and reads nothing.
+        self._taken.add(bound)
+        if self._is_read_elsewhere:
+            guard.release(self.id)
+
+    @property
+    def _is_read_elsewhere(self) -> bool:
+        return self._taken == {0, 1}
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether something was read, or has to be, and was not checked since."""
+        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_LAG))
+
+    def read(self, **options: Any) -> DataFrame:
+        """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
+
+        What the *first* action reads is counted on the way, and must be all of it. A second action reads Kafka again, and
+        nobody counts that: for several outputs, or to look into it first, take `persisted`.
+
+        A range that would keep the other cores waiting is split over several tasks, so the order of a partition holds within a
+        task only; ranges that are not worth a task are read several by one. Who says ``minPartitions`` or
+        ``maxRecordsPerPartition`` gets what Spark makes of that (``minPartitions=1``: one task for each partition).
+
+        Args:
+            **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
+                ``**{"kafka.max.poll.records": 1000}``; they win over the group's. ``sourceVersion`` chooses which of Spark's two
+                Kafka sources reads: 2, or 1, which ``format("kafka")`` is by itself.
+
+        Raises:
+            ReaderOptionError: an option would change what the window fixes.
+            UnfinishedReadError: the frame of an earlier call was not checked yet.
+        """
+        if self.is_unchecked:
+            raise UnfinishedReadError(
+                f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
+                "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
+            )
+        frame, tasks = self._frame(options)
+        if not self._planned:
+            return frame
+        self._unchecked = CountedRead(self._flat, tasks)
+        if self._guarded:
+            guard.arm(self)
+        return self._unchecked.attach(frame)
+
+    @contextlib.contextmanager
+    def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
+        """Read the window once, check it, and give the frame for anything: several outputs, views, ``limit``, ``foreachPartition``.
+
+        ::
+
+            with window.persisted() as frame:
+                window.write_parquet(frame.filter("topic = 'orders'"), "s3a://lake/orders")
+                frame.groupBy("topic").count().write.mode("append").saveAsTable("statistics")
+
+        Spark keeps it in memory and on the executors' disks, until the end of the block.
+
+        Args:
+            storage_level: where; None: Spark's default for frames, memory first and then disk.
+            **options: as in `read`.
+
+        Raises:
+            IncompleteReadError: not every planned offset was read; nothing in the block was run.
+        """
+        counted = self.read(**options)
+        frame = counted.persist() if storage_level is None else counted.persist(storage_level)
+        try:
+            frame.count()
+            self.check()
+            yield frame if is_classic(self._spark) else _detached(self._spark, frame)
+        finally:
+            frame.unpersist()
+
+    def check(self, timeout: float = TIMEOUT, *, recount: bool = False) -> None:
+        """Make sure that what was read is what was planned; call it after the write, which must have succeeded.
+
+        With ``KafkaGroup(expect_gaps=True)`` offsets without a record are normal. Then the check makes sure that the frame was
+        run and gave nothing outside of the window, and that Kafka still held all offsets is Spark's word (``failOnDataLoss``).
+
+        Args:
+            timeout: seconds to wait for Spark's count.
+            recount: read the window a second time and count that, in place of what the first action read: for a frame that
+                went through ``rdd`` or ``foreachPartition``, or of which less was wanted (``limit``). That the job used all of
+                it is your word then.
+
+        Raises:
+            IncompleteReadError: an offset is missing, or nothing was read.
+        """
+        if self._skipped and self._checked is None and not self.is_unchecked:
+            return  # an earlier run wrote it, so there was nothing to read
+        self._finish(self._recounted() if recount else self._counts(timeout))
+
+    def finish(self, timeout: float = _AT_THE_END) -> None:
+        """Check what the job left unchecked, as whoever runs a job in its own process does after it.
+
+        Args:
+            timeout: seconds to wait for Spark's count.
+
+        Raises:
+            IncompleteReadError: the window was not read, by whatever means, or not all of it.
+        """
+        if self.is_unchecked or not self._is_read_elsewhere:
+            self.check(timeout)
+
+    def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
+        """Return the window's frame, not counted, and how many tasks read it."""
+        given = self._handoff.options
+        chosen = reader_options(self.ranges, self._handoff.isolation_level, given, options)
+        version = source_version(given, options)
+        if not self._planned:
+            return self._spark.createDataFrame([], schema(chosen)), 0
+        if is_split_by_user(given, options):
+            return load(self._spark, chosen, version), len(self._planned)
+        tasks = layout(self._planned.values(), parallelism(self._spark))
+        frame = load(self._spark, {**chosen, **_splitting(tasks)}, version)
+        return (frame.coalesce(tasks.tasks) if tasks.tasks < len(self._planned) else frame), tasks.tasks
+
+    def _counts(self, timeout: float, hint: str = "") -> Counts:
+        if self._unchecked is None:
+            return self._verdict(self._counts_so_far, hint)
+        unchecked = self._unchecked
+        return self._verdict(lambda: unchecked.counts(timeout), hint)
+
+    def _recounted(self) -> Counts:
+        if self._unchecked is None:
+            return self._verdict(self._counts_so_far)
+        return self._verdict(lambda: recounted(self._frame({})[0], self._flat))
+
+    def _verdict(self, count: Callable[[], Counts], hint: str = "") -> Counts:
+        try:
+            counts = count()
+            if self._handoff.expect_gaps:
+                check_within(counts)
+            else:
+                check_complete(counts)
+        except IncompleteReadError as exc:
+            raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
+        return counts
+
+    def _counts_so_far(self) -> Counts:
+        if self._checked is not None:
+            return self._checked
+        if self._planned:
+            raise IncompleteReadError(
+                "nothing was read: take the records from read() of this window; a job that reads by other means takes its "
+                "starting_offsets and ending_offsets"
+            )
+        return Counts({}, {})
+
+    def _finish(self, counts: Counts) -> None:
+        self._unchecked = None
+        self._checked = counts
+        if counts.gaps:
+            _log.info("Window %s: %d records; %d planned offsets hold none", self.id, counts.records, counts.gaps)
+        self._report()
+
+    def _report(self) -> None:
+        if self._handoff.report:
+            written = self._wrote or not self._skipped
+            _write_report(self._handoff.report, self.id, self._checked, written)
+
+
+def _splitting(tasks: Layout) -> dict[str, str]:
+    return {} if tasks.max_records is None else {"maxRecordsPerPartition": str(tasks.max_records)}
+
+
+def _detached(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    # Of a frame that is counted, the client of Spark Connect 4.0 can make no join or union with itself.
+    view = f"kafka_offsets_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    return spark.table(view)
+
+
+def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
+    ranges = {
+        topic: {int(p): (start, end) for p, (start, end) in partitions.items() if start < end}
+        for topic, partitions in sorted(handoff.topics.items())
+    }
+    return {topic: dict(sorted(partitions.items())) for topic, partitions in ranges.items() if partitions}
+
+
+def _write_report(path: str, window_id: str, counts: Counts | None, written: bool) -> None:
+    report = {
+        "window_id": window_id,
+        "records": counts.records if counts else None,
+        "counts": _by_topic(counts) if counts else {},
+        "checked": True,
+        "written": written,
+    }
+    draft = f"{path}.{os.getpid()}"
+    Path(draft).write_text(json.dumps(report), encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _by_topic(counts: Counts) -> dict[str, dict[str, int]]:
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, partition), read in counts.read.items():
+        if topic is not None and partition is not None:
+            by_topic.setdefault(topic, {})[str(partition)] = min(read, counts.planned[(topic, partition)])
+    return by_topic
