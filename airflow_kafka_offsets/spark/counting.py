@@ -129,15 +129,15 @@ class CountedRead:
         return F.coalesce(~is_within, F.lit(True))
 
     def _bounds(self, bound: int) -> list[Column]:
-        """Return for each topic the starts (0) or the ends (1) by number of the partition: an array is looked into at once."""
+        """Return for each topic the starts (0) or the ends (1) by number of the partition, as an array that Spark makes once."""
         from pyspark.sql import functions as F
 
         columns = []
         for topic in self._topics:
             known = {partition: ends[bound] for (name, partition), ends in self._ranges.items() if name == topic}
-            columns.append(
-                F.lit([known.get(partition, -1) for partition in range(max(known) + 1)]).cast("array<bigint>")
-            )
+            values = ",".join(str(known.get(partition, -1)) for partition in range(max(known) + 1))
+            # One literal: in a classic session a list becomes a call to the JVM for each of its elements.
+            columns.append(F.split(F.lit(values), ",").cast("array<bigint>"))
         return columns
 
     def _of_topic(self, values: Sequence[Column]) -> Column:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, _keep_first, check_complete, check_within
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 
 
@@ -83,3 +83,29 @@ def test_an_action_that_failed_is_no_count() -> None:
 
     with pytest.raises(IncompleteReadError, match="was not run"):
         counted({("a", 0): 3}, Failed())
+
+
+@pytest.mark.parametrize("strays", [1, 20])
+def test_records_outside_of_the_window_are_refused_with_and_without_gaps(strays: int) -> None:
+    odd = Counts({("a", 0): 3}, {("a", 0): 3}, strays)
+    for check in (check_complete, check_within):
+        with pytest.raises(IncompleteReadError, match=f"{strays} of the records .* outside"):
+            check(odd)
+
+
+def test_gaps_are_no_error_where_they_are_expected() -> None:
+    hollow = counts(("a", 0, 3, 5), ("a", 1, 0, 4))
+    check_within(hollow)
+    assert hollow.gaps == 6
+
+
+def test_over_spark_connect_what_a_second_action_counts_does_not_replace_what_the_first_counted() -> None:
+    class Connect:
+        _result: dict[str, object] = {}  # noqa: RUF012
+        get = property(lambda self: self._result)
+
+    observation = Connect()
+    _keep_first(observation)  # type: ignore[arg-type]
+    observation._result.update(records=6, strays=0, histogram="[]")
+    observation._result.update(records=2, strays=0, histogram="[]")
+    assert observation.get["records"] == 6
