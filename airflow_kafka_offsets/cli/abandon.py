@@ -48,7 +48,7 @@ def _preview_text(window: Document) -> str:
     parts = [
         f"This would abandon window {window['id']} ({window['state']}, span {window['span']}, "
         f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):",
-        ranges_table(r for r in window["ranges"] if r["span"]) if window["span"] else "It is empty.",
+        ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty.",
     ]
     if running := [a for a in window["history"] if a["outcome"] == "running"]:
         parts.append(

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.documents import Document, moment, ranges_documen
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_service
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
+from airflow_kafka_offsets.cli.tables import by_span, counted, partitions_table, ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import LogError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.planning import Plan
@@ -92,7 +92,7 @@ def _text(document: Document) -> str:
         parts.append("The next window can't be planned.")
         if document["problems"]:
             keys = ("topic", "partition", "problem")
-            parts.append(table(keys, ([problem[key] for key in keys] for problem in document["problems"])))
+            parts.append(partitions_table(keys, document["problems"], lambda problem: 0))
         return "\n\n".join(parts)
     after = "After it, the" if document["open_window"] else "The"
     reading = [r for r in document["partitions"] if r["span"]]
@@ -117,4 +117,4 @@ def _open_text(window: Document) -> str:
 
 def _partitions(partitions: Sequence[Document]) -> str:
     keys = ("topic", "partition", "verdict", "start", "end", "span")
-    return table(keys, ([p[key] for key in keys] for p in partitions))
+    return partitions_table(keys, partitions, by_span)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_kafka_offsets.cli.documents import Document, act_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, run_name, table, time
+from airflow_kafka_offsets.cli.tables import counted, partitions_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -128,6 +129,10 @@ def _partition(tp: TopicPartition, lag: Lag, verdict: Verdict | None, *, is_in_k
     }
 
 
+def _weight(partition: Mapping[str, Any]) -> tuple[bool, int]:
+    return partition["verdict"] not in _HARMLESS, partition["lag"] or 0
+
+
 def _all_text(groups: Sequence[Document]) -> str:
     if not groups:
         return "The ledger has no groups yet: a group is there once it has planned for the first time."
@@ -159,7 +164,7 @@ def _one_text(group: Document) -> str:
         lines.append("last committed: none")
     lines.append(f"lag:            {'unknown' if group['lag'] is None else group['lag']}")
     headers = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
-    parts = ["\n".join(lines), table(headers, ([p[h] for h in headers] for p in group["partitions"]))]
+    parts = ["\n".join(lines), partitions_table(headers, group["partitions"], _weight)]
     if group["acts"]:
         acts = ([time(act["at"]), act["kind"], act["who"], act["why"]] for act in group["acts"])
         parts.insert(1, table(("at", "what people did", "who", "why"), acts))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+MAX_ROWS = 100
+"""How many partitions a table for people has."""
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -36,10 +40,25 @@ def run_name(claim: Mapping[str, Any]) -> str:
     return f"{claim['dag_id']}/{claim['run_id']}/{claim['task_id']}{mapped}"
 
 
-def ranges_table(ranges: Iterable[Mapping[str, Any]]) -> str:
+def ranges_table(ranges: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of offset ranges: ``start <= offset < end``."""
-    keys = ("topic", "partition", "start", "end", "span")
-    return table(keys, ([r[key] for key in keys] for r in ranges))
+    return partitions_table(("topic", "partition", "start", "end", "span"), ranges, by_span)
+
+
+def by_span(partition: Mapping[str, Any]) -> int:
+    """Return what makes one offset range matter more than another."""
+    return int(partition["span"])
+
+
+def partitions_table(
+    keys: Sequence[str], partitions: Sequence[Mapping[str, Any]], weight: Callable[[Mapping[str, Any]], Any]
+) -> str:
+    """Return a table of topic-partitions: of more than `MAX_ROWS` only the weightiest, in their order."""
+    weightiest = {id(p) for p in heapq.nlargest(MAX_ROWS, partitions, key=weight)}
+    text = table(keys, ([p[key] for key in keys] for p in partitions if id(p) in weightiest))
+    if len(partitions) <= MAX_ROWS:
+        return text
+    return f"{text}\n\nThe {MAX_ROWS} of {len(partitions)} partitions that matter most; --output json has all."
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 OnOpenWindow = Literal["wait", "skip", "fail"]
 
 MAX_RANGES_IN_XCOM = 1000
-"""A result with more ranges than this leaves them to the ledger."""
+"""A result with more ranges than this, of all its windows together, leaves them to the ledger."""
 
+_JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
 PATIENCE = 60.0
 """Seconds for which a job's success is kept at hand while ledger or Kafka do not answer: a fail-over costs no second run."""
@@ -218,8 +219,6 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
 def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
     """Return what is known of a window when only its name was handed on."""
     ranges = window.ranges.without_empty()
-    # XCom would give tuples back as such, and JSON has none.
-    by_topic = {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
     return {
         "window_id": window.id,
         "group": window.group,
@@ -230,8 +229,25 @@ def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
         "partitions": len(ranges),
         "span": window.span,
         "records": None,
-        "ranges": by_topic if len(ranges) <= MAX_RANGES_IN_XCOM else None,
+        "ranges": _by_topic(window) if len(ranges) <= MAX_RANGES_IN_XCOM else None,
     }
+
+
+def _by_topic(window: Window) -> dict[str, dict[str, list[int]]]:
+    # XCom would give tuples back as such, and JSON has none.
+    return {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
+
+
+def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of several windows without what grows with their partitions, if that is too much for one XCom.
+
+    Then Spark's JSON of the offsets is missing rather than None: a launcher that was to get it fails before it starts.
+    """
+    if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
+        return [dict(result) for result in results]
+    log.info("The ranges of %d windows are left to the ledger: they are too many for XCom", len(results))
+    kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
+    return [{**result, "ranges": None, "counts": None} for result in kept]
 
 
 def placeholders(window: Window) -> dict[str, str]:

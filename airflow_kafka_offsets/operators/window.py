@@ -19,6 +19,7 @@ from airflow_kafka_offsets.operators.planning import (
     patiently,
     placeholders,
     plan,
+    small_together,
     take,
     window_result,
 )
@@ -102,6 +103,9 @@ class PlanWindowsOperator(_PlanOperator):
     replay gives every window that it names. What is empty is committed at once; with nothing left, the mapped tasks are
     skipped. How many run side by side is Airflow's ``max_active_tis_per_dagrun`` of the mapped task.
 
+    Of windows with more than 1,000 offset ranges in all, the ranges stay in the ledger: `KafkaSparkSubmitOperator` needs only
+    their names, and around another launcher a `PlanWindowOperator` in the mapped task group gives each window's offsets.
+
     :param group: the group.
     :param on_open_window: while another run works on the open windows: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
@@ -109,7 +113,7 @@ class PlanWindowsOperator(_PlanOperator):
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
         at_most = conf.getint("core", "max_map_length")
-        return self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
+        return small_together(self._planned(context, at_most, new=min(self.group.max_open_windows, at_most)))
 
 
 class CommitWindowOperator(BaseOperator):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.job_files import Report
-from airflow_kafka_offsets.operators.planning import patiently, window_result
+from airflow_kafka_offsets.operators.planning import patiently, small_together, window_result
 from airflow_kafka_offsets.operators.runs import last_clear
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Work:
 
     def all(self, planned: Sequence[Planned]) -> list[dict[str, Any]]:
         """Work on windows, oldest first, and return what downstream tasks get of each."""
-        return [window_result(self.group, p, self._one(p)) for p in planned]
+        return small_together([window_result(self.group, p, self._one(p)) for p in planned])
 
     def _one(self, planned: Planned) -> Report:
         window = planned.window

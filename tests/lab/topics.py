@@ -97,6 +97,16 @@ def produce(
     _send(producer, name, count, partition, first, key=key, padding=padding, timestamp_ms=timestamp_ms)
 
 
+def produce_one_each(kafka: KafkaBroker, names: Sequence[str], partitions: int) -> None:
+    """Append one record to each partition of topics that have as many, and wait until all are acknowledged."""
+    producer = Producer(kafka.client_config())
+    for name in names:
+        for partition in range(partitions):
+            _enqueue(producer, name, value=b"1", partition=partition)
+    if unsent := producer.flush(10 * _SECONDS):
+        raise RuntimeError(f"{unsent} records are unsent")
+
+
 class Transaction:
     """An open transaction with records in one partition; nobody needs to end it.
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, select, update
+from sqlalchemy import event, inspect, select, update
 
 from airflow_kafka_offsets.adapters.ledger import schema, sql_ledger
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
@@ -253,6 +253,15 @@ class LedgerContract:
         assert (history[0].started_at, history[0].ended_at) == (NOW, NOW + timedelta(minutes=1))
         row = ledger.window(held.window.id)
         assert (row.attempts, row.records) == (3, 2**40)
+
+    def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: SqlLedger, name: str) -> None:
+        held = add(ledger, name, 0, 10, claim("dead"))
+        asked: list[str] = []
+        event.listen(ledger._engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+        [held] = ledger.hold([held], claim(), NOW)
+        assert commit(ledger, held)
+        assert len(asked) >= 10
+        assert not [statement for statement in asked if "ranges" in statement]
 
     def _begin(self, ledger: Ledger, held: Held, by: Claim | None = None, try_number: int = 1) -> int:
         return ledger.start_attempt(held.window, by or held.holder, try_number, 0, NOW)
