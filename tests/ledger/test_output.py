@@ -200,7 +200,7 @@ class OutputContract:
         self, ledger: SqlLedger, warehouse: Warehouse, name: str
     ) -> None:
         with ThreadPoolExecutor(6) as pool:
-            for start in range(0, 50, 10):
+            for start in range(0, 30, 10):
                 held = add(ledger, name, start, start + 10)
                 warehouse.stage(held, range(start, start + 10))
                 attempt = succeed(ledger, held)
@@ -216,6 +216,12 @@ class OutputContract:
                 answers = [job.result() for job in [pool.submit(compete) for _ in range(6)]]
                 assert answers.count(True) == 1, answers
                 assert warehouse.numbers(held.window.id) == [*range(start, start + 10)]
+                warehouse.stage(held, range(start, start + 5))
+                attempt = succeed(ledger, held)
+                answers = [job.result() for job in [pool.submit(compete, attempt=attempt) for _ in range(6)]]
+                assert set(answers) <= {False, "lost"}, answers
+                assert False in answers
+                assert warehouse.numbers(held.window.id) == [*range(start, start + 5)]
         assert warehouse.stages() == []
 
     def test_two_tables_are_published_together_or_not_at_all(

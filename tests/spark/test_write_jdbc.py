@@ -181,7 +181,7 @@ def staged(spark: SparkSession, database: Database, table: str, numbers: range) 
 def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, database: Database, table: str) -> None:
     """No row of the window is there at first: two transactions that delete nothing would both insert."""
     with ThreadPoolExecutor(4) as pool:
-        for _ in range(5):
+        for _ in range(3):
             database.run(f"DELETE FROM {table}", *_forget(database))
             tries = [staged(spark, database, table, range(size)) for size in (40, 30, 20, 10)]
             together = threading.Barrier(4)
