@@ -1,8 +1,10 @@
 """`make bench`: what planning and committing a window cost, beside their floors, interleaved in one run.
 
 The floor of planning is what nobody can do without: two batched ListOffsets calls (beginning and end of every partition, in
-chunks of 1,000 issued together) and one SQL statement that writes a document of the same size. The floor of committing is one
-SQL statement on a row of that size.
+chunks of 1,000 issued together) and one SQL transaction of one statement that writes a document of the same size. The second
+ratio adds what a plan can't do without if it shall notice a topic that was made anew or has new partitions: describe_topics.
+The floor of committing is one SQL transaction of one statement on a row of that size. Each window holds one record of each
+partition.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from confluent_kafka import IsolationLevel as KafkaIsolation
+from confluent_kafka import TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from sqlalchemy import Engine, text
@@ -34,12 +37,17 @@ from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service import WindowService
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker
-from tests.lab.topics import create_topic
+from tests.lab.topics import create_topic, produce_one_each
 
 T = TypeVar("T")
 
-ROUNDS = 7
+ROUNDS = 9
 PER_TOPIC = 500
+PER_BROKER = 7000
+"""How many partitions one broker takes with the 20,000 files that a process may open here."""
+
+STEPS = ("plan", "plan floor", "describe", "commit", "commit floor")
+Times = dict[str, list[float]]
 
 
 def main(sizes: list[int]) -> None:
@@ -47,17 +55,20 @@ def main(sizes: list[int]) -> None:
     logging.disable(logging.WARNING)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
+        kafka = stack.enter_context(KafkaBroker(folder / "kafka-0"))
+        for number in range(1, -(-sum(sizes) // PER_BROKER)):
+            stack.enter_context(KafkaBroker(folder / f"kafka-{number}", joins=kafka))
         postgres = stack.enter_context(Postgres())
         rows = []
         for size in sizes:
             topics = make_topics(kafka, size)
             for name, url in (("SQLite", f"sqlite:///{folder}/{size}.db"), ("PostgreSQL", postgres.url)):
-                rows.append([f"{size:,}", name, *measure(kafka, url, topics, size)])
+                rows.append([f"{size:,}", name, *columns(measure(kafka, url, topics, size))])
                 print(f"... {size:,} partitions, {name}: done", flush=True)
-    headers = ["partitions", "ledger", "plan ms", "floor ms", "plan/floor", "commit ms", "floor ms", "commit/floor"]
-    print(tabulate(rows, headers, floatfmt=".1f"))
-    print(f"medians of {ROUNDS} interleaved rounds")
+    ratios = ["plan/floor", "plan/(floor + describe)", "commit/floor"]
+    headers = ["partitions", "ledger", "plan", "floor", "describe", "commit", "floor", *ratios]
+    print(tabulate(rows, headers, tablefmt="github", colalign=("right", "left", *("right",) * 8)))
+    print(f"ms; median (quartiles) of {ROUNDS} interleaved rounds, ratios of each round")
 
 
 def make_topics(kafka: KafkaBroker, size: int) -> list[str]:
@@ -69,32 +80,51 @@ def make_topics(kafka: KafkaBroker, size: int) -> list[str]:
     return topics
 
 
-def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> list[float]:
-    """Return plan, floor, ratio, commit, floor, ratio; times in milliseconds."""
+def columns(times: Times) -> list[str]:
+    """Return medians and quartiles of the times, and of the ratios."""
+    rounds = [dict(zip(times, values, strict=True)) for values in zip(*times.values(), strict=True)]
+    ratios = (
+        [r["plan"] / r["plan floor"] for r in rounds],
+        [r["plan"] / (r["plan floor"] + r["describe"]) for r in rounds],
+        [r["commit"] / r["commit floor"] for r in rounds],
+    )
+    return [spread(times[step], "{:.0f}") for step in STEPS] + [spread(values, "{:.1f}") for values in ratios]
+
+
+def spread(values: list[float], form: str) -> str:
+    """Return the median and the quartiles."""
+    low, middle, high = map(form.format, statistics.quantiles(values, n=4))
+    return f"{middle} ({low} to {high})"
+
+
+def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> Times:
+    """Return what each step took in each round, in milliseconds."""
     group = KafkaGroup(f"bench-{size}", topics=topics)
     service = WindowService(SqlLedger(url, create=True), KafkaLog(kafka.client_config(), group.kafka_timeout))
-    engine, admin = open_engine(url), AdminClient(kafka.client_config())
-    partitions = [KafkaPartition(t, p) for t in topics for p in range(min(PER_TOPIC, size))]
+    engine, admin = open_engine(url), AdminClient({**kafka.client_config(), "log_level": 0})
+    per_topic = min(PER_TOPIC, size)
+    partitions = [KafkaPartition(t, p) for t in topics for p in range(per_topic)]
     with writing(engine) as connection:
         connection.execute(text("DROP TABLE IF EXISTS bench_floor"))
         connection.execute(text("CREATE TABLE bench_floor (id integer, state integer, document text)"))
-    times: dict[str, list[float]] = {"plan": [], "plan floor": [], "commit": [], "commit floor": []}
+    times: Times = {step: [] for step in STEPS}
     for number in range(ROUNDS + 1):
+        produce_one_each(kafka, topics, per_topic)
         claim = Claim("bench", str(number), "t")
         plan, [planned] = timed(partial(service.plan, group, claim, lambda _: True))
         window = planned.window
         document = dump_ranges(window.ranges, window.topic_ids)
         lookup, _ = timed(partial(list_offsets, admin, partitions))
         insert, _ = timed(partial(write, engine, number, document))
+        describe, _ = timed(partial(describe_topics, admin, topics))
         attempt = service.start_attempt(window, claim, 1)
         service.end_attempt(attempt, Outcome.SUCCEEDED)
         commit, _ = timed(partial(service.commit, window.id, claim, attempt))
         commit_floor, _ = timed(partial(set_state, engine, number))
         if number:  # the first round warms connections up
-            for name, value in zip(times, (plan, lookup + insert, commit, commit_floor), strict=True):
-                times[name].append(value)
-    p, pf, c, cf = (statistics.median(values) * 1000 for values in times.values())
-    return [p, pf, p / pf, c, cf, c / cf]
+            for step, seconds in zip(STEPS, (plan, lookup + insert, describe, commit, commit_floor), strict=True):
+                times[step].append(seconds * 1000)
+    return times
 
 
 def timed(step: Callable[[], T]) -> tuple[float, T]:
@@ -116,6 +146,12 @@ def list_offsets(admin: AdminClient, partitions: list[KafkaPartition]) -> None:
         future.result()
 
 
+def describe_topics(admin: AdminClient, topics: list[str]) -> None:
+    """Look the topics up."""
+    for future in admin.describe_topics(TopicCollection(topics), request_timeout=30).values():
+        future.result()
+
+
 def write(engine: Engine, number: int, document: str) -> None:
     """Write one row with a document."""
     with writing(engine) as connection:
@@ -131,4 +167,4 @@ def set_state(engine: Engine, number: int) -> None:
 
 if __name__ == "__main__":
     print(f"{datetime.now(UTC):%Y-%m-%d}")
-    main([int(size) for size in sys.argv[1:]] or [10, 1000, 10_000])
+    main([int(size) for size in sys.argv[1:]] or [10, 100, 1000, 10_000])
