@@ -44,10 +44,12 @@ test-acceptance: setup
 test-others: setup
 	@$(BIN)/python -m pytest --ignore=tests/acceptance
 
-bench: setup     ## plan and commit beside their floors; each offset store; 1,000 sensors in one event loop; on real servers
+bench: setup     ## plan and commit; each offset store; 1,000 sensors; a large window and many small ones beside AvailableNow; on real servers
 	@$(BIN)/python -m tests.bench.plan_and_commit
 	@$(BIN)/python -m tests.bench.stores
 	@$(BIN)/python -m tests.bench.triggerer
+	@$(BIN)/python -m tests.bench.throughput
+	@$(BIN)/python -m tests.bench.many_windows
 
 demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo

@@ -11,11 +11,14 @@ from airflow_kafka_offsets.spark.errors import ReaderOptionError
 # With Spark's defaults (500 records a poll) a read costs 1.6 times the CPU, and the broker six times as much: after each poll
 # the connector asks it for both ends of the partition. A fetch of 4 MiB fills such a poll; larger ones are no faster, and idle
 # consumers keep what they have fetched ahead, 64 of them in an executor. A fixed receive buffer (64 KiB) would switch off
-# that Linux widens it where the broker is far away. The poll timeout would be spark.network.timeout (120 s), four times.
+# that Linux widens it where the broker is far away. At the end of the log a fetch for more is parked in the broker, and holds
+# up what the same connection asks next: so each partition of a live window would cost up to two waits, of half a second each
+# by default. The poll timeout would be spark.network.timeout (120 s), four times.
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.receive.buffer.bytes": "-1",
+    "kafka.fetch.max.wait.ms": "10",
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
 
@@ -62,8 +65,8 @@ FREE_SLICE = 1_000_000
 FREE_CORES = 16
 """Ranges are not put together into fewer tasks than so many cores want, where nobody knows how many there are."""
 
-RANGE_COST = 10_000
-"""What opening a range costs, in records: a consumer, its connections, a seek."""
+RANGE_COST = 20_000
+"""What opening a range costs, in records: a consumer of its own, with its connections."""
 
 # What `format("kafka")` returns (KafkaRecordToRowConverter).
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
@@ -93,7 +96,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
         parallelism: how many tasks run at once; None: nobody knows.
 
     >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all of it
-    Layout(max_records=626875, tasks=17)
+    Layout(max_records=628750, tasks=17)
     >>> layout([1_000_000] * 16, parallelism=4)
     Layout(max_records=None, tasks=16)
     >>> layout([10] * 20_000, parallelism=4)

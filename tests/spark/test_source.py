@@ -131,7 +131,7 @@ def test_split_or_put_together_every_record_is_read_once(
     monkeypatch.setattr("airflow_kafka_offsets.spark.options.RANGE_COST", 1)
     skewed = make_window({topic: {0: (0, 900), **dict.fromkeys(range(1, 12), (0, 5))}})
     frame = skewed.read(sourceVersion=version)
-    assert frame.rdd.getNumPartitions() == 7 + 11
+    assert frame.rdd.getNumPartitions() == 8 + 11
     assert offsets(frame) == sorted([(0, n) for n in range(900)] + [(p, n) for p in range(1, 12) for n in range(5)])
     skewed.check()
 
@@ -145,7 +145,7 @@ def test_the_version_is_bound_to_the_frame_and_the_session_is_as_before(
     assert "kafka" in before
     for options, version in (({}, 2), ({"sourceVersion": "1"}, 1)):
         window = make_window({topic: {0: (0, 5)}}, options={"kafka.bootstrap.servers": "127.0.0.1:1", **options})
-        assert ("DataSourceV2" in scan_of(window.read())) is (version == 2)
+        assert ("RelationV2" in scan_of(window.read())) is (version == 2)
         assert spark.conf.get(V1_SOURCES) == before
     mine = spark.createDataFrame([("x",)], "value string").write.format("kafka").option("topic", topic)
     mine.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save()
@@ -159,8 +159,8 @@ def test_a_session_that_reads_by_version_2_already_is_left_so_and_can_be_told_ot
     spark.conf.set(V1_SOURCES, "")
     try:
         ranges, options = {"orders": {0: (0, 5)}}, {"kafka.bootstrap.servers": "127.0.0.1:1"}
-        assert "DataSourceV2" in scan_of(make_window(ranges, options=options).read())
-        assert "DataSourceV2" not in scan_of(make_window(ranges, options=options).read(sourceVersion=1))
+        assert "RelationV2" in scan_of(make_window(ranges, options=options).read())
+        assert "RelationV2" not in scan_of(make_window(ranges, options=options).read(sourceVersion=1))
         assert spark.conf.get(V1_SOURCES) == ""
     finally:
         spark.conf.set(V1_SOURCES, str(before))
@@ -171,7 +171,7 @@ def test_an_engine_without_the_choice_reads_as_it_does(
 ) -> None:
     monkeypatch.setattr(source, "_V1_SOURCES", "spark.nobody.knows.this")
     window = make_window({"orders": {0: (0, 5)}}, options={"kafka.bootstrap.servers": "127.0.0.1:1"})
-    assert "DataSourceV2" not in scan_of(window.read())
+    assert "RelationV2" not in scan_of(window.read())
 
 
 def test_a_window_is_read_once_for_several_outputs(

@@ -1,0 +1,176 @@
+"""Windows read over Spark Connect, by a client of its own process: what is counted there, and what has to be counted again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.topics import create_topic, delete_records, produce
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+    from tests.lab.spark_connect import SparkConnect
+
+ROOT = Path(__file__).parents[2]
+
+PRELUDE = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+from airflow_kafka_offsets.spark import KafkaWindow
+from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from tests.spark.conftest import handoff
+
+url, servers, topic, lake = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+
+def window(end=50, **values):
+    options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+    return KafkaWindow(spark, handoff({topic: {0: (0, end), 1: (0, end)}}, options=options, **values))
+
+def run(frame):
+    frame.write.format("noop").mode("overwrite").save()
+
+def refused(check, says):
+    try:
+        check()
+    except IncompleteReadError as exc:
+        assert says in str(exc), exc
+    else:
+        raise AssertionError(f"not refused: {says}")
+"""
+
+
+@pytest.fixture(scope="module")
+def read_topic(kafka: KafkaBroker) -> str:
+    create_topic(kafka, "read-over-connect", 2)
+    for partition in range(2):
+        produce(kafka, "read-over-connect", 50, partition=partition)
+    return "read-over-connect"
+
+
+def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Path, code: str) -> None:
+    """Run the code in a process that is a client of the server."""
+    script = lake / "client.py"
+    script.write_text(PRELUDE + textwrap.dedent(code))
+    command = [sys.executable, str(script), spark_connect.url, kafka.bootstrap_servers, topic, str(lake)]
+    done = subprocess.run(
+        command,
+        env={**_environment(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+
+
+def test_what_the_first_action_reads_is_counted_whatever_is_looked_at_before_and_done_after(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    code = """
+    # A server with a plan cache reports nothing for a frame that was analysed before its first action.
+    for look in (lambda f: f.columns, lambda f: f.schema, lambda f: f.select(f["offset"]).columns, lambda f: f.explain()):
+        w = window()
+        frame = w.read()
+        look(frame)
+        run(frame)
+        frame.limit(3).collect()
+        w.check()
+        assert w.records == 100
+
+    w = window()
+    frame = w.read()
+    frame.limit(3).collect()
+    run(frame)
+    refused(w.check, "of 100 planned")
+    w.check(recount=True)
+
+    w = window()
+    run(w.read().mapInPandas(lambda frames: (f[["offset"]] for f in frames), "offset long"))
+    w.check()
+
+    w = window(end=0)
+    run(w.read())
+    w.check()
+    """
+    client(spark_connect, kafka, read_topic, tmp_path, code)
+
+
+def test_a_view_in_sql_is_not_reported_so_it_is_counted_again_or_read_from_the_persisted_frame(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    code = """
+    w = window(report=lake + "/report.json")
+    w.read().createOrReplaceTempView("mine")
+    spark.sql(f"INSERT OVERWRITE DIRECTORY '{lake}/lost' USING parquet SELECT * FROM mine")
+    refused(w.check, "persisted()")
+    w.check(recount=True)
+
+    w = window(report=lake + "/report.json")
+    with w.persisted() as frame:
+        assert w.records == 100
+        frame.createOrReplaceTempView("mine")
+        spark.sql(f"INSERT OVERWRITE DIRECTORY '{lake}/view' USING parquet SELECT * FROM mine")
+        # With a frame that is counted, the client of Spark Connect 4.0 can't do this.
+        assert frame.join(frame.groupBy("partition").count(), "partition").count() == 100
+        assert frame.union(frame).count() == 200
+    assert spark.read.parquet(lake + "/view").count() == 100
+    """
+    client(spark_connect, kafka, read_topic, tmp_path, code)
+    assert json.loads((tmp_path / "report.json").read_text())["counts"] == {read_topic: {"0": 50, "1": 50}}
+
+
+def test_the_version_is_bound_to_the_frame_and_a_write_to_kafka_in_the_same_session_is_as_before(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    create_topic(kafka, f"{read_topic}-written")
+    code = """
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    from airflow_kafka_offsets.spark import source
+
+    def plan(frame):
+        with redirect_stdout(StringIO()) as text:
+            frame.explain()
+        return text.getvalue()
+
+    before = spark.conf.get("spark.sql.sources.useV1SourceList")
+    assert "BatchScan" in plan(window().read())
+    assert "KafkaRelation" in plan(window().read(sourceVersion=1))
+    assert spark.conf.get("spark.sql.sources.useV1SourceList") == before
+    rows = spark.range(2).select(F.lit("x").alias("value"))
+    rows.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic + "-written").save()
+    assert source.parallelism(spark) == 2
+    """
+    client(spark_connect, kafka, read_topic, tmp_path, code)
+
+
+def test_offsets_that_are_gone_fail_the_action(spark_connect: SparkConnect, kafka: KafkaBroker, tmp_path: Path) -> None:
+    create_topic(kafka, "gone-over-connect", 2)
+    produce(kafka, "gone-over-connect", 50)
+    produce(kafka, "gone-over-connect", 50, partition=1)
+    delete_records(kafka, "gone-over-connect", before=20)
+    code = """
+    w = window()
+    try:
+        run(w.read())
+    except Exception as exc:
+        assert "Some data may have been lost" in str(exc)
+    else:
+        raise AssertionError("not refused")
+    refused(w.check, "was not run")
+    """
+    client(spark_connect, kafka, "gone-over-connect", tmp_path, code)
