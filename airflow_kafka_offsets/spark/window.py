@@ -479,7 +479,8 @@ class KafkaWindow:
 
     def _report(self) -> None:
         if self._handoff.report:
-            written = self._wrote or not self._skipped
+            # Of a write by other means, which check() stands for, we know nothing.
+            written = True if self._wrote else False if self._skipped else None
             _write_report(self._handoff.report, self.id, self._checked, written)
 
 
@@ -514,7 +515,7 @@ def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
     return {topic: dict(sorted(partitions.items())) for topic, partitions in ranges.items() if partitions}
 
 
-def _write_report(path: str, window_id: str, counts: Counts | None, written: bool) -> None:
+def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None) -> None:
     report = {
         "window_id": window_id,
         "records": counts.records if counts else None,
