@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.core.errors import BadInputError
 from tests.cli.conftest import Cli, Lake
 
@@ -84,9 +85,13 @@ def test_a_question_makes_no_file(cli: Cli, tmp_path: Path, command: tuple[str, 
 
 def test_upgrade_makes_the_tables_once(cli: Cli, tmp_path: Path) -> None:
     ledger = ("--ledger", f"sqlite:///{tmp_path / 'new.db'}")
-    assert cli("db", "current", *ledger, "-o", "json").json == {"revision": None, "needed": "0001", "current": False}
-    assert "revision none (no tables) before, 0001 now" in cli("db", "upgrade", *ledger).out
-    assert cli("db", "upgrade", *ledger, "-o", "json").json == {"before": "0001", "after": "0001"}
+    assert cli("db", "current", *ledger, "-o", "json").json == {
+        "revision": None,
+        "needed": schema.REVISION,
+        "current": False,
+    }
+    assert f"revision none (no tables) before, {schema.REVISION} now" in cli("db", "upgrade", *ledger).out
+    assert cli("db", "upgrade", *ledger, "-o", "json").json == {"before": schema.REVISION, "after": schema.REVISION}
     assert cli("db", "current", *ledger).code == 0
     assert cli("status", "--offline", *ledger).out.startswith("The ledger has no groups yet")
 
