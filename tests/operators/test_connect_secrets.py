@@ -54,9 +54,10 @@ def test_a_login_that_the_server_looks_up_itself_is_nowhere_to_be_seen(
         }
         # A person's clear, so that the second try runs, too.
         again = {"try_number": number, "last_clear": number - 1}
-        tries.append({"function": "append", "group": {**worker.group, "spark_options": options}, **again})
+        # A plan that is not deep: of what lies further down, the pages leave out all options.
+        tries.append({"function": "say_which_spark", "group": {**worker.group, "spark_options": options}, **again})
     said = worker.run(*tries)
-    assert set(worker.lake().values()) == {2}, "each provider has read the window once"
+    assert said.count("RETURNED {") == 2, "each provider has read the window"
 
     password = kafka_sasl.password("alice")
     shown = all_pages(spark_connect)
