@@ -89,7 +89,8 @@ class KafkaGroup:
             normal; False: a job that did not read every planned offset fails.
         kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
-            the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case.
+            the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case. For jobs
+            that read with `KafkaWindow.read`, also ``sourceVersion``: which of Spark's two Kafka sources reads.
         offset_store: where the watermark is also published with each commit, and where ``starting_offsets="committed"``
             begins: ``"redis://redis_default"``, or a `StoreAddress`; None: nowhere.
         output_tables: tables in the ledger's own database that the transaction which commits a window also fills, with what

@@ -77,6 +77,7 @@ class WindowReading:
         }
         self._planned = {tp: end - start for tp, (start, end) in self._flat.items()}
         self._unchecked: CountedRead | None = None
+        self._options: dict[str, Any] = {}
         self._checked: Counts | None = None
         self._taken: set[int] = set()
         self._wrote = False
@@ -157,7 +158,7 @@ class WindowReading:
         frame, tasks = self._frame(options)
         if not self._planned:
             return frame
-        self._unchecked = CountedRead(self._flat, tasks)
+        self._unchecked, self._options = CountedRead(self._flat, tasks), options
         if self._guarded:
             guard.arm(self)
         return self._unchecked.attach(frame)
@@ -243,7 +244,7 @@ class WindowReading:
     def _recounted(self) -> Counts:
         if self._unchecked is None:
             return self._verdict(self._counts_so_far)
-        return self._verdict(lambda: recounted(self._frame({})[0], self._flat))
+        return self._verdict(lambda: recounted(self._frame(self._options)[0], self._flat))
 
     def _verdict(self, count: Callable[[], Counts], hint: str = "") -> Counts:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 _SPLITS = re.compile(r"splits=(\d+)")
 
+# A session's settings are one for all threads: two that read at a moment would put back each other's.
+_switching = threading.Lock()
+
 
 def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataFrame:
     """Return a frame of Spark's Kafka source.
@@ -27,7 +31,7 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
         options: of the reader.
         version: of the source, 1 or 2; an engine that knows no such choice reads as it does.
     """
-    with _version(spark, version):
+    with _switching, _version(spark, version):
         frame = spark.read.format("kafka").options(**options).load()
         return frame if is_classic(spark) else _resolved(spark, frame)
 
@@ -39,11 +43,11 @@ def is_classic(spark: SparkSession) -> bool:
 
 def parallelism(spark: SparkSession) -> int | None:
     """Return how many tasks can run at once; None: nobody knows yet."""
-    if str(spark.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+    if (_conf(spark, "spark.dynamicAllocation.enabled") or "").lower() == "true":
         return None
     known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
     # 2 is also what Spark says of a cluster before the first executor has registered.
-    is_local = str(spark.conf.get("spark.master", "")).startswith("local")
+    is_local = (_conf(spark, "spark.master") or "").startswith("local")
     return known if is_local or (known or 0) > 2 else None
 
 
@@ -62,7 +66,7 @@ def _resolved(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def _version(spark: SparkSession, version: int) -> Iterator[None]:
-    before = _v1_sources(spark)
+    before = _conf(spark, _V1_SOURCES)
     wanted = _with_kafka(before or "", version == 1)
     if before is None or wanted == before or not _try_to_set(spark, _V1_SOURCES, wanted):
         yield
@@ -74,12 +78,11 @@ def _version(spark: SparkSession, version: int) -> Iterator[None]:
         spark.conf.set(_V1_SOURCES, before)
 
 
-def _v1_sources(spark: SparkSession) -> str | None:
+def _conf(spark: SparkSession, name: str) -> str | None:
     try:
         # Without a default of ours: with one, Spark would not tell its own.
-        return str(spark.conf.get(_V1_SOURCES))
-    except Exception:
-        _log.info("%s is not known here: the Kafka source is the one that this Spark takes by itself", _V1_SOURCES)
+        return str(spark.conf.get(name))
+    except Exception:  # it is not set, or not known, or the platform does not tell
         return None
 
 
