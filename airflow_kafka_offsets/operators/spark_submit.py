@@ -178,10 +178,13 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if is_first or cluster is None or self._job is None:
             return
         can_reconnect = store is not None and self._can_reconnect(hook)
+        noted = None if store is None else store.get(self.external_id_key)
         try:
-            found = launching.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check)
+            found = launching.settle(
+                cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted
+            )
         except ClusterUnavailableError as exc:
-            if store is None or not store.get(self.external_id_key):
+            if not noted:
                 raise
             self.log.warning(
                 "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
