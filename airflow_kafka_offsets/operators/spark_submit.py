@@ -184,14 +184,18 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
                 cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted
             )
         except ClusterUnavailableError as exc:
-            if not noted:
-                raise
+            if not (noted and can_reconnect and self._goes_on(noted, context)):
+                raise  # another one would be submitted beside jobs that nobody could ask for
             self.log.warning(
                 "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
             )
             return
         if found is not None and self._note:
             self._note(found)
+
+    def _goes_on(self, job: str, context: Context) -> bool:
+        status = self.get_job_status(job, context)
+        return self.is_job_active(status) or self.is_job_succeeded(status)
 
     def _cluster(self, hook: SparkSubmitHook) -> Cluster | None:
         return open_cluster(hook, SPARK_SUBMIT if standalone.is_python(self.application) else self._java_class)
