@@ -252,6 +252,30 @@ class OutputContract:
         assert ledger.acts(name) == []
 
 
+class ServerOutputContract(OutputContract):
+    """What holds on a server, where a transaction locks rows and not the whole database."""
+
+    def test_the_next_windows_job_notes_what_it_staged_while_this_one_is_published(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held, following = add(ledger, name, 0, 10), add(ledger, name, 10, 20)
+        warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        with ThreadPoolExecutor(2) as pool, warehouse.engine.connect() as slow:
+            slow.execute(text(f"INSERT INTO {warehouse.table} (n) VALUES (5)"))  # a publication that takes its time
+            commit = pool.submit(self.commit, ledger, warehouse, held, attempt)
+            with pytest.raises(TimeoutError):
+                commit.result(timeout=3)
+            noted = pool.submit(warehouse.stage, following, range(10, 20))
+            try:
+                noted.result(timeout=10)
+            finally:
+                slow.rollback()
+            assert commit.result(timeout=60) is True
+        assert self.commit(ledger, warehouse, following, succeed(ledger, following)) is True
+        assert warehouse.numbers() == [*range(20)]
+
+
 class TestSqlite(OutputContract):
     """In a file."""
 
@@ -261,7 +285,7 @@ class TestSqlite(OutputContract):
         return sqlite_url
 
 
-class TestPostgres(OutputContract):
+class TestPostgres(ServerOutputContract):
     """On a PostgreSQL server."""
 
     @pytest.fixture
@@ -270,7 +294,7 @@ class TestPostgres(OutputContract):
         return postgres_url
 
 
-class TestMariaDB(OutputContract):
+class TestMariaDB(ServerOutputContract):
     """On a MariaDB server."""
 
     @pytest.fixture
