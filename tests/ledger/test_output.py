@@ -293,6 +293,21 @@ class TestPostgres(ServerOutputContract):
         """Return where the ledger is."""
         return postgres_url
 
+    def test_a_staging_table_that_can_not_be_dropped_keeps_no_other_one(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        kept = ""
+        for start in (0, 10):
+            held = add(ledger, name, start, start + 10)
+            staging = warehouse.stage(held, range(start, start + 10))
+            if not kept:
+                kept = staging
+                warehouse.run(f"CREATE VIEW seen_{kept[-30:]} AS SELECT n FROM {kept}")
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert warehouse.numbers() == [*range(20)]
+        assert warehouse.stages() == [kept]
+        warehouse.run(f"DROP VIEW seen_{kept[-30:]}")
+
 
 class TestMariaDB(ServerOutputContract):
     """On a MariaDB server."""
