@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -119,7 +120,7 @@ def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch
     monkeypatch.setattr(spark_submit, "task_state", lambda _: "failed")
     hook = Hook("cluster")
     hook._driver_id = "driver-1"
-    hook.on_kill = lambda: open("/no/such/spark-submit")
+    hook.on_kill = Path("/no/such/spark-submit").read_bytes
     operator = operator_with(hook)
     operator._job = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
     stopped: list[str] = []

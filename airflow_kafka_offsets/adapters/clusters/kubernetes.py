@@ -53,9 +53,7 @@ class KubernetesCluster:
     def stop(self, job_id: str) -> None:
         """Delete a pod; one that is gone already is fine."""
         try:
-            self._open_client().delete_namespaced_pod(
-                _pod_name(job_id), self._namespace, _request_timeout=TIMEOUT
-            )
+            self._open_client().delete_namespaced_pod(_pod_name(job_id), self._namespace, _request_timeout=TIMEOUT)
         except Exception as exc:
             if getattr(exc, "status", None) != 404:
                 raise self._translated(exc) from exc
