@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -98,14 +98,16 @@ def job_name(window: Window, planned_at: datetime, claim: Claim, max_tries: int)
     return JobName(window.id, of_window, _digest(of_window, of_claim, max_tries), planned_at)
 
 
-def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool) -> Step:
+def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted: str | None = None) -> Step:
     """Decide from what a cluster has of a window.
 
     Args:
         jobs: the window's jobs, oldest first, and those that may be of it.
         name: who asks.
         can_reconnect: whether a job that is found can be watched to its end; if not, none goes on.
+        noted: the id that an earlier try of this task noted: what the cluster can't tell of that job is known.
     """
+    jobs = [replace(job, job=name.job) if job.id == noted and job.job is None else job for job in jobs]
     mine = [job for job in jobs if job.job == name.job] if can_reconnect else []
     alive, done = (_first(mine, state) for state in (JobState.ALIVE, JobState.SUCCEEDED))
     # A result makes a job that is still at work a twin, whoever launched it.

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
+from airflow_kafka_offsets.core.errors import NoEvidenceError
 from airflow_kafka_offsets.core.window import Outcome
 
 if TYPE_CHECKING:
@@ -83,14 +84,23 @@ def _session_id(attempt: Attempt) -> str:
     return str(uuid.UUID(bytes=sha256(name.encode()).digest()[:16], version=4))
 
 
-def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim) -> tuple[Attempt, list[Attempt]]:
+def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) -> tuple[Attempt, list[Attempt]]:
     """Return the attempt that a task has just begun, and those before it whose sessions may be at work.
 
     Args:
         attempts: at one window, oldest first.
         claim: the task.
+        try_number: of the task. A worker that was frozen meanwhile is not to take the session of the try after it.
+
+    Raises:
+        NoEvidenceError: a later attempt has begun since, and this one is not to work any more.
     """
-    mine = next(attempt for attempt in reversed(attempts) if attempt.claim == claim)
+    mine = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
+    if mine.outcome is not Outcome.RUNNING:
+        raise NoEvidenceError(
+            f"Window {mine.window_id}: a later attempt was started before this one had begun its work, as its task counted as "
+            "dead; that one commits, and this one does nothing"
+        )
     unfinished = [a for a in attempts if a.id < mine.id and a.outcome is not Outcome.SUCCEEDED]
     return mine, unfinished[-MAX_ENDED:]
 

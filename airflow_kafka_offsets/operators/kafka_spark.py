@@ -129,6 +129,7 @@ class KafkaSparkOperator(PySparkOperator):
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
+        self._try_number = context["ti"].try_number
         self._planned = plan_or_take(self, context, self._service, self._claim)
         self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop)
         return super().execute(context)
@@ -163,7 +164,7 @@ class KafkaSparkOperator(PySparkOperator):
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
-        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim)
+        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
         end_sessions(url, earlier)
         self._stop.check()
         conf = {"spark.remote": session_url(url, mine) or url}

@@ -25,7 +25,9 @@ PATIENCE = 180.0
 PAUSE = 1.0
 
 
-def settle(cluster: Cluster, name: JobName, *, can_reconnect: bool, check: Callable[[], None]) -> str | None:
+def settle(
+    cluster: Cluster, name: JobName, *, can_reconnect: bool, check: Callable[[], None], noted: str | None = None
+) -> str | None:
     """Stop the window's jobs of other launches, wait until they are over, and return the job to go on with.
 
     Args:
@@ -33,6 +35,7 @@ def settle(cluster: Cluster, name: JobName, *, can_reconnect: bool, check: Calla
         name: of the job that is to be launched.
         can_reconnect: whether a job that is found can be watched to its end.
         check: raises when the task was stopped.
+        noted: the id of the job that an earlier try noted; None: none did.
 
     Returns:
         None: there is none; nothing is at work, and one can be submitted.
@@ -45,7 +48,7 @@ def settle(cluster: Cluster, name: JobName, *, can_reconnect: bool, check: Calla
     deadline = time.monotonic() + PATIENCE
     while True:
         check()
-        step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect)
+        step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect, noted=noted)
         for job in step.stop:
             if job not in asked:
                 log.warning("Window %s: job %s of an earlier launch is still at work; stopping it", name.window_id, job)

@@ -178,17 +178,24 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if is_first or cluster is None or self._job is None:
             return
         can_reconnect = store is not None and self._can_reconnect(hook)
+        noted = None if store is None else store.get(self.external_id_key)
         try:
-            found = launching.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check)
+            found = launching.settle(
+                cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted
+            )
         except ClusterUnavailableError as exc:
-            if store is None or not store.get(self.external_id_key):
-                raise
+            if not (noted and can_reconnect and self._goes_on(noted, context)):
+                raise  # another one would be submitted beside jobs that nobody could ask for
             self.log.warning(
                 "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
             )
             return
         if found is not None and self._note:
             self._note(found)
+
+    def _goes_on(self, job: str, context: Context) -> bool:
+        status = self.get_job_status(job, context)
+        return self.is_job_active(status) or self.is_job_succeeded(status)
 
     def _cluster(self, hook: SparkSubmitHook) -> Cluster | None:
         return open_cluster(hook, SPARK_SUBMIT if standalone.is_python(self.application) else self._java_class)
@@ -305,6 +312,10 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.log.warning("The cluster knows no job %s (any more): launching the window anew", external_id)
             return "NotFound"
 
+    def is_job_active(self, status: str) -> bool:
+        """Whether a job may still be at work: also a pod of whose node nobody hears."""
+        return super().is_job_active(status) or status.upper() == "UNKNOWN"
+
     def on_kill(self) -> None:
         """Stop the job, unless only this worker dies and the retry can reconnect to the driver.
 
@@ -316,16 +327,19 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
             return
         self._stop.set()
-        if self._hook is not None:
-            super().on_kill()
+        # The provider's way starts a JVM, or fails where there is no spark-submit; this process has 5 seconds left.
         if hook is not None:
             self._stop_in_cluster(hook)
+        if self._hook is not None:
+            super().on_kill()
 
     def _stop_in_cluster(self, hook: SparkSubmitHook) -> None:
         """Stop the job also where nobody knows its id yet."""
         try:
             cluster = None if self._job is None else self._cluster(hook)
             if cluster is not None and self._job is not None:
+                if hook._should_track_driver_status and hook._driver_id:
+                    cluster.stop(hook._driver_id)  # one request; to look for it takes several
                 launching.stop(cluster, self._job)
         except ClusterError as exc:
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)

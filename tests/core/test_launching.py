@@ -78,6 +78,15 @@ def test_a_job_that_can_not_be_watched_is_stopped_and_its_result_is_not_taken() 
     assert next_step(done, MINE, can_reconnect=False) == Step()
 
 
+def test_what_a_cluster_can_not_tell_of_the_job_that_was_noted_is_known() -> None:
+    found = jobs(("1", ALIVE, None), ("2", ALIVE, None))
+    assert next_step(found, MINE, can_reconnect=True, noted="1") == Step(go_on_with="1")
+    assert next_step(found[:1], MINE, can_reconnect=False, noted="1") == Step(stop=("1",))
+    assert next_step(found, MINE, can_reconnect=True, noted="3") == Step(unknown=("1", "2"))
+    # What the cluster does tell is right.
+    assert next_step(jobs(("1", ALIVE, "older")), MINE, can_reconnect=True, noted="1") == Step(stop=("1",))
+
+
 FOUND = st.lists(st.tuples(st.sampled_from(list(JobState)), st.sampled_from([MINE.job, "older", None])), max_size=6)
 
 

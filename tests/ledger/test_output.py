@@ -258,6 +258,30 @@ class OutputContract:
         assert ledger.acts(name) == []
 
 
+class ServerOutputContract(OutputContract):
+    """What holds on a server, where a transaction locks rows and not the whole database."""
+
+    def test_the_next_windows_job_notes_what_it_staged_while_this_one_is_published(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        held, following = add(ledger, name, 0, 10), add(ledger, name, 10, 20)
+        warehouse.stage(held, range(10))
+        attempt = succeed(ledger, held)
+        with ThreadPoolExecutor(2) as pool, warehouse.engine.connect() as slow:
+            slow.execute(text(f"INSERT INTO {warehouse.table} (n) VALUES (5)"))  # a publication that takes its time
+            commit = pool.submit(self.commit, ledger, warehouse, held, attempt)
+            with pytest.raises(TimeoutError):
+                commit.result(timeout=3)
+            noted = pool.submit(warehouse.stage, following, range(10, 20))
+            try:
+                noted.result(timeout=10)
+            finally:
+                slow.rollback()
+            assert commit.result(timeout=60) is True
+        assert self.commit(ledger, warehouse, following, succeed(ledger, following)) is True
+        assert warehouse.numbers() == [*range(20)]
+
+
 class TestSqlite(OutputContract):
     """In a file."""
 
@@ -267,7 +291,7 @@ class TestSqlite(OutputContract):
         return sqlite_url
 
 
-class TestPostgres(OutputContract):
+class TestPostgres(ServerOutputContract):
     """On a PostgreSQL server."""
 
     @pytest.fixture
@@ -275,8 +299,23 @@ class TestPostgres(OutputContract):
         """Return where the ledger is."""
         return postgres_url
 
+    def test_a_staging_table_that_can_not_be_dropped_keeps_no_other_one(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        kept = ""
+        for start in (0, 10):
+            held = add(ledger, name, start, start + 10)
+            staging = warehouse.stage(held, range(start, start + 10))
+            if not kept:
+                kept = staging
+                warehouse.run(f"CREATE VIEW seen_{kept[-30:]} AS SELECT n FROM {kept}")
+            self.commit(ledger, warehouse, held, succeed(ledger, held))
+        assert warehouse.numbers() == [*range(20)]
+        assert warehouse.stages() == [kept]
+        warehouse.run(f"DROP VIEW seen_{kept[-30:]}")
 
-class TestMariaDB(OutputContract):
+
+class TestMariaDB(ServerOutputContract):
     """On a MariaDB server."""
 
     @pytest.fixture

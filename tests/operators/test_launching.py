@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import JobAliveError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState
 from airflow_kafka_offsets.operators import launching
 from airflow_kafka_offsets.operators.launching import settle, stop, submitted
 from airflow_kafka_offsets.operators.work import Stop
+from tests.operators.test_on_kill import Hook, operator_with
 
 NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -82,6 +83,36 @@ def test_a_kill_stops_this_job_only() -> None:
     cluster = Cluster(*alive)
     stop(cluster, NAME)
     assert cluster.stopped == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("status", "durable", "goes_on"),
+    [
+        ("RUNNING", True, True),
+        ("FINISHED", True, True),
+        ("FAILED", True, False),  # what was submitted since, and not noted, may be at work
+        ("RUNNING", False, False),
+    ],
+)
+def test_a_cluster_that_can_not_be_asked_for_jobs_lets_nothing_start_beside_them(
+    monkeypatch: pytest.MonkeyPatch, status: str, durable: bool, goes_on: bool
+) -> None:
+    operator = operator_with(Hook("cluster"))
+    operator.durable = durable
+    operator._job = NAME
+    monkeypatch.setattr(operator, "_get_hook", lambda: operator._hook)
+    monkeypatch.setattr(operator, "get_job_status", lambda *_: status)
+
+    def unreachable(_: JobName) -> Any:
+        raise ClusterUnavailableError("the master's page does not answer")
+
+    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=unreachable))
+    context: Any = {"task_state_store": {operator.external_id_key: "driver-1"}}
+    if goes_on:
+        operator._settle(context, is_first=False)
+        return
+    with pytest.raises(ClusterUnavailableError):
+        operator._settle(context, is_first=False)
 
 
 def hook_with(**values: Any) -> Any:

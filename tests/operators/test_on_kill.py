@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.launching import JobName
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.operators import spark_submit
 
@@ -111,3 +114,26 @@ def test_a_clear_of_this_task_is_told_from_a_retry_by_max_tries() -> None:
     operator = operator_with(None)
     keys = {operator.job_key(SimpleNamespace(id="g-000001"), tries) for tries in (1, 1, 3)}
     assert keys == {"g-000001:1", "g-000001:3"}
+
+
+def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "failed")
+    hook = Hook("cluster")
+    hook._driver_id = "driver-1"
+    hook.on_kill = Path("/no/such/spark-submit").read_bytes
+    operator = operator_with(hook)
+    operator._job = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
+    stopped: list[str] = []
+    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=lambda _: [], stop=stopped.append))
+    with pytest.raises(FileNotFoundError):
+        operator.on_kill()
+    assert stopped == ["driver-1"]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
+def test_a_pod_of_whose_node_nobody_hears_has_no_twin_beside_it(phase: str) -> None:
+    hook = Hook("cluster")
+    hook._is_kubernetes = True
+    operator = operator_with(hook)
+    assert operator.is_job_active(phase)
+    assert not operator.is_job_active("Failed")

@@ -8,7 +8,7 @@ import requests
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 
-_TIMEOUT = (5.0, 30.0)
+TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and to wait for an answer."""
 
 
@@ -19,7 +19,7 @@ def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Re
         ClusterUnavailableError: there was none.
     """
     try:
-        return requests.request(method, url, timeout=_TIMEOUT, **options)
+        return requests.request(method, url, timeout=TIMEOUT, **options)
     except requests.RequestException as exc:
         raise ClusterUnavailableError(f"{url} does not answer ({type(exc).__name__}: {exc}){hint}") from exc
 

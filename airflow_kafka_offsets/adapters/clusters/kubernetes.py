@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from airflow_kafka_offsets.adapters.clusters.http import TIMEOUT
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import JOB_LABEL, WINDOW_LABEL, Job, JobName, JobState
 
@@ -26,26 +27,33 @@ class KubernetesCluster:
 
     def check(self) -> None:
         """Make sure that it answers, and lets us list pods."""
-        self._ask(lambda client: client.list_namespaced_pod(self._namespace, limit=1))
+        self._ask(lambda client: client.list_namespaced_pod(self._namespace, limit=1, _request_timeout=TIMEOUT))
 
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the pods that carry the window's label."""
         selector = f"{WINDOW_LABEL}={name.window}"
-        pods = self._ask(lambda client: client.list_namespaced_pod(self._namespace, label_selector=selector)).items
-        return [self._job(pod) for pod in sorted(pods, key=lambda pod: str(pod.metadata.creation_timestamp))]
+        found = self._ask(
+            lambda client: client.list_namespaced_pod(
+                self._namespace, label_selector=selector, _request_timeout=TIMEOUT
+            )
+        )
+        return [self._job(pod) for pod in sorted(found.items, key=lambda pod: str(pod.metadata.creation_timestamp))]
 
     def knows(self, job_id: str) -> bool:
         """Whether the pod is there."""
         name = _pod_name(job_id)
         selector = f"metadata.name={name}"
-        return bool(
-            self._ask(lambda client: client.list_namespaced_pod(self._namespace, field_selector=selector)).items
+        found = self._ask(
+            lambda client: client.list_namespaced_pod(
+                self._namespace, field_selector=selector, _request_timeout=TIMEOUT
+            )
         )
+        return bool(found.items)
 
     def stop(self, job_id: str) -> None:
         """Delete a pod; one that is gone already is fine."""
         try:
-            self._open_client().delete_namespaced_pod(_pod_name(job_id), self._namespace)
+            self._open_client().delete_namespaced_pod(_pod_name(job_id), self._namespace, _request_timeout=TIMEOUT)
         except Exception as exc:
             if getattr(exc, "status", None) != 404:
                 raise self._translated(exc) from exc

@@ -30,7 +30,7 @@ from sqlalchemy.sql.elements import quoted_name
 
 from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import staged
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError, OutputError
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerError, LedgerUnavailableError, OutputError
 from airflow_kafka_offsets.core.output import Staged, done_with, to_publish
 
 log = logging.getLogger(__name__)
@@ -83,11 +83,26 @@ def clean(engine: Engine) -> None:
         with engine.connect() as connection:
             over = [(row.id, _staged(row)) for row in connection.execute(select(staged).where(*is_over))]
         for number, one in over:
-            _drop(engine, one)
+            if not _is_dropped(engine, one):
+                continue
             with writing(engine) as connection:
                 connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
     except (DBAPIError, KafkaOffsetsError) as exc:
         log.warning("Staging tables in %s are dropped by the next commit: %s", where(engine), exc)
+
+
+def _is_dropped(engine: Engine, one: Staged) -> bool:
+    """Drop a staging table; one that the database refuses to drop keeps no other one."""
+    try:
+        _drop(engine, one)
+    except LedgerUnavailableError:
+        raise
+    except LedgerError as exc:
+        log.warning(
+            "Staging table %s of %s can't be dropped, and is tried again later: %s", one.staging, one.target, exc
+        )
+        return False
+    return True
 
 
 def _drop(engine: Engine, one: Staged) -> None:

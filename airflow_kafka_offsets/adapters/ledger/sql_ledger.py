@@ -189,7 +189,9 @@ class SqlLedger:
     def _publishing(self, output: Sequence[str]) -> Engine:
         if not (output and self._engine.dialect.name == "mysql"):
             return self._engine
-        return open_engine(self._url, connect_args={"read_timeout": outputs.PUBLISH_TIMEOUT})
+        engine = open_engine(self._url, connect_args={"read_timeout": outputs.PUBLISH_TIMEOUT})
+        # InnoDB's default also locks what is not there yet: the next windows' jobs could not note, nor their commits publish.
+        return engine.execution_options(isolation_level="READ COMMITTED")
 
     def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
         """Finish commits that were begun: windows that are committing become committed, all or none."""
