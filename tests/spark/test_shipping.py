@@ -14,6 +14,17 @@ from airflow_kafka_offsets.spark.shipping import write_zip
 ROOT = Path(airflow_kafka_offsets.__file__).parents[1]
 SOURCES = sorted(ROOT.glob("airflow_kafka_offsets/spark/**/*.py"))
 
+NEWER = {
+    "datetime": {"UTC"},
+    "enum": {"StrEnum", "verify"},
+    "functools": {"Placeholder"},
+    "hashlib": {"file_digest"},
+    "itertools": {"batched", "pairwise"},
+    "types": {"EllipsisType", "NoneType", "UnionType"},
+    "typing": {"Concatenate", "ParamSpec", "Self", "TypeAlias", "TypeGuard", "assert_never", "override"},
+}
+"""What the standard library got after Python 3.9, as far as one may reach for it here: to be valid syntax is not enough."""
+
 
 def test_the_zip_holds_the_job_side_and_nothing_else(tmp_path: Path) -> None:
     assert ZipFile(write_zip(tmp_path)).namelist() == [
@@ -47,3 +58,15 @@ def test_the_job_side_imports_nothing_else_of_ours_and_is_valid_python_39() -> N
                 *sys.stdlib_module_names,
                 "pyspark",
             }, f"{source.name} imports {name}"
+
+
+def test_the_job_side_takes_nothing_from_the_standard_library_that_python_39_lacks() -> None:
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                newer = NEWER.get(node.module or "", set()) & {alias.name for alias in node.names}
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                newer = NEWER.get(node.value.id, set()) & {node.attr}
+            else:
+                continue
+            assert not newer, f"{source.name}:{node.lineno} takes {newer}"

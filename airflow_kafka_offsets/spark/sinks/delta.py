@@ -63,7 +63,8 @@ class DeltaTable:
         """Tell whether the newest commits of the table, which is there, say that the window was appended.
 
         Raises:
-            WriteOptionError: they say that windows are replaced there, so that appending one could double it.
+            WriteOptionError: they say that windows are replaced there, so that appending one could double it; or that a window
+                of this id had other ranges, so that leaving this one out would lose it.
         """
         notes = self._notes()
         if any(note.get("mode") == REPLACE for note in notes):
@@ -71,7 +72,18 @@ class DeltaTable:
                 f"{self.name} holds windows that were written with mode='{REPLACE}': appended, a window that is there would be "
                 "there twice. Go on with that mode, or append to another table"
             )
-        return any(note.get("window_id") == self._label["window_id"] for note in notes)
+        mine = [note for note in notes if note.get("window_id") == self._label["window_id"]]
+        others = [
+            note["ranges"]
+            for note in mine
+            if note.get("ranges", self._label.get("ranges")) != self._label.get("ranges")
+        ]
+        if others:
+            raise WriteOptionError(
+                f"{self.name} has a window {self._label['window_id']} of other offset ranges, {others[0]}: this one would be left "
+                "out for it, and lost. Was the ledger made anew? Then go on under another name of the group, or in another table"
+            )
+        return bool(mine)
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
         """Make the table, for frames like this one, if there is none."""

@@ -119,16 +119,17 @@ def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], 
 
     >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`
-    WHEN MATCHED AND s.kafka_window_gone THEN DELETE
-    WHEN MATCHED AND (t.window_id = 'lake-000001' OR struct(s.`version`) >= struct(t.`version`)) THEN UPDATE SET *
+    WHEN MATCHED AND s.kafka_window_gone AND t.window_id = 'lake-000001' THEN DELETE
+    WHEN MATCHED AND NOT s.kafka_window_gone AND (t.window_id = 'lake-000001' OR struct(s.`version`) >= struct(t.`version`)) THEN UPDATE SET *
     WHEN NOT MATCHED AND NOT s.kafka_window_gone THEN INSERT *
     """
     on = " AND ".join(f"s.{_quoted(key)} <=> t.{_quoted(key)}" for key in keys)
     newer = f" AND (t.{WINDOW_ID} = '{window_id}' OR {_struct('s', order_by)} >= {_struct('t', order_by)})"
     return (
         f"MERGE INTO {table} AS t USING {view} AS s ON {on}\n"
-        f"WHEN MATCHED AND s.{_GONE} THEN DELETE\n"
-        f"WHEN MATCHED{newer if order_by else ''} THEN UPDATE SET *\n"
+        # Said again of the row: when the keys were looked up, it may have been another one's that is this window's no more.
+        f"WHEN MATCHED AND s.{_GONE} AND t.{WINDOW_ID} = '{window_id}' THEN DELETE\n"
+        f"WHEN MATCHED AND NOT s.{_GONE}{newer if order_by else ''} THEN UPDATE SET *\n"
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT *"
     )
 

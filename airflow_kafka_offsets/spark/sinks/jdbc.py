@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
@@ -100,7 +100,8 @@ class JdbcTable:
         Raises:
             TargetError: the target is not there, or has not these columns and that of the window.
         """
-        stage = stage_name(window_id, self.target.table, datetime.now(UTC), uuid.uuid4().hex[:6])
+        now = datetime.now(timezone.utc)  # noqa: UP017 (datetime.UTC came with Python 3.11)
+        stage = stage_name(window_id, self.target.table, now, uuid.uuid4().hex[:6])
         try:
             self._execute(self.target.create_stage(stage, columns))
         except Exception as exc:

@@ -122,6 +122,28 @@ def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ra
 
 
 @pytest.mark.parametrize(
+    ("noted", "is_there"),
+    [
+        ([], False),
+        ([{"window_id": "w", "ranges": "1"}], True),
+        ([{"window_id": "w"}], True),  # of many partitions
+        ([{"window_id": "other", "ranges": "2"}], False),
+        ([{"window_id": "w", "ranges": "2"}], None),
+    ],
+)
+def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, noted: list[dict], is_there: bool | None
+) -> None:
+    monkeypatch.setattr(DeltaTable, "_notes", lambda self: noted)
+    table = DeltaTable(None, "t", {"window_id": "w", "ranges": "1"})  # type: ignore[arg-type]
+    if is_there is None:
+        with pytest.raises(WriteOptionError, match="t has a window w of other offset ranges, 2"):
+            table.has_appended()
+    else:
+        assert table.has_appended() is is_there
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"replaceWhere": "true"}, "replaceWhere: the window sets"),

@@ -111,6 +111,20 @@ def test_a_merge_writes_only_the_files_that_it_changes(spark: SparkSession, merg
     assert summary["deleted-data-files"] == "2", "those of b and c"
 
 
+def test_a_row_that_another_window_has_taken_over_meanwhile_is_not_deleted(
+    spark: SparkSession, merge: Merge, table: str
+) -> None:
+    merge(1, ("a", 1, "a1"), ("b", 1, "b1"))
+    merge(2, ("a", 2, "a2"))
+    # As looked up just before window 2 took the key over.
+    spark.sql(
+        "SELECT 'a' AS k, CAST(null AS int) AS version, CAST(null AS string) AS v, CAST(null AS string) AS window_id, "
+        "true AS kafka_window_gone"
+    ).createOrReplaceTempView("looked_up_before")
+    spark.sql(iceberg.merge_statement(table, "looked_up_before", window_id(1), ["k"], []))
+    assert ("a", 2, "a2") in [row[:3] for row in spark.table(table).select("k", "version", "v").collect()]
+
+
 def test_without_an_order_two_rows_of_one_key_are_an_error(spark: SparkSession, merge: Merge, table: str) -> None:
     with pytest.raises(Exception, match="Two rows have the same k: say which is newer with order_by"):
         merge(1, ("a", 1, "one"), ("a", 1, "two"))
