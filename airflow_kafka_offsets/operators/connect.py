@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections.abc import Sequence
 from hashlib import sha256
@@ -16,8 +17,9 @@ from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-from airflow_kafka_offsets.core.errors import NoEvidenceError
+from airflow_kafka_offsets.core.errors import JobAliveError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.operators.launching import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +110,10 @@ def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int)
 def end_sessions(url: str, attempts: Sequence[Attempt]) -> None:
     """End the sessions of earlier attempts, which may have died without stopping what the server does for them.
 
-    What can't be ended is logged: another server, or another user of it, is out of reach.
+    What is out of reach is logged: another server, or another user of it.
+
+    Raises:
+        JobAliveError: the server does not end it in time; nothing was started beside it.
     """
     import grpc
 
@@ -119,6 +124,11 @@ def end_sessions(url: str, attempts: Sequence[Attempt]) -> None:
         try:
             _end_session(named, attempt)
         except grpc.RpcError as exc:
+            if exc.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise JobAliveError(
+                    f"Window {attempt.window_id}: the Spark Connect server still works for attempt {attempt.id}, and does not end "
+                    "that in time. Nothing was started beside it; the next try looks again"
+                ) from exc
             _log_failure(exc, attempt)
 
 
@@ -160,12 +170,14 @@ def _wait_for_end(server: Any, request: Any, metadata: Any) -> None:
     import grpc
 
     is_complete = False
+    deadline = time.monotonic() + PATIENCE
     while not is_complete:  # the server ends a stream every two minutes, and expects to be asked again
         try:
-            for answer in server.ReattachExecute(request, metadata=metadata):
+            left = max(0.1, deadline - time.monotonic())
+            for answer in server.ReattachExecute(request, metadata=metadata, timeout=left):
                 is_complete = answer.HasField("result_complete")
                 request.last_response_id = answer.response_id
         except grpc.RpcError as exc:
-            if exc.code() is grpc.StatusCode.UNAVAILABLE:
+            if exc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 raise
             return  # it was cancelled, it failed, or it is gone

@@ -109,6 +109,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._claim: Claim | None = None
         self._job: JobName | None = None
         self._note: Callable[[str], None] | None = None
+        self._has_retry = False
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Plan, launch, check, commit."""
@@ -122,6 +123,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         options = self._check_input()
         service = wiring.open_service(self.group)
         claim = self._claim = claim_of(context, Scope.TASK)
+        self._has_retry = context["ti"].try_number <= context["ti"].max_tries
         planned = plan_or_take(self, context, service, claim)
         work = Work(
             context, service, self.group, claim, lambda p: self._launch(context, p, options, service), self._stop
@@ -178,7 +180,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if is_first or cluster is None or self._job is None:
             return
         can_reconnect = store is not None and self._can_reconnect(hook)
-        noted = None if store is None else store.get(self.external_id_key)
+        noted: Any = None if store is None else store.get(self.external_id_key)
         try:
             found = launching.settle(
                 cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted
@@ -345,7 +347,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
     def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
-        if hook is None or self._claim is None or not self._can_reconnect(hook):
+        if hook is None or self._claim is None or not self._has_retry or not self._can_reconnect(hook):
             return False
         # While Airflow handles a time-out, the task still counts as running.
         return not isinstance(sys.exc_info()[1], AirflowTaskTimeout) and task_state(self._claim) == "running"

@@ -67,12 +67,12 @@ class Work:
         window = planned.window
         if window.span == 0:
             log.info("Window %s is empty: nothing to launch", window.id)
-            self.service.commit(window.id, self.claim)
+            patiently(lambda: self.service.commit(window.id, self.claim))
             return Report(records=0)
-        if planned.done:
+        if done := planned.done:
             log.info("Window %s: an earlier try of this task has run its job, so it is not run again", window.id)
-            self.service.commit(window.id, self.claim, planned.done.id)
-            return Report(records=planned.done.records)
+            patiently(lambda: self.service.commit(window.id, self.claim, done.id))
+            return Report(records=done.records)
         self.stop.check()
         ti = self.context["ti"]
         attempt = self.service.start_attempt(window, self.claim, ti.try_number, last_clear(self.context))

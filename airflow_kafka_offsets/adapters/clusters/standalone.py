@@ -59,6 +59,7 @@ class StandaloneCluster:
     def __init__(self, addresses: Addresses, main_class: str | None = None) -> None:
         self._addresses = addresses
         self._main_class = main_class
+        self._names: dict[str, tuple[str, str]] = {}
 
     def check(self) -> None:
         """Make sure that a REST server answers."""
@@ -68,12 +69,9 @@ class StandaloneCluster:
         """Return the drivers of a window; of those whose log can't be read, the ones that may be of it."""
         state = self._state()
         since = (name.planned_at - _CLOCKS_DIFFER).timestamp() * 1000
-        drivers = [
-            driver
-            for driver in [*state["activedrivers"], *state["completeddrivers"]]
-            if float(driver["starttime"]) >= since and self._main_class in (None, driver["mainclass"])
-        ]
-        workers = {worker["id"]: worker["webuiaddress"] for worker in state["workers"]}
+        all_drivers = [*state["activedrivers"], *state["completeddrivers"]]
+        drivers = [driver for driver in all_drivers if float(driver["starttime"]) >= since]
+        workers = {worker["id"]: worker["webuiaddress"] for worker in state["workers"] if worker["state"] == "ALIVE"}
         jobs = [self._job(driver, workers, name) for driver in sorted(drivers, key=_age)]
         return [job for job in jobs if job is not None]
 
@@ -115,11 +113,14 @@ class StandaloneCluster:
         state = _STATES.get(driver["state"], JobState.OVER)
         found = self._named(driver["id"], workers.get(driver["worker"]))
         if found is None:
-            return Job(driver["id"], state, None) if state is JobState.ALIVE else None
+            may_be = state is JobState.ALIVE and self._main_class in (None, driver["mainclass"])
+            return Job(driver["id"], state, None) if may_be else None
         return Job(driver["id"], state, found[1]) if found[0] == name.window else None
 
     def _named(self, driver: str, worker: str | None) -> tuple[str, str] | None:
         """Return the window and job that a driver's log names; None: there is no such line to be read."""
+        if driver in self._names:
+            return self._names[driver]
         if worker is None:
             return None
         query = {"driverId": driver, "logType": "stderr", "offset": "0", "byteLength": str(_FIRST_LINE)}
@@ -131,7 +132,8 @@ class StandaloneCluster:
         if command is None:
             return None
         found = _JOB.search(command)
-        return (found[1], found[2]) if found else ("", "")
+        self._names[driver] = (found[1], found[2]) if found else ("", "")
+        return self._names[driver]
 
     def _state(self) -> dict[str, Any]:
         for page in self._addresses.pages:
