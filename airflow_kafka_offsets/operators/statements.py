@@ -83,19 +83,19 @@ def run_statements(
         view: name under which they see the records.
         parameters: named markers, beside those of the window.
     """
-    rows = window.read().persist()
-    rows.count()  # before the statements: what goes through a view is not reported over Spark Connect
-    window.check()
-    rows.createOrReplaceTempView(view)
-    told = _told(window)
+    with window.persisted() as rows:
+        rows.createOrReplaceTempView(view)
+        _run(spark, window, statements, {**parameters, **_told(window)})
+
+
+def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], told: Mapping[str, Any]) -> None:
     for name in ("window_id", "seq"):
         spark.conf.set(name, str(told[name]))  # ${window_id}, for where Spark's grammar takes no marker
     for number, statement in enumerate(statements, 1):
         log.info("Window %s: statement %d of %d", window.id, number, len(statements))
-        frame = spark.sql(statement, args={**parameters, **told})
+        frame = spark.sql(statement, args=dict(told))
         if frame.columns:
             frame.write.format("noop").mode("overwrite").save()
-    rows.unpersist()
 
 
 def _told(window: KafkaWindow) -> dict[str, Any]:

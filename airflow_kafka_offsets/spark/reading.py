@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ from airflow_kafka_offsets.spark.options import (
     schema,
     source_version,
 )
-from airflow_kafka_offsets.spark.source import is_classic, load, parallelism
+from airflow_kafka_offsets.spark.source import load, parallelism
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -150,11 +149,7 @@ class WindowReading:
             ReaderOptionError: an option would change what the window fixes.
             UnfinishedReadError: the frame of an earlier call was not checked yet.
         """
-        if self.is_unchecked:
-            raise UnfinishedReadError(
-                f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
-                "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
-            )
+        self._refuse_second_read()
         frame, tasks = self._frame(options)
         if not self._planned:
             return frame
@@ -182,14 +177,23 @@ class WindowReading:
         Raises:
             IncompleteReadError: not every planned offset was read; nothing in the block was run.
         """
-        counted = self.read(**options)
-        frame = counted.persist() if storage_level is None else counted.persist(storage_level)
+        self._refuse_second_read()
+        frame, _ = self._frame(options)
+        frame = frame.persist() if storage_level is None else frame.persist(storage_level)
         try:
-            frame.count()
-            self.check()
-            yield frame if is_classic(self._spark) else _detached(self._spark, frame)
+            # Not by an observation, for which Spark Connect waits too short a time on a busy server.
+            self._finish(self._verdict(lambda: recounted(frame, self._flat)))
+            guard.release(self.id)
+            yield frame
         finally:
             frame.unpersist()
+
+    def _refuse_second_read(self) -> None:
+        if self.is_unchecked:
+            raise UnfinishedReadError(
+                f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
+                "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
+            )
 
     def check(self, timeout: float = TIMEOUT, *, recount: bool = False) -> None:
         """Make sure that what was read is what was planned; call it after the write, which must have succeeded.
@@ -283,13 +287,6 @@ class WindowReading:
 
 def _splitting(tasks: Layout) -> dict[str, str]:
     return {} if tasks.max_records is None else {"maxRecordsPerPartition": str(tasks.max_records)}
-
-
-def _detached(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    # Of a frame that is counted, the client of Spark Connect 4.0 can make no join or union with itself.
-    view = f"kafka_offsets_{uuid.uuid4().hex}"
-    frame.createOrReplaceTempView(view)
-    return spark.table(view)
 
 
 def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
