@@ -21,6 +21,7 @@ from airflow_kafka_offsets.spark.errors import (
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import offsets_json, reader_options, schema
+from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def current_window(spark: SparkSession) -> KafkaWindow:
     """Return the window that this job was started with.
 
     A job that takes it, and ends without having read it or without a successful check, ends with exit code 1 (see `guard`).
+    And it ends when its JVM is killed (see `parent`).
 
     Raises:
         NoWindowError: the job was not started with one.
         HandoffError: what the launcher handed over can't be used.
     """
+    die_with_jvm()
     text = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)
     if text is None:
         raise NoWindowError(

@@ -28,38 +28,36 @@ def ran(lab: Lab, dag_id: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def said(lab: Lab, dag_id: str) -> str:
+    """Return what the DAG's tries have logged so far; Airflow's API shows it when they are over."""
+    return "".join(path.read_text() for path in lab.airflow.home.glob(f"logs/dag_id={dag_id}/*/task_id=load/*.log"))
+
+
 def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_worker_leaves_it(
     lab: Lab, cluster: SparkStandalone
 ) -> None:
+    dag = "on_cluster"
     before = set(cluster.drivers())
-    lab.topic("on_cluster")
-    run = lab.api.trigger("on_cluster")
-    with lab.hold("on_cluster") as hold:
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+    with lab.hold(dag) as hold:
         hold.wait()
         (driver,) = set(cluster.drivers()) - before
-        task = lab.airflow.task_process("on_cluster", run, "load")
+        wait_until(lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched")
+        task = lab.airflow.task_process(dag, run, "load")
         assert task is not None
-        wait_until(lambda: "Polling driver" in lab.api.log("on_cluster", run, "load", 1), timeout=60, what="it polls")
         task.kill()
-        wait_until(
-            lambda: "Reconnecting" in lab.api.log("on_cluster", run, "load", 2),
-            timeout=120,
-            what="the retry reconnects",
-        )
-        worker = lab.airflow.worker_process("on_cluster", run, "load")
+        wait_until(lambda: "Reconnecting" in said(lab, dag), timeout=180, what="the retry reconnects")
+        worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.terminate()
-        wait_until(
-            lambda: "the driver goes on" in lab.api.log("on_cluster", run, "load", 2),
-            timeout=60,
-            what="on_kill is called",
-        )
+        wait_until(lambda: "the driver goes on" in said(lab, dag), timeout=60, what="the worker is told to stop")
         assert cluster.alive() == [driver]
-    lab.api.wait_for_run("on_cluster", run, "success", timeout=240)
+    lab.api.wait_for_run(dag, run, "success", timeout=240)
     assert set(cluster.drivers()) - before == {driver}
-    (row,) = lab.windows("on_cluster")
+    (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
-    assert ran(lab, "on_cluster") == [row.held.window.id]
+    assert ran(lab, dag) == [row.held.window.id]
 
 
 def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_good(

@@ -255,6 +255,11 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
                 started.kill()
 
 
+def is_over(process: psutil.Process) -> bool:
+    """Whether a process does nothing any more; nobody may have fetched its exit code yet."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
 def light(folder: Path) -> dict[str, Any]:
     """Return what makes an operator's job the light one."""
     arguments = [str(folder / "ran"), str(folder / "hold"), "{window_id}"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.processes import free_port, wait_until
 from tests.lab.spark_standalone import SparkStandalone
-from tests.launchers.conftest import JOBS, LIGHT, Task, light
+from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -91,7 +91,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches")
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
-        assert not python.is_running()
+        assert is_over(python)
         cleared.kill()  # before its driver is seen at work, and after it was noted
         wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
         task.run_id = "run-2"
@@ -107,6 +107,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver")
         assert reconnected.wait() == 1
     assert drivers.all()[last] == "KILLED"
+    assert task.ran() == [], "the Python process of a driver went on without its JVM"
     assert task.window().held.window.state == "planned"
     assert task.outcomes()[-1] == "killed"
 
@@ -132,7 +133,7 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
         hold.wait(240)
         (python,) = task.processes("light.py")
         first.kill()
-        wait_until(lambda: not python.is_running(), timeout=60, what="the driver is gone")
+        wait_until(lambda: is_over(python), timeout=60, what="the driver is gone")
     assert task.ran() == []
     task.start().succeed()
     assert task.is_whole()

@@ -9,7 +9,7 @@ import requests
 
 from tests.lab.processes import wait_until
 from tests.lab.yarn import Yarn
-from tests.launchers.conftest import JOBS, LIGHT, Task, light
+from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
 
 # Each job takes a minute on a busy machine.
 pytestmark = pytest.mark.timeout(1200)
@@ -64,7 +64,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         task.clear()
         cleared = task.start()
         cleared.says("Submitted application")
-        assert not python.is_running(), "the old driver was at work when the new one came"
+        assert is_over(python), "the old driver was at work when the new one came"
         assert yarn.apps()[first]["finalStatus"] == "KILLED"
         (second,) = yarn.alive()
         wait_until(lambda: second in task.store().values(), timeout=30, what="its id is noted")

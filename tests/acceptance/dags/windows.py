@@ -111,6 +111,6 @@ for name in ("on_cluster", "cleared_on_cluster"):
             connector=None,
             driver_memory="512m",
             poll_interval=5,
-            **retrying(),
+            **retrying(retries=5),
         )
     globals()[name] = dag

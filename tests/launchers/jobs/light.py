@@ -7,7 +7,12 @@ while a file `<hold>.fail` is there.
 import os
 import sys
 import time
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from airflow_kafka_offsets.spark.parent import die_with_jvm
+
+die_with_jvm()  # as current_window() does
 ran, hold, window, *more = sys.argv[1:]
 if "session" in more:
     from pyspark.sql import SparkSession
