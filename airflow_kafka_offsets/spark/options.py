@@ -45,6 +45,8 @@ FIXED = frozenset(
     }
 )
 
+_SERVERS = "kafka.bootstrap.servers"
+
 SOURCE_VERSION = "sourceVersion"
 """Our own option, which Spark's reader does not get: which of its two Kafka sources reads, ``1`` or ``2``."""
 
@@ -146,6 +148,7 @@ def reader_options(
     Raises:
         ReaderOptionError: an option would change what the window fixes.
     """
+    _refuse_other_cluster(mine)
     chosen: dict[str, tuple[str, str]] = {}  # by lower case
     for options in (DEFAULTS, given, mine):
         _refuse_fixed(options)
@@ -186,6 +189,14 @@ def _refuse_fixed(options: Mapping[str, object]) -> None:
     if colliding:
         raise ReaderOptionError(
             f"read() must not get {', '.join(colliding)}: the window fixes what is read, and the group its isolation level"
+        )
+
+
+def _refuse_other_cluster(options: Mapping[str, object]) -> None:
+    if any(name.lower() == _SERVERS for name in options):
+        raise ReaderOptionError(
+            f"read() must not get {_SERVERS}: another cluster has other records at the same offsets. Where the job reaches the same "
+            f"one by another address, say so on the group: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
         )
 
 

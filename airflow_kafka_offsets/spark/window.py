@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.errors import (
-    DataLossError,
     HandoffError,
     NoWindowError,
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
-from airflow_kafka_offsets.spark.reading import TIMEOUT, WindowReading
+from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
 from airflow_kafka_offsets.spark.sinks import delta
 from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
@@ -33,16 +31,11 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
-# Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
-_LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
-_UNPUBLISHED = "nothing was published"
 _PUBLISHED = ". What was read is in its place already: correct the job and run the window again, which replaces it"
 _BY_FUNCTION = "what the function wrote until then is there until the window is run again"
 
 _MAX_LABEL = 100
 """A table's history gets the ranges of a window up to this many partitions; those of more are in the ledger."""
-
-_LOST_RANGE = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
 def current_window(spark: SparkSession) -> KafkaWindow:
@@ -313,7 +306,7 @@ class KafkaWindow(WindowReading):
         return filled[0].rows
 
     def _write_table(
-        self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = _UNPUBLISHED
+        self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
         if not check_first and is_classic(self._spark):
@@ -339,7 +332,7 @@ class KafkaWindow(WindowReading):
         self._report()
 
     def _write(
-        self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = _UNPUBLISHED
+        self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = UNPUBLISHED
     ) -> bool:
         """Take the way of every sink: run the write, check the read, publish, report.
 
@@ -359,22 +352,16 @@ class KafkaWindow(WindowReading):
         self._finish(counts)
         return written
 
-    @contextlib.contextmanager
-    def _naming_loss(self, failed: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as exc:
-            if _LOST.search(str(exc)) is None:
-                raise
-            raise DataLossError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
-                "Retention removed them, or the topic was made anew, after the window was planned"
-            ) from exc
-
     def _label(self) -> dict[str, Any]:
         """Return what a table's history says of this window."""
-        label = {"window_id": self.id, "group": self.group, "seq": self.seq}
-        return {**label, "ranges": json.dumps(self.ranges)} if len(self._planned) <= _MAX_LABEL else label
+        ranges = json.dumps(self.ranges)
+        label = {
+            "window_id": self.id,
+            "group": self.group,
+            "seq": self.seq,
+            "offsets": sha256(ranges.encode()).hexdigest()[:16],
+        }
+        return {**label, "ranges": ranges} if len(self._planned) <= _MAX_LABEL else label
 
 
 def _shipped(spark: SparkSession) -> str | None:
@@ -393,8 +380,3 @@ def _shipped(spark: SparkSession) -> str | None:
         f"{CONF_WINDOW_FILE} names {name}, and there is no such file in {' or '.join(str(p.absolute()) for p in places)}: it "
         "has to be shipped with --files"
     )
-
-
-def _first_lost(exc: Exception) -> str:
-    found = _LOST_RANGE.search(str(exc))
-    return found[0] if found else "Spark does not say which"

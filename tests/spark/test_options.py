@@ -116,3 +116,11 @@ def test_the_version_of_the_source_is_no_option_of_spark_and_the_call_wins_over_
         source_version({"sourceVersion": "V2"}, {})
     chosen = reader_options(RANGES, "read_committed", {"SourceVersion": "1"}, {"sourceVersion": 1})
     assert "sourceversion" not in {name.lower() for name in chosen}
+
+
+def test_another_cluster_is_refused_for_one_call_and_not_for_the_group() -> None:
+    ranges = {"orders": {0: (0, 5)}}
+    servers = {"kafka.Bootstrap.servers": "other:9092"}
+    assert reader_options(ranges, "read_committed", servers, {})["kafka.Bootstrap.servers"] == "other:9092"
+    with pytest.raises(ReaderOptionError, match="another cluster has other records at the same offsets"):
+        reader_options(ranges, "read_committed", {}, servers)

@@ -74,7 +74,6 @@ def test_a_job_of_three_lines(kafka: KafkaBroker, topic: str, tmp_path: Path) ->
         "window_id": "lake.orders-000012",
         "records": 7,
         "counts": {topic: {"0": 7}},
-        "checked": True,
         "written": True,
     }
 

@@ -28,7 +28,11 @@ class DeltaTable:
     Args:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
-        label: what the table's history says of each of our commits; has `window_id`.
+        label: what the table's history says of each of our commits; has `window_id`, and `offsets`, which differs where
+            its ranges do.
+
+    Raises:
+        WriteOptionError: the session's settings let Delta skip writes.
     """
 
     def __init__(self, spark: SparkSession, table: str, label: Mapping[str, Any]) -> None:
@@ -36,6 +40,7 @@ class DeltaTable:
         self._is_path = "/" in table and "`" not in table
         self._table = table
         self._label = label
+        _refuse_session_transactions(spark)
         self.name = f"delta.`{table}`" if self._is_path else table
 
     def replace(self, frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -63,25 +68,19 @@ class DeltaTable:
         """Tell whether the newest commits of the table, which is there, say that the window was appended.
 
         Raises:
-            WriteOptionError: they say that windows are replaced there, so that appending one could double it; or that a window
-                of this id had other ranges, so that leaving this one out would lose it.
+            WriteOptionError: windows are replaced there, so that appending one could double it; or a window of this id had other
+                offsets, so that leaving this one out would lose it.
         """
-        notes = self._notes()
-        if any(note.get("mode") == REPLACE for note in notes):
+        if WINDOW_ID in map(str.lower, self._table_columns()):
             raise WriteOptionError(
-                f"{self.name} holds windows that were written with mode='{REPLACE}': appended, a window that is there would be "
-                "there twice. Go on with that mode, or append to another table"
+                f"{self.name} has a column {WINDOW_ID}, so windows are written there with mode='{REPLACE}': appended, a window that "
+                "is there would be there twice. Go on with that mode, or append to another table"
             )
-        mine = [note for note in notes if note.get("window_id") == self._label["window_id"]]
-        others = [
-            note["ranges"]
-            for note in mine
-            if note.get("ranges", self._label.get("ranges")) != self._label.get("ranges")
-        ]
-        if others:
+        mine = [note for note in self._notes() if note.get("window_id") == self._label["window_id"]]
+        if any(note.get("offsets", self._label["offsets"]) != self._label["offsets"] for note in mine):
             raise WriteOptionError(
-                f"{self.name} has a window {self._label['window_id']} of other offset ranges, {others[0]}: this one would be left "
-                "out for it, and lost. Was the ledger made anew? Then go on under another name of the group, or in another table"
+                f"{self.name} has a window {self._label['window_id']} of other offset ranges: this one would be left out for it, and "
+                "lost. Was the ledger made anew? Then go on under another name of the group, or in another table"
             )
         return bool(mine)
 
@@ -94,6 +93,10 @@ class DeltaTable:
         except Exception:
             # Two jobs that make it at the same moment: Delta refuses one of them, who then finds it there.
             self._save(writer)
+
+    def _table_columns(self) -> list[str]:
+        reader = self._spark.read.format("delta")
+        return list((reader.load(self._table) if self._is_path else reader.table(self._table)).columns)
 
     def _save(self, writer: DataFrameWriter) -> None:
         if self._is_path:
@@ -119,6 +122,15 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
     if mode not in (REPLACE, APPEND):
         raise WriteOptionError(f"mode must be '{REPLACE}' or '{APPEND}', got {mode!r}")
     refuse_options(options, _FIXED, "the window sets what decides which rows a write replaces; leave them out")
+
+
+def _refuse_session_transactions(spark: SparkSession) -> None:
+    for name in ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"):
+        if spark.conf.get(name, None) is not None:
+            raise WriteOptionError(
+                f"{name} is set in the session: Delta would skip writes of this window in silence. Unset it; "
+                f"write_delta(mode='{APPEND}') does what it is for"
+            )
 
 
 def _note(text: str | None) -> dict[str, Any] | None:

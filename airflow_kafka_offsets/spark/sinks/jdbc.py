@@ -16,6 +16,7 @@ from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
+from airflow_kafka_offsets.spark.source import is_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +92,7 @@ class JdbcTable:
     @property
     def is_remote(self) -> bool:
         """Whether the session is one of Spark Connect, without a JVM at hand."""
-        return not hasattr(self._spark, "_jvm")
+        return not is_classic(self._spark)
 
     @contextmanager
     def staging(self, columns: Sequence[str], window_id: str) -> Iterator[str]:
@@ -250,7 +251,9 @@ class JdbcTable:
             where = [schema or connection.getCatalog(), None]
             if not self.target.is_mysql:
                 where = [connection.getCatalog(), schema or connection.getSchema()]
-            return bool(_values(connection.getMetaData().getColumns(*where, self.target.name, column), "COLUMN_NAME"))
+            # JDBC takes names for patterns, in which _ is any character.
+            tables = _values(connection.getMetaData().getColumns(*where, self.target.name, column), "TABLE_NAME")
+            return self.target.name in tables
 
     # For a publication by Airflow
 

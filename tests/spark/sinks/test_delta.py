@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, WriteOptionError
-from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.spark.sinks.contract import SinkContract, rows_of, window_id
 
 if TYPE_CHECKING:
@@ -117,30 +116,31 @@ def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ra
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t")
     again = make_window(ranges)
-    with pytest.raises(WriteOptionError, match=r"written with mode='replace': .* there twice"):
+    with pytest.raises(WriteOptionError, match=r"windows are written there with mode='replace': .* there twice"):
         again.write_delta(values(again), f"{tmp_path}/t", mode="append")
 
 
-@pytest.mark.parametrize(
-    ("noted", "is_there"),
-    [
-        ([], False),
-        ([{"window_id": "w", "ranges": "1"}], True),
-        ([{"window_id": "w"}], True),  # of many partitions
-        ([{"window_id": "other", "ranges": "2"}], False),
-        ([{"window_id": "w", "ranges": "2"}], None),
-    ],
-)
 def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
-    monkeypatch: pytest.MonkeyPatch, noted: list[dict], is_there: bool | None
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(DeltaTable, "_notes", lambda self: noted)
-    table = DeltaTable(None, "t", {"window_id": "w", "ranges": "1"})  # type: ignore[arg-type]
-    if is_there is None:
-        with pytest.raises(WriteOptionError, match="t has a window w of other offset ranges, 2"):
-            table.has_appended()
-    else:
-        assert table.has_appended() is is_there
+    window = make_window(ranges)
+    window.write_delta(values(window), f"{tmp_path}/t", mode="append")
+    shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
+    other = make_window(shorter)
+    with pytest.raises(WriteOptionError, match="other offset ranges: this one would be left out for it, and lost"):
+        other.write_delta(values(other), f"{tmp_path}/t", mode="append")
+
+
+def test_a_session_that_lets_delta_skip_writes_is_refused(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "loader")
+    try:
+        with pytest.raises(WriteOptionError, match="txnAppId is set in the session: Delta would skip writes"):
+            window.write_delta(values(window), f"{tmp_path}/t")
+    finally:
+        spark.conf.unset("spark.databricks.delta.write.txnAppId")
 
 
 @pytest.mark.parametrize(
