@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, WriteOptionError
+from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.spark.sinks.contract import SinkContract, rows_of, window_id
 
 if TYPE_CHECKING:
