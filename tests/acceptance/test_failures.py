@@ -58,8 +58,8 @@ def test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin(lab: L
     lab.api.wait_for_run("worker_killed", run, "success", timeout=240)
     row = only_window(lab, "worker_killed")
     assert row.held.window.ranges == planned.ranges
-    assert lab.attempts(row)[-1].outcome is Outcome.SUCCEEDED
-    assert len(lab.attempts(row)) == 2
+    # The worker could not say how it ended; the retry knew that it was over.
+    assert [a.outcome for a in lab.attempts(row)] == [Outcome.LOST, Outcome.SUCCEEDED]
     expect_committed_once(lab, "worker_killed")
 
 
@@ -116,6 +116,7 @@ def test_marking_the_running_task_green_commits_nothing_and_the_next_run_adopts(
     lab.produce("marked", 10)
     lab.api.run_to("marked")
     assert only_window(lab, "marked").held.window.ranges == planned.ranges, "an adopted window was cut again"
+    assert lab.attempts(row)[0].outcome in (Outcome.KILLED, Outcome.LOST)
     expect_committed_once(lab, "marked")
 
 

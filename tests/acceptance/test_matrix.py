@@ -92,7 +92,7 @@ def state_of(lab: Lab, cell: Cell) -> State:
 def first_outcomes(cell: Cell) -> tuple[str, ...]:
     """Return how the first job may have ended: who is killed has not always the time to say so."""
     if cell.is_held:
-        return ("killed", "running")
+        return ("killed", "lost")
     return ("failed",) if cell.stage == "planned" else ("succeeded",)
 
 

@@ -55,9 +55,9 @@ def main(sizes: list[int]) -> None:
     logging.disable(logging.WARNING)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        kafka = stack.enter_context(KafkaBroker(folder / "kafka-0"))
-        for number in range(1, -(-sum(sizes) // PER_BROKER)):
-            stack.enter_context(KafkaBroker(folder / f"kafka-{number}", joins=kafka))
+        kafka = stack.enter_context(KafkaBroker(folder / "kafka-1"))
+        for number in range(2, 1 + -(-sum(sizes) // PER_BROKER)):
+            stack.enter_context(KafkaBroker(folder / f"kafka-{number}", joins=kafka, node_id=number))
         postgres = stack.enter_context(Postgres())
         rows = []
         for size in sizes:

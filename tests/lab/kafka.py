@@ -57,6 +57,7 @@ class KafkaBroker(OneServer):
         joins: A running broker that is the controller for this one too. Partitions that are placed here only (see
             `create_topic`) have no leader while this broker is stopped.
         jvm_options: Options of the JVM; the default starts quickly and is slow in the long run.
+        node_id: Its id; None: one more than that of the broker that it joins, so that only one can join without.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class KafkaBroker(OneServer):
         properties: Mapping[str, str] | None = None,
         joins: KafkaBroker | None = None,
         jvm_options: Sequence[str] = _JVM,
+        node_id: int | None = None,
     ) -> None:
         self.folder = folder
         self.port = free_port()
-        self.node_id = joins.node_id + 1 if joins else 1
+        self.node_id = node_id or (joins.node_id + 1 if joins else 1)
         self._extra = dict(properties or {})
         self._controller = joins or self
         self._controller_port = free_port()
