@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import psutil
 
@@ -20,6 +20,8 @@ from tests.lab import guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 
@@ -57,13 +59,14 @@ def accepts_connections(port: int) -> bool:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-def wait_until(condition: Callable[[], object], *, timeout: float, what: str, interval: float = 0.05) -> None:
-    """Poll until the condition holds; `TimeoutError` after `timeout` seconds says what was waited for."""
+def wait_until(condition: Callable[[], T], *, timeout: float, what: str, interval: float = 0.05) -> T:
+    """Poll until the condition holds, and return its value; `TimeoutError` after `timeout` seconds says what was waited for."""
     deadline = time.monotonic() + timeout
-    while not condition():
+    while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
         time.sleep(interval)
+    return value
 
 
 def _start_guard(pid: int) -> subprocess.Popen[bytes]:

@@ -44,7 +44,8 @@ def create_topic(
     wanted = NewTopic(name, count, config=dict(config or {}), **placement)
     kafka.admin.create_topics([wanted])[name].result(_SECONDS)
     wait_until(lambda: _leaders(kafka, name) == count, timeout=_SECONDS, what=f"{name} has {count} leaders")
-    return topic_id(kafka, name)
+    # Another broker than the one that told of the leaders may hear of the topic later.
+    return wait_until(lambda: _topic_id(kafka, name), timeout=_SECONDS, what=f"{name} has an id") or ""
 
 
 def topic_id(kafka: KafkaBroker, name: str) -> str:
@@ -212,6 +213,13 @@ def _enqueue(producer: Producer, name: str, **record: object) -> None:
         else:
             producer.poll(0)
             return
+
+
+def _topic_id(kafka: KafkaBroker, name: str) -> str | None:
+    try:
+        return topic_id(kafka, name)
+    except KafkaException:
+        return None
 
 
 def _leaders(kafka: KafkaBroker, name: str) -> int:
