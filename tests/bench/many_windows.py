@@ -71,7 +71,7 @@ def measure(kafka: KafkaBroker, connect: SparkConnect, folder: Path, number: int
         ),
         "Connect, a process for each": over_connect(kafka, connect, folder, [handed], each * PARTITIONS),
     }
-    costs = (backlog.wall, backlog.work, backlog.cpu, backlog.broker)
+    costs = (backlog.wall, backlog.work, backlog.cpu, backlog.broker, backlog.work_cpu)
     return {**found, f"Connect, {BACKLOG} in one process": Cost(*(value / BACKLOG for value in costs))}
 
 

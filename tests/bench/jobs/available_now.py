@@ -4,14 +4,17 @@ Arguments: path or `noop`, result, checkpoint, options of the reader as JSON.
 """
 
 import json
+import os
 import sys
 import time
 
+import psutil
 from pyspark.sql import SparkSession
 
 path, result, checkpoint, options = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
-start = time.perf_counter()
+jvm = psutil.Process(os.getppid())  # spark-submit has started this process
+start, cpu = time.perf_counter(), sum(jvm.cpu_times()[:2])
 frame = spark.readStream.format("kafka").options(**json.loads(options)).load()
 if path == "noop":
     writer = frame.writeStream.format("noop")
@@ -21,4 +24,7 @@ query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=Tru
 query.awaitTermination()
 with open(result, "w") as file:
     records = sum(progress["numInputRows"] for progress in query.recentProgress)
-    json.dump({"seconds": time.perf_counter() - start, "records": records}, file)
+    json.dump(
+        {"seconds": time.perf_counter() - start, "cpu": sum(jvm.cpu_times()[:2]) - cpu, "records": records},
+        file,
+    )
