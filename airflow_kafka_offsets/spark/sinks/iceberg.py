@@ -63,10 +63,13 @@ class IcebergTable:
                 f"{self.name} has no column that says which window a row is of. {self._add_column()}"
             )
         view = f"kafka_window_{uuid.uuid4().hex}"
-        self._with_gone(rows, keys).createOrReplaceTempView(view)
+        # By its name: a frame that is counted can't be joined with itself by the client of Spark Connect 4.0.
+        rows.createOrReplaceTempView(view)
+        self._with_gone(self._spark.table(view), keys).createOrReplaceTempView(f"{view}_all")
         try:
-            self._spark.sql(merge_statement(self.name, view, window_id, keys, order_by)).collect()
+            self._spark.sql(merge_statement(self.name, f"{view}_all", window_id, keys, order_by)).collect()
         finally:
+            self._spark.catalog.dropTempView(f"{view}_all")
             self._spark.catalog.dropTempView(view)
 
     def _with_gone(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
