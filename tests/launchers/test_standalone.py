@@ -91,7 +91,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches")
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
-        assert is_over(python)
+        wait_until(lambda: is_over(python), timeout=30, what="the old driver's Python process ends")
         cleared.kill()  # before its driver is seen at work, and after it was noted
         wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
         task.run_id = "run-2"
