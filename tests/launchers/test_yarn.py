@@ -96,4 +96,4 @@ def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn
     task.start().succeed()
     assert len(set(yarn.apps()) - before) == 2
     assert task.is_whole()
-    assert task.outcomes() == ["running", "failed", "running", "succeeded"]
+    assert task.outcomes() == ["lost", "failed", "lost", "succeeded"]
