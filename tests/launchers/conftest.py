@@ -124,7 +124,7 @@ class Task:
     workers: Workers
     run_id: str = "run-1"
     try_number: int = 0
-    max_tries: int = 2
+    max_tries: int = 9
     tries: list[Try] = field(default_factory=list)
 
     @property
@@ -186,7 +186,7 @@ class Task:
 
     def clear(self) -> None:
         """Clear the task, as a person does."""
-        self.max_tries = self.try_number + 2
+        self.max_tries = self.try_number + 9
 
     def start(self, *, kill_at: str | None = None, **operator: Any) -> Try:
         """Begin the next try."""

@@ -76,7 +76,7 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
     task.start().succeed()
     assert task.window().held.window.state == "committed"
     assert drivers.all() == {driver: "FINISHED"}
-    assert task.outcomes() == ["running"] * 5 + ["succeeded"]
+    assert task.outcomes() == ["lost"] * 5 + ["succeeded"]
     assert len(task.ran()) == 1
 
 

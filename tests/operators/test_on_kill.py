@@ -36,6 +36,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
     operator = KafkaSparkSubmitOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), application="job.py")
     operator._hook = hook
     operator._claim = Claim("d", "r", "load")
+    operator._has_retry = True
     return operator
 
 
@@ -69,6 +70,15 @@ def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monk
     hook = Hook("cluster")
     operator = operator_with(hook)
     operator.durable = False
+    operator.on_kill()
+    assert hook.kills == 1
+
+
+def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    hook = Hook("cluster")
+    operator = operator_with(hook)
+    operator._has_retry = False
     operator.on_kill()
     assert hook.kills == 1
 
