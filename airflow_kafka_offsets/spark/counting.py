@@ -68,10 +68,19 @@ class CountedRead:
     Args:
         ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
         tasks: how many tasks read them; None: one for each.
+        looks_outside: also count what lies outside of the ranges, for 0.1 µs of CPU a record (reading takes 1.2 µs): for topics
+            with gaps. Elsewhere a read that has as many records as there are offsets has no room for others.
     """
 
-    def __init__(self, ranges: Mapping[tuple[str, int], tuple[int, int]], tasks: int | None = None) -> None:
+    def __init__(
+        self,
+        ranges: Mapping[tuple[str, int], tuple[int, int]],
+        tasks: int | None = None,
+        *,
+        looks_outside: bool = False,
+    ) -> None:
         self._ranges = ranges
+        self._looks_outside = looks_outside
         self._topics = sorted({topic for topic, _ in ranges})
         self._by_partition = len(ranges) * (len(ranges) if tasks is None else tasks) <= MAX_MERGED
         self._planned: Counter[Unit] = Counter()
@@ -88,8 +97,9 @@ class CountedRead:
         # partition, take 1.4 µs of CPU a record, a fifth of what reading it takes.
         histogram = F.to_json(F.histogram_numeric(self._key(), F.lit(max(2, len(self._planned)))))
         self._observation = Observation()
-        records, strays = F.count(F.lit(1)).alias("records"), F.count_if(self._is_stray()).alias("strays")
-        observed = frame.observe(self._observation, records, strays, histogram.alias("histogram"))
+        strays = [F.count_if(self._is_stray()).alias("strays")] if self._looks_outside else []
+        records = F.count(F.lit(1)).alias("records")
+        observed = frame.observe(self._observation, records, histogram.alias("histogram"), *strays)
         _keep_first(self._observation)
         return observed
 

@@ -157,7 +157,8 @@ class WindowReading:
         frame, tasks = self._frame(options)
         if not self._planned:
             return frame
-        self._unchecked, self._options = CountedRead(self._flat, tasks), options
+        self._unchecked = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
+        self._options = options
         if self._guarded:
             guard.arm(self)
         return self._unchecked.attach(frame)

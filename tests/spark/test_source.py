@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark import source
+from airflow_kafka_offsets.spark.counting import CountedRead
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 from tests.lab.topics import (
     abort_transaction,
@@ -193,6 +194,13 @@ def test_a_window_is_read_once_for_several_outputs(
     assert not frame.is_cached
     assert spark.read.parquet(path).count() == 50
     window.finish()
+
+
+def test_records_from_outside_of_the_ranges_are_counted(spark: SparkSession) -> None:
+    rows = [("a", 0, 4), ("a", 0, 5), ("a", 0, 9), ("a", 0, 10), ("a", 2, 1), ("a", 7, 1), ("b", 0, 3), ("c", 0, 0)]
+    counted = CountedRead({("a", 0): (5, 10), ("a", 2): (0, 2), ("b", 0): (0, 3)}, looks_outside=True)
+    run(counted.attach(spark.createDataFrame(rows, "topic string, partition int, offset long")))
+    assert counted.counts(timeout=60).strays == 5
 
 
 def test_nothing_is_run_when_the_window_can_not_be_read_as_a_whole(
