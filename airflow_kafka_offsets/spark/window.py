@@ -359,7 +359,7 @@ class KafkaWindow(WindowReading):
             "window_id": self.id,
             "group": self.group,
             "seq": self.seq,
-            "offsets": sha256(ranges.encode()).hexdigest()[:16],
+            "digest": sha256(ranges.encode()).hexdigest()[:16],
         }
         return {**label, "ranges": ranges} if len(self._planned) <= _MAX_LABEL else label
 

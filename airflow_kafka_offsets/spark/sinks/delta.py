@@ -28,7 +28,7 @@ class DeltaTable:
     Args:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
-        label: what the table's history says of each of our commits; has `window_id`, and `offsets`, which differs where
+        label: what the table's history says of each of our commits; has `window_id`, and `digest`, which differs where
             its ranges do.
 
     Raises:
@@ -77,7 +77,7 @@ class DeltaTable:
                 "is there would be there twice. Go on with that mode, or append to another table"
             )
         mine = [note for note in self._notes() if note.get("window_id") == self._label["window_id"]]
-        if any(note.get("offsets", self._label["offsets"]) != self._label["offsets"] for note in mine):
+        if any(note.get("digest", self._label["digest"]) != self._label["digest"] for note in mine):
             raise WriteOptionError(
                 f"{self.name} has a window {self._label['window_id']} of other offset ranges: this one would be left out for it, and "
                 "lost. Was the ledger made anew? Then go on under another name of the group, or in another table"
