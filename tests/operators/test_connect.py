@@ -88,7 +88,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     worker.hold(1).unlink()  # with nobody in the middle, nobody goes on
     worker.expect_once()
     assert worker.window.held.window.state is State.COMMITTED
-    assert [each.outcome for each in worker.attempts] == [Outcome.RUNNING, Outcome.SUCCEEDED]
+    assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
 
 
 def test_a_frozen_worker_that_comes_back_can_write_nothing_more(worker: Worker) -> None:
@@ -102,7 +102,7 @@ def test_a_frozen_worker_that_comes_back_can_write_nothing_more(worker: Worker) 
     said = worker.end(frozen, succeeds=False)
     assert "KafkaOffsetsError: The Spark Connect session of this attempt was closed from elsewhere" in said
     worker.expect_once()
-    assert [each.outcome for each in worker.attempts] == [Outcome.FAILED, Outcome.SUCCEEDED]
+    assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
 
 
 def test_a_server_that_dies_in_the_middle_fails_the_task_and_its_successor_runs_the_same_window(
