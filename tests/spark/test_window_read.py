@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,6 +58,21 @@ def test_reads_exactly_the_window(kafka: KafkaBroker, topic: str, make_window: M
     assert offsets(window.read()) == [(0, n) for n in range(5, 9)] + [(2, n) for n in range(20)]
     window.check()
     assert window.records == window.span == 24
+
+
+def test_who_asks_spark_for_the_counts_at_the_same_time_gets_the_same(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    create_topic(kafka, topic, 20)
+    for partition in range(20):
+        produce(kafka, topic, 2, partition=partition)
+    frame = make_window({topic: dict.fromkeys(range(20), (0, 2))}).read()
+    assert len(frame.collect()) == 40
+    # As Spark Connect's own thread does, and the listeners' one.
+    execution = frame._jdf.queryExecution()
+    with ThreadPoolExecutor(8) as pool:
+        told = set(pool.map(lambda _: execution.observedMetrics().toString(), range(2000)))
+    assert len(told) == 1, told
 
 
 def test_a_partition_that_was_added_after_planning_is_left_alone(
