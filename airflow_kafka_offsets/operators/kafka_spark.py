@@ -38,6 +38,7 @@ from airflow_kafka_offsets.operators.runs import claim_of
 from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.spark.source import is_classic
 from airflow_kafka_offsets.spark.window import KafkaWindow
 
 if TYPE_CHECKING:
@@ -243,17 +244,13 @@ class KafkaSparkOperator(PySparkOperator):
 
 def _interrupt(spark: SparkSession) -> None:
     try:
-        if _is_connect(spark):
+        if is_classic(spark):
+            spark.sparkContext.cancelAllJobs()
+        else:
             spark.interruptAll()
             spark.stop()  # the function goes on until the process is killed: what else it asks for is refused
-        else:
-            spark.sparkContext.cancelAllJobs()
     except Exception:
         log.warning("Spark could not be told to stop its work", exc_info=True)
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return not hasattr(spark, "_jvm")
 
 
 def _no_job(planned: Planned) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
-from airflow_kafka_offsets.spark.errors import DataLossError, KafkaWindowError
+from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, KafkaWindowError
 
 _WRONG_SPARK = (
     "This process can only be a client of Spark Connect, and the task has no server to talk to: either pyspark-client is "
@@ -29,8 +29,7 @@ _LOST = (
 
 _MEANINGS = (
     (re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER"), BadInputError, _WRONG_SPARK),
-    # In Spark 4.0 a classic session does not tell the condition.
-    (re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost"), DataLossError, _LOST),
+    (DATA_LOSS, DataLossError, _LOST),
     (re.compile(r"INVALID_HANDLE\.SESSION_CLOSED"), KafkaOffsetsError, _CLOSED),
     (
         re.compile(
@@ -47,7 +46,11 @@ def explained_spark_error(exc: Exception) -> Exception | None:
     """Return the error to raise instead; None: the exception says best itself what it means."""
     if isinstance(exc, KafkaOffsetsError | KafkaWindowError):
         return None
+    said = str(exc)
+    if "NO_ACTIVE_SESSION" in said:
+        # When the server is another than it was, PySpark 4.0 closes its client, and raises this while it looks for details.
+        said = f"{said} {exc.__context__}"
     for sign, kind, meaning in _MEANINGS:
-        if sign.search(str(exc)):
+        if sign.search(said):
             return kind(meaning)
     return None

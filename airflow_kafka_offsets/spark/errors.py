@@ -17,7 +17,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+
+# Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
+DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
+"""What Spark's error says, in a classic session and over Spark Connect, when Kafka no longer holds what was to be read."""
 
 
 class KafkaWindowError(Exception):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete, check_within, recounted
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, UnfinishedReadError
+from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, UnfinishedReadError
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.options import (
     Layout,
@@ -41,8 +41,6 @@ _AT_THE_END = 15.0
 
 UNPUBLISHED = "nothing was published"
 
-# Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
-_LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 _LOST_RANGE = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
 
 
@@ -220,7 +218,7 @@ class WindowReading:
         """
         if self._skipped and self._checked is None and not self.is_unchecked:
             return  # an earlier run wrote it, so there was nothing to read
-        self._finish(self._recounted() if recount else self._counts(timeout))
+        self._finish(self._counts(timeout, recount=recount))
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
         """Check what the job left unchecked, as whoever runs a job in its own process does after it.
@@ -239,7 +237,7 @@ class WindowReading:
         try:
             yield
         except Exception as exc:
-            if _LOST.search(str(exc)) is None:
+            if DATA_LOSS.search(str(exc)) is None:
                 raise
             raise DataLossError(
                 f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
@@ -259,26 +257,23 @@ class WindowReading:
         frame = load(self._spark, {**chosen, **_splitting(tasks)}, version)
         return (frame.coalesce(tasks.tasks) if tasks.tasks < len(self._planned) else frame), tasks.tasks
 
-    def _counts(self, timeout: float, hint: str = "") -> Counts:
-        if self._unchecked is None:
-            return self._verdict(self._counts_so_far, hint)
+    def _counts(self, timeout: float, hint: str = "", *, recount: bool = False) -> Counts:
         unchecked = self._unchecked
+        if unchecked is None:
+            return self._verdict(self._counts_so_far, hint)
+        if recount:
+            return self._verdict(self._recounted, hint)
         return self._verdict(lambda: self._confirmed(unchecked.counts(timeout)), hint)
 
     def _confirmed(self, counts: Counts) -> Counts:
         # Of an action that failed Spark 4.0 says 0, too; in a topic with gaps that could be the truth.
-        if self._handoff.expect_gaps and counts.records == 0 and (again := self._recounted_now()).records:
+        if self._handoff.expect_gaps and counts.records == 0 and (again := self._recounted()).records:
             raise IncompleteReadError(
                 f"none of {again.records} records was read: the first action on the frame of read() failed, or left all out"
             )
         return counts
 
     def _recounted(self) -> Counts:
-        if self._unchecked is None:
-            return self._verdict(self._counts_so_far)
-        return self._verdict(self._recounted_now)
-
-    def _recounted_now(self) -> Counts:
         return recounted(self._frame(self._options)[0], self._flat)
 
     def _verdict(self, count: Callable[[], Counts], hint: str = "") -> Counts:

@@ -369,7 +369,7 @@ def _shipped(spark: SparkSession) -> str | None:
     if name is None:
         return None
     places = [Path(name)]  # YARN's cluster mode puts shipped files into the working directory
-    if hasattr(spark, "sparkContext"):
+    if is_classic(spark):
         from pyspark import SparkFiles
 
         places.insert(0, Path(SparkFiles.get(name)))
