@@ -3,7 +3,7 @@
 Every job is submitted from scratch by spark-submit, on the same two cores, with the same sink. A second of CPU is one of the
 process tree of spark-submit or of the broker: of use where other work keeps the machine busy, as wall time is not.
 
-Arguments: gigabytes of values (default 0.2; the figures of docs/performance/reading.md are of 2), rounds (default 3).
+Arguments: gigabytes of values (default 0.2; the figures of docs/performance/README.md are of 2), rounds (default 3).
 """
 
 from __future__ import annotations
