@@ -126,10 +126,6 @@ class Cluster(Protocol):
         ClusterUnavailableError: it did not answer.
     """
 
-    def check(self) -> None:
-        """Make sure that it answers, before anything is submitted."""
-        ...
-
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the jobs of a window, oldest first, whoever launched them; also those that may be of it."""
         ...

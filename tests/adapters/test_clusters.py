@@ -85,6 +85,6 @@ def nobody() -> str:
     ids=["yarn", "standalone"],
 )
 def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
-    for question in (cluster.check, lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
+    for question in (lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             question()

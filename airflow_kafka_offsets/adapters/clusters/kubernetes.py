@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_kafka_offsets.adapters.clusters.http import TIMEOUT
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import JOB_LABEL, WINDOW_LABEL, Job, JobName, JobState
 
-_T = TypeVar("_T")
 _STATES = {"Succeeded": JobState.SUCCEEDED, "Failed": JobState.OVER}
 
 
@@ -25,30 +24,14 @@ class KubernetesCluster:
         self._open_client = open_client
         self._namespace = namespace
 
-    def check(self) -> None:
-        """Make sure that it answers, and lets us list pods."""
-        self._ask(lambda client: client.list_namespaced_pod(self._namespace, limit=1, _request_timeout=TIMEOUT))
-
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the pods that carry the window's label."""
-        selector = f"{WINDOW_LABEL}={name.window}"
-        found = self._ask(
-            lambda client: client.list_namespaced_pod(
-                self._namespace, label_selector=selector, _request_timeout=TIMEOUT
-            )
-        )
-        return [self._job(pod) for pod in sorted(found.items, key=lambda pod: str(pod.metadata.creation_timestamp))]
+        found = self._pods(label_selector=f"{WINDOW_LABEL}={name.window}")
+        return [self._job(pod) for pod in sorted(found, key=lambda pod: str(pod.metadata.creation_timestamp))]
 
     def knows(self, job_id: str) -> bool:
         """Whether the pod is there."""
-        name = _pod_name(job_id)
-        selector = f"metadata.name={name}"
-        found = self._ask(
-            lambda client: client.list_namespaced_pod(
-                self._namespace, field_selector=selector, _request_timeout=TIMEOUT
-            )
-        )
-        return bool(found.items)
+        return bool(self._pods(field_selector=f"metadata.name={_pod_name(job_id)}"))
 
     def stop(self, job_id: str) -> None:
         """Delete a pod; one that is gone already is fine."""
@@ -63,11 +46,12 @@ class KubernetesCluster:
         state = _STATES.get(pod.status.phase, JobState.ALIVE)
         return Job(f"{self._namespace}:{pod.metadata.name}", state, labels.get(JOB_LABEL, "another"))
 
-    def _ask(self, question: Callable[[Any], _T]) -> _T:
+    def _pods(self, **selector: str) -> Sequence[Any]:
         try:
-            return question(self._open_client())
+            found = self._open_client().list_namespaced_pod(self._namespace, **selector, _request_timeout=TIMEOUT)
         except Exception as exc:  # the client has no class for all that can go wrong on the way
             raise self._translated(exc) from exc
+        return list(found.items)
 
     def _translated(self, exc: Exception) -> ClusterUnavailableError:
         return ClusterUnavailableError(

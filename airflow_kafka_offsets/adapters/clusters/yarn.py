@@ -26,10 +26,6 @@ class YarnCluster:
         self._apps = f"{url.rstrip('/')}/ws/v1/cluster/apps"
         self._auth = auth
 
-    def check(self) -> None:
-        """Make sure that it answers."""
-        self._found({"limit": "1"})
-
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the applications that carry the window's tag."""
         return [_job(app, name) for app in self._found({"applicationTags": yarn_tag(name.window)})]

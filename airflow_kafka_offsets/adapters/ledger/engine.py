@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -48,6 +48,20 @@ _MYSQL_ARGS = {
     "write_timeout": ANSWER_TIMEOUT,
     "init_command": f"SET innodb_lock_wait_timeout = {LOCK_TIMEOUT}",
 }
+
+
+_MYSQL_ENGINE = text(
+    "SELECT t.engine, e.transactions FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine "
+    "WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
+)
+
+
+def engine_without_transactions(connection: Connection, table: str, schema: str | None) -> str | None:
+    """Return the name of the table's engine, if it is one of MySQL's or MariaDB's that can't take back what it was told."""
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return None
+    found = connection.execute(_MYSQL_ENGINE, {"schema": schema, "name": table}).one_or_none()
+    return None if found is None or found.transactions == "YES" else str(found.engine)
 
 
 def open_engine(

@@ -28,7 +28,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import quoted_name
 
-from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, where, writing
+from airflow_kafka_offsets.adapters.ledger.engine import (
+    engine_without_transactions,
+    first_line,
+    is_lost,
+    where,
+    writing,
+)
 from airflow_kafka_offsets.adapters.ledger.tables import staged
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerError, LedgerUnavailableError, OutputError
 from airflow_kafka_offsets.core.output import Staged, done_with, to_publish
@@ -39,11 +45,6 @@ WINDOW_ID = "window_id"
 
 PUBLISH_TIMEOUT = 3600
 """Seconds that MySQL may take to publish a window: its client can't tell a long statement from a server that is gone."""
-
-_ENGINE = text(
-    "SELECT e.transactions FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine "
-    "WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
-)
 
 
 def publish(
@@ -144,13 +145,10 @@ def _refusals_told(connection: Connection, window_id: str, target: str) -> Itera
 
 
 def _check_transactions(connection: Connection, window_id: str, target: str) -> None:
-    if connection.dialect.name not in ("mysql", "mariadb"):
-        return
     named = _table(target)
-    found = connection.execute(_ENGINE, {"schema": named.schema, "name": named.name}).scalar()
-    if found is not None and found != "YES":
+    if engine := engine_without_transactions(connection, named.name, named.schema):
         raise OutputError(
-            f"Window {window_id}: the engine of {target} has no transactions. Nothing is committed. Once: ALTER TABLE {target} "
+            f"Window {window_id}: {target} has the engine {engine}, which has no transactions. Nothing is committed. Once: ALTER TABLE {target} "
             "ENGINE = InnoDB; then let the task retry: its job is not run again"
         )
 

@@ -32,7 +32,6 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects import mysql
@@ -40,7 +39,14 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from airflow_kafka_offsets.adapters.ledger.engine import first_line, is_lost, is_there, open_engine, where
+from airflow_kafka_offsets.adapters.ledger.engine import (
+    engine_without_transactions,
+    first_line,
+    is_lost,
+    is_there,
+    open_engine,
+    where,
+)
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -356,16 +362,9 @@ class SqlStore:
             )
 
     def _check_engine(self, connection: Connection) -> None:
-        found = connection.execute(
-            text(
-                "SELECT t.engine, e.transactions FROM information_schema.tables t LEFT JOIN information_schema.engines e "
-                "ON e.engine = t.engine WHERE t.table_name = :table AND t.table_schema = coalesce(:schema, database())"
-            ),
-            {"table": self._layout.table, "schema": self._table.schema},
-        ).first()
-        if found and found[1] == "NO":
+        if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} has the engine {found[0]}, which has no transactions: a "
+                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions: a "
                 f"commit could end half-way. ALTER TABLE {self._quoted(connection)} ENGINE = InnoDB"
             )
 

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -141,10 +141,7 @@ class JdbcTable:
 
     def drop(self, stage: str) -> None:
         """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
-        try:
-            self._execute(self.target.drop(stage))
-        except Exception as exc:
-            _log.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
+        self._drop(stage, self._execute)
 
     # For a publication by the job
 
@@ -179,7 +176,7 @@ class JdbcTable:
             self._make_lock(connection, window_id)
             self._in_transaction(connection, stage, window_id)
             for name in [*older(self._stages(connection, window_id), stage.name), stage.name]:
-                self._drop(connection, name)
+                self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
     def _in_transaction(self, connection: Any, stage: Stage, window_id: str) -> None:
         if connection.getMetaData().supportsTransactionIsolationLevel(_READ_COMMITTED):
@@ -232,28 +229,28 @@ class JdbcTable:
             )
 
     def _stages(self, connection: Any, window_id: str) -> list[str]:
-        schema = self.target.schema
-        where = [schema or connection.getCatalog(), None]
-        if not self.target.is_mysql:
-            where = [connection.getCatalog(), schema or connection.getSchema()]
         prefix = stage_prefix(window_id, self.target.table)
-        return _values(connection.getMetaData().getTables(*where, f"{prefix}%", None), "TABLE_NAME")
+        found = connection.getMetaData().getTables(*self._place(connection), f"{prefix}%", None)
+        return _values(found, "TABLE_NAME")
 
-    def _drop(self, connection: Any, stage: str) -> None:
+    def _place(self, connection: Any) -> tuple[str | None, str | None]:
+        """Return the target's catalog and schema, as JDBC calls them; MySQL has catalogs only."""
+        schema = self.target.schema
+        if self.target.is_mysql:
+            return schema or connection.getCatalog(), None
+        return connection.getCatalog(), schema or connection.getSchema()
+
+    def _drop(self, stage: str, execute: Callable[[str], object]) -> None:
         try:
-            _update(connection, self.target.drop(stage), timeout=_DROP_SECONDS)
+            execute(self.target.drop(stage))
         except Exception as exc:
             _log.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
 
     def _has(self, column: str) -> bool:
         with self._connected() as connection:
-            schema = self.target.schema
-            where = [schema or connection.getCatalog(), None]
-            if not self.target.is_mysql:
-                where = [connection.getCatalog(), schema or connection.getSchema()]
             # JDBC takes names for patterns, in which _ is any character.
-            tables = _values(connection.getMetaData().getColumns(*where, self.target.name, column), "TABLE_NAME")
-            return self.target.name in tables
+            found = connection.getMetaData().getColumns(*self._place(connection), self.target.name, column)
+            return self.target.name in _values(found, "TABLE_NAME")
 
     # For a publication by Airflow
 
