@@ -6,12 +6,12 @@ import getpass
 import json
 import subprocess
 import urllib.request
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlencode
 
 from tests.lab.jars import as_xml, fetch, java, log_settings
-from tests.lab.processes import LOOPBACK, Server, ServerError, free_port
+from tests.lab.processes import LOOPBACK, Server, ServerError, ServerPair, free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def hdfs_jars() -> Path:
     return fetch(*_JARS)
 
 
-class Hdfs:
+class Hdfs(ServerPair):
     """A name node and a data node. Ports and data stay the same over `stop` and `start`, and over `kill` and `start`.
 
     Who runs the tests is HDFS's superuser; everybody else is whom he says he is.
@@ -51,23 +51,13 @@ class Hdfs:
         """What clients are given: the name node's WebHDFS."""
         return f"http://{LOOPBACK}:{self.port}"
 
-    def start(self) -> Self:
-        """Start both, and wait until files can be written."""
+    def _servers(self) -> tuple[Server, Server]:
+        return self.name_node, self.data_node
+
+    def _prepare(self) -> None:
         if not self.name_node.command:
             self._write_settings()
             self._format()
-        self.name_node.launch()
-        self.data_node.launch()
-        self.name_node.wait_ready()
-        self.data_node.wait_ready()
-        return self
-
-    def stop(self) -> None:
-        """Stop both."""
-        for node in (self.data_node, self.name_node):
-            node.ask_to_stop()
-        for node in (self.data_node, self.name_node):
-            node.stop()
 
     def kill(self) -> None:
         """SIGKILL both."""
@@ -152,9 +142,3 @@ class Hdfs:
             "dfs.heartbeat.interval": "1",
             "dfs.replication": "1",
         }
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

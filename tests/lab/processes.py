@@ -261,6 +261,39 @@ class Server:
         self.stop()
 
 
+class ServerPair:
+    """What is two processes, of which the second works for the first."""
+
+    def _servers(self) -> tuple[Server, Server]:
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Get ready for a start."""
+
+    def start(self) -> Self:
+        """Start both, on the data of their last run if there is any, and wait until they answer."""
+        self._prepare()
+        for server in self._servers():
+            server.launch()
+        for server in self._servers():
+            server.wait_ready()
+        return self
+
+    def stop(self) -> None:
+        """Stop both, and with the second whatever it runs."""
+        servers = self._servers()[::-1]
+        for server in servers:
+            server.ask_to_stop()
+        for server in servers:
+            server.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
 class OneServer:
     """What is one process, and what can be done to it; `start` prepares it where there is more to do."""
 

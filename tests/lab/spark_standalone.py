@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import requests
 
 from tests.lab.jars import java, pyspark_home
-from tests.lab.processes import LOOPBACK, Server, free_port
+from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 from tests.lab.spark_connect import OPENS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _ALIVE = ("SUBMITTED", "RUNNING", "RELAUNCHING")
 
 
-class SparkStandalone:
+class SparkStandalone(ServerPair):
     """A master and a worker. Ports stay the same over `stop` and `start`; a master that is started anew knows no driver.
 
     Args:
@@ -89,21 +89,11 @@ class SparkStandalone:
         paths = [self.folder / "work" / driver / name for name in ("stdout", "stderr")]
         return "\n".join(path.read_text(errors="replace") for path in paths if path.exists())
 
-    def start(self) -> Self:
-        """Start both, and wait until the worker is registered."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.master.launch()
-        self.worker.launch()
-        self.master.wait_ready()
-        self.worker.wait_ready()
-        return self
+    def _servers(self) -> tuple[Server, Server]:
+        return self.master, self.worker
 
-    def stop(self) -> None:
-        """Stop both, and with the worker whatever it runs."""
-        for server in (self.worker, self.master):
-            server.ask_to_stop()
-        for server in (self.worker, self.master):
-            server.stop()
+    def _prepare(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def _master_command(self) -> list[str]:
         rest = [
@@ -130,12 +120,6 @@ class SparkStandalone:
             return bool(self.state()["status"] == "ALIVE")
         except requests.RequestException:
             return False
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def _java(*settings: str) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import requests
 
 from tests.lab.jars import as_xml, fetch, java, log_settings, pyspark_home
-from tests.lab.processes import LOOPBACK, Server, free_port
+from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def yarn_jars() -> Path:
     return fetch(*_JARS)
 
 
-class Yarn:
+class Yarn(ServerPair):
     """A resource manager and a node manager. A resource manager that is started anew knows no application.
 
     Args:
@@ -96,22 +96,12 @@ class Yarn:
         """Return the applications that are not over."""
         return [name for name, app in self.apps().items() if app["state"] not in _OVER]
 
-    def start(self) -> Self:
-        """Start both, and wait until the node is there."""
+    def _servers(self) -> tuple[Server, Server]:
+        return self.resource_manager, self.node_manager
+
+    def _prepare(self) -> None:
         if not self.resource_manager.command:
             self._write_settings()
-        self.resource_manager.launch()
-        self.node_manager.launch()
-        self.resource_manager.wait_ready()
-        self.node_manager.wait_ready()
-        return self
-
-    def stop(self) -> None:
-        """Stop both, and with the node manager whatever it runs."""
-        for manager in (self.node_manager, self.resource_manager):
-            manager.ask_to_stop()
-        for manager in (self.node_manager, self.resource_manager):
-            manager.stop()
 
     def _is_answering(self) -> bool:
         try:
@@ -160,12 +150,6 @@ class Yarn:
             f"{node}.env-whitelist": "SPARK_LOCAL_HOSTNAME,SPARK_LOCAL_IP,JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG",
             "yarn.scheduler.minimum-allocation-mb": "256",
         }
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 _SCHEDULER = {

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import jdbc_jars
 from tests.lab.tables import table_settings
+from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
 
     MakeWindow = Callable[..., KafkaWindow]
+    Ranges = dict[str, dict[int, tuple[int, int]]]
 
 
 def handoff(topics: dict[str, dict[int, tuple[int, int]]], **values: Any) -> Handoff:
@@ -88,3 +90,12 @@ def make_window(spark: SparkSession, kafka: KafkaBroker) -> Iterator[MakeWindow]
 
     yield make
     guard.disarm()
+
+
+@pytest.fixture
+def ranges(kafka: KafkaBroker, topic: str) -> Ranges:
+    """Return the ranges of a topic with the values 0 to 9 in two partitions."""
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 6, partition=0)
+    produce(kafka, topic, 4, partition=1, first=6)
+    return {topic: {0: (0, 6), 1: (0, 4)}}

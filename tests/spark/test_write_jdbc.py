@@ -17,17 +17,13 @@ from airflow_kafka_offsets.spark.errors import (
 )
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
-    from tests.lab.kafka import KafkaBroker
-    from tests.spark.conftest import MakeWindow
-
-    Ranges = dict[str, dict[int, tuple[int, int]]]
+    from tests.spark.conftest import MakeWindow, Ranges
 
 ID = "lake.orders-000012"
 
@@ -46,15 +42,6 @@ def table(database: Database) -> str:
     return name
 
 
-@pytest.fixture
-def ten_records(kafka: KafkaBroker, topic: str) -> Ranges:
-    """Return the ranges of a topic with the values 0 to 9 in two partitions."""
-    create_topic(kafka, topic, 2)
-    produce(kafka, topic, 6, partition=0)
-    produce(kafka, topic, 4, partition=1, first=6)
-    return {topic: {0: (0, 6), 1: (0, 4)}}
-
-
 def values(window: KafkaWindow, condition: str = "n >= 0") -> DataFrame:
     return window.read().selectExpr("cast(cast(value as string) as int) as n").filter(condition)
 
@@ -64,11 +51,11 @@ def write(window: KafkaWindow, df: DataFrame, database: Database, table: str, **
 
 
 def test_windows_stand_side_by_side_with_each_other_and_with_the_rows_of_others(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, table: str
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str
 ) -> None:
     database.run(f"INSERT INTO {table} (n) VALUES (77)")
     for window_id in ("lake.orders-000001", "Lake.orders-000001", "lake.orders-000001"):
-        window = make_window(ten_records, window_id=window_id)
+        window = make_window(ranges, window_id=window_id)
         write(window, values(window, "n < 2"), database, table)
     assert database.found(table) == [
         (None, 77),
@@ -80,10 +67,10 @@ def test_windows_stand_side_by_side_with_each_other_and_with_the_rows_of_others(
 
 
 def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_statements_that_add_it(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, topic: str
+    make_window: MakeWindow, ranges: Ranges, database: Database, topic: str
 ) -> None:
     table = topic.replace("-", "_")
-    window = make_window(ten_records)
+    window = make_window(ranges)
     df = values(window)
     with pytest.raises(TargetError, match="It has to be there"):
         write(window, df, database, table)
@@ -100,18 +87,16 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     assert database.numbers(table) == [*range(10)]
 
 
-def test_a_table_is_made_on_request(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, topic: str
-) -> None:
+def test_a_table_is_made_on_request(make_window: MakeWindow, ranges: Ranges, database: Database, topic: str) -> None:
     table = f"made_{topic.replace('-', '_')}"
     for _ in range(2):
-        window = make_window(ten_records)
+        window = make_window(ranges)
         assert write(window, values(window), database, table, create=True) == 10
     assert database.found(table) == [(ID, n) for n in range(10)]
 
 
 def test_rows_are_converted_as_by_a_direct_write(
-    spark: SparkSession, make_window: MakeWindow, ten_records: Ranges, database: Database, topic: str
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, database: Database, topic: str
 ) -> None:
     """The staging table has the target's types, not those that Spark would give it."""
     table = f"typed_{topic.replace('-', '_')}"
@@ -119,7 +104,7 @@ def test_rows_are_converted_as_by_a_direct_write(
     database.create(
         table, f"n INTEGER, doc {'JSON' if database.is_mysql else 'JSONB'}, at {moment}, note VARCHAR(9) DEFAULT 'x'"
     )
-    window = make_window(ten_records)
+    window = make_window(ranges)
     df = values(window, "n = 1").selectExpr("n", """'{"a":1}' as doc""", "timestamp'2026-03-29 01:30:00.123Z' as at")
     options = {**database.properties, "stringtype": "unspecified"}
     window.write_jdbc(df, database.jdbc, table, options)
@@ -130,7 +115,7 @@ def test_rows_are_converted_as_by_a_direct_write(
 
 
 def test_rows_that_a_task_left_twice_are_not_published(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = JdbcTable._write
 
@@ -139,7 +124,7 @@ def test_rows_that_a_task_left_twice_are_not_published(
         database.run(f"INSERT INTO {database.stages()[0]} (n) VALUES (9)")
 
     monkeypatch.setattr(JdbcTable, "_write", twice)
-    window = make_window(ten_records)
+    window = make_window(ranges)
     with pytest.raises(PublishError, match="11 rows are staged, and Spark says that it wrote 10"):
         write(window, values(window), database, table)
     assert database.numbers(table) == []
@@ -147,12 +132,12 @@ def test_rows_that_a_task_left_twice_are_not_published(
 
 
 def test_what_the_database_refuses_leaves_what_was_there(
-    make_window: MakeWindow, ten_records: Ranges, database: Database, table: str
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str
 ) -> None:
-    first = make_window(ten_records)
+    first = make_window(ranges)
     write(first, values(first, "n < 3"), database, table)
     database.run(f"CREATE UNIQUE INDEX u_{table} ON {table} (n)")
-    rerun = make_window(ten_records)
+    rerun = make_window(ranges)
     df = values(rerun).selectExpr("n % 2 as n")
     with pytest.raises(PublishError, match=f"(?i){table}: window {ID} could not be published .*(unique|duplicate)"):
         write(rerun, df, database, table)
@@ -161,11 +146,11 @@ def test_what_the_database_refuses_leaves_what_was_there(
 
 
 def test_a_mysql_table_that_takes_nothing_back_is_refused(
-    mariadb: Any, make_window: MakeWindow, ten_records: Ranges
+    mariadb: Any, make_window: MakeWindow, ranges: Ranges
 ) -> None:
     database = Database(mariadb.url)
     database.run("CREATE TABLE memory_orders (n INTEGER, window_id VARCHAR(255)) ENGINE = MyISAM")
-    window = make_window(ten_records)
+    window = make_window(ranges)
     with pytest.raises(TargetError, match="ENGINE = InnoDB"):
         write(window, values(window), database, "memory_orders")
 

@@ -18,16 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.spark import KafkaWindow
     from tests.lab.kafka import KafkaBroker
-    from tests.spark.conftest import MakeWindow
-
-
-@pytest.fixture
-def ten_records(kafka: KafkaBroker, topic: str) -> dict[str, dict[int, tuple[int, int]]]:
-    """Return the ranges of a topic with the values 0 to 9 in two partitions."""
-    create_topic(kafka, topic, 2)
-    produce(kafka, topic, 6, partition=0)
-    produce(kafka, topic, 4, partition=1, first=6)
-    return {topic: {0: (0, 6), 1: (0, 4)}}
+    from tests.spark.conftest import MakeWindow, Ranges
 
 
 def values(window: KafkaWindow) -> DataFrame:
@@ -43,11 +34,11 @@ def names(path: Path) -> list[str]:
 
 
 def test_writes_a_directory_per_window(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
-    first = make_window(ten_records, window_id="lake.orders-000001")
+    first = make_window(ranges, window_id="lake.orders-000001")
     assert first.write_parquet(values(first), f"{tmp_path}/") == f"{tmp_path}/window_id=lake.orders-000001"
-    second = make_window(ten_records, window_id="lake.orders-000002")
+    second = make_window(ranges, window_id="lake.orders-000002")
     second.write_parquet(values(second), str(tmp_path))
     assert names(tmp_path) == ["window_id=lake.orders-000001", "window_id=lake.orders-000002"]
     assert found(spark, tmp_path) == sorted([*range(10), *range(10)])
@@ -62,28 +53,28 @@ def test_writes_a_directory_per_window(
     ids=["fewer", "more", "nothing"],
 )
 def test_a_rerun_replaces_what_the_first_run_wrote(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path, condition: str, left: list[int]
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, condition: str, left: list[int]
 ) -> None:
-    run = make_window(ten_records)
+    run = make_window(ranges)
     run.write_parquet(values(run).filter("n < 7"), str(tmp_path))
     assert found(spark, tmp_path) == [*range(7)]
-    rerun = make_window(ten_records)
+    rerun = make_window(ranges)
     rerun.write_parquet(values(rerun).filter(condition), str(tmp_path))
     assert found(spark, tmp_path) == left
     assert names(tmp_path) == [f"window_id={run.id}"]
 
 
 def test_partitions_below_the_window_are_replaced_too(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
-    run = make_window(ten_records)
+    run = make_window(ranges)
     run.write_parquet(values(run).selectExpr("n", "n % 3 as third"), str(tmp_path), partition_by=["third"])
     assert {path.name for path in (tmp_path / f"window_id={run.id}").glob("third=*")} == {
         "third=0",
         "third=1",
         "third=2",
     }
-    rerun = make_window(ten_records)
+    rerun = make_window(ranges)
     rerun.write_parquet(values(rerun).selectExpr("n", "n % 3 as third").filter("third = 1"), str(tmp_path), "third")
     assert sorted(tuple(row) for row in spark.read.parquet(str(tmp_path)).select("n", "third").collect()) == [
         (1, 1),
@@ -103,9 +94,9 @@ def test_an_empty_window_replaces_as_well(
 
 
 def test_one_persisted_frame_can_be_written_twice(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
-    window = make_window(ten_records)
+    window = make_window(ranges)
     frame = values(window).persist()
     window.write_parquet(frame.filter("n % 2 = 0"), f"{tmp_path}/even")
     window.write_parquet(frame.filter("n % 2 = 1"), f"{tmp_path}/odd")
@@ -114,11 +105,11 @@ def test_one_persisted_frame_can_be_written_twice(
 
 
 def test_an_incomplete_read_is_not_published(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
-    good = make_window(ten_records)
+    good = make_window(ranges)
     good.write_parquet(values(good), str(tmp_path))
-    bad = make_window(ten_records)
+    bad = make_window(ranges)
     with pytest.raises(IncompleteReadError, match=f"Window {bad.id}: "):
         bad.write_parquet(values(bad).limit(2), str(tmp_path))
     assert found(spark, tmp_path) == [*range(10)]
@@ -141,10 +132,10 @@ def test_offsets_without_a_record_are_not_published_unless_expected(
 
 
 def test_a_frame_that_is_not_of_the_window_is_not_published(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
     with pytest.raises(IncompleteReadError, match="nothing was read"):
-        make_window(ten_records).write_parquet(spark.range(10), str(tmp_path))
+        make_window(ranges).write_parquet(spark.range(10), str(tmp_path))
     assert names(tmp_path) == []
 
 
@@ -164,9 +155,9 @@ def test_expired_records_are_data_loss_and_nothing_is_published(
 
 
 def test_a_crash_before_publishing_leaves_the_old_output(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_window(ten_records)
+    run = make_window(ranges)
     run.write_parquet(values(run), str(tmp_path))
 
     def killed(self: Files, source: str, target: str) -> bool:
@@ -175,7 +166,7 @@ def test_a_crash_before_publishing_leaves_the_old_output(
     with monkeypatch.context() as patch:
         patch.setattr(Files, "rename", killed)
         patch.setattr(Files, "discard", lambda self, path: None)  # a killed process does not clean up either
-        rerun = make_window(ten_records)
+        rerun = make_window(ranges)
         with pytest.raises(KeyboardInterrupt):
             rerun.write_parquet(values(rerun).filter("n < 2"), str(tmp_path))
     left = names(tmp_path)
@@ -185,7 +176,7 @@ def test_a_crash_before_publishing_leaves_the_old_output(
 
 
 def test_twins_end_with_one_complete_copy(
-    spark: SparkSession, make_window: MakeWindow, ten_records: dict, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
     failures: list[BaseException] = []
     together = threading.Barrier(3)
@@ -194,7 +185,7 @@ def test_twins_end_with_one_complete_copy(
         try:
             for _ in range(2):
                 together.wait(60)
-                window = make_window(ten_records)
+                window = make_window(ranges)
                 window.write_parquet(values(window).filter(condition).repartition(3), str(tmp_path))
         except BaseException as exc:
             failures.append(exc)
@@ -207,7 +198,7 @@ def test_twins_end_with_one_complete_copy(
         thread.join()
     assert failures == []
     assert found(spark, tmp_path) in copies.values()
-    assert names(tmp_path) == [f"window_id={make_window(ten_records).id}"]
+    assert names(tmp_path) == [f"window_id={make_window(ranges).id}"]
 
 
 class Directories:

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.spark import KafkaWindow
     from tests.lab.kafka import KafkaBroker
-    from tests.spark.conftest import MakeWindow
+    from tests.spark.conftest import MakeWindow, Ranges
 
-    Ranges = dict[str, dict[int, tuple[int, int]]]
     Run = Callable[..., KafkaWindow]
 
 HALF_WAY = "case when value < 9 then n else raise_error('half-way') end"

@@ -13,7 +13,7 @@ from tests.lab.tables import CATALOG
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
-    from tests.spark.sinks.contract import Ranges
+    from tests.spark.conftest import Ranges
 
 ROOT = Path(__file__).parents[3]
 

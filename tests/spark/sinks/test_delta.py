@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
-    from tests.spark.conftest import MakeWindow
-    from tests.spark.sinks.contract import Ranges
+    from tests.spark.conftest import MakeWindow, Ranges
 
 
 class TestReplace(SinkContract):

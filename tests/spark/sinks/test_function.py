@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
-    from tests.spark.conftest import MakeWindow
-    from tests.spark.sinks.contract import Ranges
+    from tests.spark.conftest import MakeWindow, Ranges
 
 
 def replace_in(path: str) -> Callable[[DataFrame, KafkaWindow], int]:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.spark.conftest import MakeWindow
-    from tests.spark.sinks.contract import Ranges
+    from tests.spark.conftest import MakeWindow, Ranges
 
     Merge = Callable[..., list[tuple]]
 

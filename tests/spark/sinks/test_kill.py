@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lab.kafka import KafkaBroker
-    from tests.spark.sinks.contract import Ranges
+    from tests.spark.conftest import Ranges
 
 ROOT = Path(__file__).parents[3]
 # Those of the first partition are through, the last one never ends.
