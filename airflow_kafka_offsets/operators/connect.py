@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-from airflow_kafka_offsets.core.errors import JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.launching import PATIENCE
 
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 MAX_ENDED = 10
 """Of how many earlier attempts the sessions are ended: each costs a call, and one that is older has ended by itself."""
 
-_ANSWER = 20.0
-"""Seconds that the server may take to answer."""
+_ANSWER = 60.0
+"""Seconds that the server may take to answer, or to come back."""
+
+# What its client has taken, the server does not keep: whoever comes later begins behind it, step by step.
+_PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\S+) ")
 
 log = logging.getLogger(__name__)
 
@@ -107,13 +111,17 @@ def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int)
     return mine, unfinished[-MAX_ENDED:]
 
 
-def end_sessions(url: str, attempts: Sequence[Attempt]) -> None:
+def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> None:
     """End the sessions of earlier attempts, which may have died without stopping what the server does for them.
 
-    What is out of reach is logged: another server, or another user of it.
+    Args:
+        url: of the server.
+        attempts: the earlier ones.
+        store: Airflow's state store of the task, which its tries share; None: there is none.
 
     Raises:
-        JobAliveError: the server does not end it in time; nothing was started beside it.
+        JobAliveError: what the server does for one of them does not end in time; nothing was started beside it.
+        ClusterUnavailableError: the server could not be asked.
     """
     import grpc
 
@@ -122,62 +130,73 @@ def end_sessions(url: str, attempts: Sequence[Attempt]) -> None:
         if named is None:
             return
         try:
-            _end_session(named, attempt)
+            _end_session(named, attempt, store)
         except grpc.RpcError as exc:
-            if exc.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise JobAliveError(
-                    f"Window {attempt.window_id}: the Spark Connect server still works for attempt {attempt.id}, and does not end "
-                    "that in time. Nothing was started beside it; the next try looks again"
+            if "SESSION_CLOSED" not in str(exc.details()):
+                raise ClusterUnavailableError(
+                    f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for attempt "
+                    f"{attempt.id} ({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
                 ) from exc
-            _log_failure(exc, attempt)
 
 
-def _log_failure(exc: Any, attempt: Attempt) -> None:
-    if "SESSION_CLOSED" in str(exc.details()):
-        return
-    log.warning(
-        "Window %s: the Spark Connect session of attempt %d could not be ended: %s; if the server still works for it, it writes "
-        "beside this attempt",
-        attempt.window_id,
-        attempt.id,
-        exc.details(),
-    )
-
-
-def _end_session(url: str, attempt: Attempt) -> None:
+def _end_session(url: str, attempt: Attempt, store: Any) -> None:
     from pyspark.sql.connect import proto
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     builder = DefaultChannelBuilder(url)
     session = {"session_id": builder.session_id, "user_context": proto.UserContext(user_id=builder.userId or "")}
-    call = {"metadata": builder.metadata(), "timeout": _ANSWER}
+    call = {"metadata": builder.metadata(), "timeout": _ANSWER, "wait_for_ready": True}
     with builder.toChannel() as channel:
         server = proto.SparkConnectServiceStub(channel)
         # On a session that is not there yet, this makes it: so the release closes it for a client that comes late, too.
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
         told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
-        for operation in told.interrupted_ids:
+        for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
             log.info(
                 "Window %s: stopping what the server still does for attempt %d (try %d of %s)",
                 *(attempt.window_id, attempt.id, attempt.try_number, attempt.claim.run_id),
             )
-            _wait_for_end(server, proto.ReattachExecuteRequest(operation_id=operation, **session), builder.metadata())
+            request = proto.ReattachExecuteRequest(operation_id=operation, **session)
+            if not _has_ended(server, request, builder.metadata()):
+                raise JobAliveError(
+                    f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for attempt {attempt.id} "
+                    f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
+                    "try looks again. To end it for good, start the server anew"
+                )
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
 
 
-def _wait_for_end(server: Any, request: Any, metadata: Any) -> None:
-    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done."""
-    import grpc
+def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
+    """Return the operations that were interrupted now, or by an earlier try: the server names each only once."""
+    if store is None:
+        return list(interrupted)
+    operations = [*(store.get(key) or []), *interrupted]
+    if operations:
+        store.set(key, operations)
+    return operations
 
-    is_complete = False
+
+def _has_ended(server: Any, request: Any, metadata: Any) -> bool:
+    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done."""
+    from grpc import RpcError, StatusCode
+
     deadline = time.monotonic() + PATIENCE
-    while not is_complete:  # the server ends a stream every two minutes, and expects to be asked again
+    while (
+        left := deadline - time.monotonic()
+    ) > 0:  # the server ends a stream every two minutes, and expects to be asked again
         try:
-            left = max(0.1, deadline - time.monotonic())
             for answer in server.ReattachExecute(request, metadata=metadata, timeout=left):
-                is_complete = answer.HasField("result_complete")
+                if answer.HasField("result_complete"):
+                    return True
                 request.last_response_id = answer.response_id
-        except grpc.RpcError as exc:
-            if exc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                raise
-            return  # it was cancelled, it failed, or it is gone
+        except RpcError as exc:
+            said = str(exc.details())
+            if passed := _PASSED.search(said):
+                request.last_response_id = passed[1]
+            elif (
+                exc.code() in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED) or "INVALID_CURSOR" in said
+            ):  # or its client is alive, and follows it, too
+                time.sleep(min(1.0, left))
+            else:
+                return True  # it was cancelled, it failed, or it is gone
+    return False

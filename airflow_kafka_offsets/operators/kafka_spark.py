@@ -131,6 +131,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
         self._try_number = context["ti"].try_number
+        self._store = context.get("task_state_store")
         self._planned = plan_or_take(self, context, self._service, self._claim)
         self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop)
         return super().execute(context)
@@ -166,7 +167,7 @@ class KafkaSparkOperator(PySparkOperator):
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
         mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
-        end_sessions(url, earlier)
+        end_sessions(url, earlier, self._store)
         self._stop.check()
         conf = {"spark.remote": session_url(url, mine) or url}
         report: Report = self._open(partial(self._job, function, planned), **conf)

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Self
 
+import requests
+
 from tests.lab.jars import java, jdbc_jars, pyspark_home, spark_connector_jars, table_jars
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 from tests.lab.tables import table_settings
@@ -55,6 +57,12 @@ class SparkConnect(OneServer):
     def ui_url(self) -> str:
         """Address of its web pages."""
         return f"http://{LOOPBACK}:{self._ui_port}"
+
+    def threads(self) -> str:
+        """Return what the driver's threads are doing, with their stacks."""
+        apps = f"{self.ui_url}/api/v1/applications"
+        (app,) = requests.get(apps, timeout=30).json()
+        return requests.get(f"{apps}/{app['id']}/executors/driver/threads", timeout=30).text
 
     @property
     def events(self) -> Path:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import NoEvidenceError
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
+from airflow_kafka_offsets.operators import connect
 from airflow_kafka_offsets.operators.connect import MAX_ENDED, mine_and_earlier, session_url
 from airflow_kafka_offsets.ports import Attempt
+from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
@@ -120,6 +124,44 @@ def test_a_server_that_dies_in_the_middle_fails_the_task_and_its_successor_runs_
     worker.run({"function": "append", "try_number": 2})
     worker.expect_once()
     assert [each.outcome for each in worker.attempts] == [Outcome.FAILED, Outcome.SUCCEEDED]
+
+
+class Store(dict[str, Any]):
+    """What Airflow keeps for the tries of a task."""
+
+    set = dict.__setitem__
+
+
+def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
+    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "PATIENCE", 1)
+    url = session_url(spark_connect.url, attempt(1))
+    # Takes longer than anybody lives, on the driver, and looks at no interrupt.
+    endless = f"SELECT rlike('{'a' * 60}!', '(.*a){{20}}b')"
+    code = (
+        f"from pyspark.sql import SparkSession as S; S.builder.remote({url!r}).getOrCreate().sql({endless!r}).collect()"
+    )
+    client = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        wait_until(lambda: "java.util.regex" in spark_connect.threads(), timeout=100, what="the driver is at work")
+        client.kill()
+        store = Store()
+        for _ in range(2):
+            with pytest.raises(JobAliveError, match="still at it"):
+                connect.end_sessions(spark_connect.url, [attempt(1)], store)
+        spark_connect.kill()
+        spark_connect.start()
+        connect.end_sessions(spark_connect.url, [attempt(1)], store)
+    finally:
+        client.kill()
+        client.wait()
+
+
+def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_ANSWER", 0.5)
+    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for attempt 1"):
+        connect.end_sessions(f"sc://{LOOPBACK}:{free_port()}", [attempt(1)])
 
 
 def test_records_that_expire_before_they_are_read_are_a_data_loss_over_connect_too(
