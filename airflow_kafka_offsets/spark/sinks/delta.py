@@ -29,7 +29,7 @@ class DeltaTable:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
         label: what the table's history says of each of our commits; has `window_id`, and `digest`, which differs where
-            its ranges do.
+            its ranges or the moment of its plan do.
 
     Raises:
         WriteOptionError: the session's settings let Delta skip writes.
@@ -56,11 +56,14 @@ class DeltaTable:
         """Append the frame, once; False: an earlier run of the window did, and nothing was written. The table is there.
 
         The window is the transaction's application, with one version only. As versions of one application their numbers would
-        not do: Delta skips, in silence, each one that is not above the last, and windows may be committed in any order.
+        not do: Delta skips, in silence, each one that is not above the last, and windows may be committed in any order. Nor
+        would its id alone: Delta remembers it for ever, and a ledger that was made anew gives it to another window.
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)
-        writer = writer.option("txnAppId", self._label["window_id"]).option("txnVersion", 0)
+        writer = writer.option("txnAppId", f"{self._label['window_id']} {self._label['digest']}").option(
+            "txnVersion", 0
+        )
         self._save(self._labelled(writer, APPEND, this_try))
         return any(note.get("try") == this_try for note in self._notes())
 
@@ -68,8 +71,8 @@ class DeltaTable:
         """Tell whether the newest commits of the table, which is there, say that the window was appended.
 
         Raises:
-            WriteOptionError: windows are replaced there, so that appending one could double it; or a window of this id had other
-                offsets, so that leaving this one out would lose it.
+            WriteOptionError: windows are replaced there, so that appending one could double it; or what has this id there is
+                another window, so that leaving this one out would lose it.
         """
         if WINDOW_ID in map(str.lower, self._table_columns()):
             raise WriteOptionError(
@@ -79,8 +82,9 @@ class DeltaTable:
         mine = [note for note in self._notes() if note.get("window_id") == self._label["window_id"]]
         if any(note.get("digest", self._label["digest"]) != self._label["digest"] for note in mine):
             raise WriteOptionError(
-                f"{self.name} has a window {self._label['window_id']} of other offset ranges: this one would be left out for it, and "
-                "lost. Was the ledger made anew? Then go on under another name of the group, or in another table"
+                f"{self.name} has another window {self._label['window_id']}, with other offset ranges or planned at another "
+                "moment: this one would be left out for it, and lost. Was the ledger made anew? Then go on under another name of "
+                "the group, or in another table"
             )
         return bool(mine)
 

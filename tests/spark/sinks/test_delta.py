@@ -121,14 +121,20 @@ def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ra
 
 
 def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
-    make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t", mode="append")
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
-    other = make_window(shorter)
-    with pytest.raises(WriteOptionError, match="other offset ranges: this one would be left out for it, and lost"):
-        other.write_delta(values(other), f"{tmp_path}/t", mode="append")
+    for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
+        other = make_window(topics, until=until)
+        with pytest.raises(WriteOptionError, match=r"another window .* would be left out for it, and lost"):
+            other.write_delta(values(other), f"{tmp_path}/t", mode="append")
+        with monkeypatch.context() as patch:
+            # As if that were many commits ago; Delta itself forgets nothing.
+            patch.setattr(DeltaTable, "has_appended", lambda self: False)
+            other = make_window(topics, until=until)
+            assert other.write_delta(values(other), f"{tmp_path}/t", mode="append")
 
 
 def test_a_session_that_lets_delta_skip_writes_is_refused(
