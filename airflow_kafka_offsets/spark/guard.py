@@ -17,7 +17,7 @@ _AT_MOST = 15.0
 """Seconds to wait for what Spark counted. It is there already, unless the frame was never run."""
 
 
-class Checkable(Protocol):
+class Guarded(Protocol):
     """What the guard needs of a window."""
 
     @property
@@ -25,14 +25,14 @@ class Checkable(Protocol):
         """Name of the window."""
 
     @property
-    def is_unchecked(self) -> bool:
-        """Whether something was read and not checked."""
+    def is_unfinished(self) -> bool:
+        """Whether something was read and not checked, or a write failed."""
 
-    def check(self, timeout: float) -> None:
-        """Raise unless the read is complete."""
+    def finish(self, timeout: float) -> None:
+        """Raise unless the read is complete, and every write was done."""
 
 
-_guarded: list[Checkable] = []
+_guarded: list[Guarded] = []
 _expected: set[str] = set()
 
 
@@ -47,11 +47,12 @@ def release(window_id: str) -> None:
     _expected.discard(window_id)
 
 
-def arm(window: Checkable) -> None:
+def arm(window: Guarded) -> None:
     """Look at this window when the process ends."""
     _register()
     release(window.id)
-    _guarded.append(window)
+    if window not in _guarded:
+        _guarded.append(window)
 
 
 def _register() -> None:
@@ -77,15 +78,15 @@ def _at_exit() -> None:
             "the window's starting_offsets and ending_offsets"
         )
     for window in _guarded:
-        if window.is_unchecked:
-            _check_or_exit(window)
+        if window.is_unfinished:
+            _finish_or_exit(window)
 
 
-def _check_or_exit(window: Checkable) -> None:
+def _finish_or_exit(window: Guarded) -> None:
     try:
-        window.check(timeout=_AT_MOST)
+        window.finish(timeout=_AT_MOST)
     except BaseException as exc:
-        _end_red(f"it did not call check() with success, and now: {type(exc).__name__}: {exc}")
+        _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
 
 
 def _end_red(why: str) -> None:

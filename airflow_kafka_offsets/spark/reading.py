@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete, check_within, recounted
-from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, UnfinishedReadError
+from airflow_kafka_offsets.spark.errors import (
+    DATA_LOSS,
+    DataLossError,
+    IncompleteReadError,
+    PublishError,
+    UnfinishedReadError,
+)
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.options import (
     Layout,
@@ -37,6 +43,9 @@ TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
 
 _AT_THE_END = 15.0
+
+_AFTER_A_SKIP = 3.0
+"""Seconds to wait for Spark's count of a frame that nobody needed to run, as its output was there."""
 """Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
 
 UNPUBLISHED = "nothing was published"
@@ -83,6 +92,7 @@ class WindowReading:
         self._taken: set[int] = set()
         self._wrote = False
         self._skipped = False
+        self._failed: dict[str, BaseException] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -130,7 +140,12 @@ class WindowReading:
     @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
-        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AT_THE_END))
+        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AFTER_A_SKIP))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `finish` has something to look at: a read that was not checked, or a write that failed."""
+        return bool(self._failed) or self.is_unchecked
 
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
@@ -219,6 +234,7 @@ class WindowReading:
         if self._skipped and self._checked is None and not self.is_unchecked:
             return  # an earlier run wrote it, so there was nothing to read
         self._finish(self._counts(timeout, recount=recount))
+        self._failed.clear()
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
         """Check what the job left unchecked, as whoever runs a job in its own process does after it.
@@ -228,9 +244,27 @@ class WindowReading:
 
         Raises:
             IncompleteReadError: the window was not read, by whatever means, or not all of it.
+            PublishError: a write failed, and the job went on without it.
         """
-        if self.is_unchecked or not self._is_read_elsewhere:
+        for to, exc in self._failed.items():
+            reason = " ".join(str(exc).splitlines()[:2])  # of a Java exception the first says nothing
+            raise PublishError(
+                f"Window {self.id}: the write to {to} failed, and the job went on without it ({type(exc).__name__}: {reason}). Let "
+                "the error end the job, or write again; a job that has written the window by other means says so by check()"
+            ) from exc
+        if not self._is_read_elsewhere or self.is_unchecked:
             self.check(timeout)
+
+    @contextlib.contextmanager
+    def _noting_failure(self, to: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as exc:
+            self._failed[to] = exc
+            if self._guarded:
+                guard.arm(self)
+            raise
+        self._failed.pop(to, None)
 
     @contextlib.contextmanager
     def _naming_loss(self, failed: str) -> Iterator[None]:

@@ -148,7 +148,7 @@ class KafkaWindow(WindowReading):
         columns = as_list(partition_by)
         if mode == delta.APPEND:
             return self._append(target, df, columns, options)
-        self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+        self._write_table(target.name, df, lambda rows: target.replace(rows, columns, options), check_first)
         return True
 
     def write_iceberg(
@@ -196,11 +196,11 @@ class KafkaWindow(WindowReading):
             refuse_options(
                 {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
             )
-            self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+            self._write_table(target.name, df, lambda rows: target.replace(rows, columns, options), check_first)
             return
         refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
         keys, order = as_list(merge_on), as_list(order_by)
-        self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
+        self._write_table(target.name, df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
     def write_jdbc(
         self,
@@ -279,7 +279,8 @@ class KafkaWindow(WindowReading):
             DataLossError: Kafka no longer holds them.
         """
         results: list[_T] = []
-        self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, failed=_BY_FUNCTION)
+        name = getattr(function, "__name__", repr(function))
+        self._write_table(name, df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
         return results[0]
 
     def _write_files(
@@ -291,6 +292,7 @@ class KafkaWindow(WindowReading):
         target = f"{root}/{WINDOW_ID}={self.id}"
         with staging(files, root, self.id) as directory:
             self._write(
+                target,
                 lambda: stage(df, directory, file_format, as_list(partition_by), options),
                 lambda staged: publish(files, staged, target, f"{directory}-old"),
             )
@@ -300,20 +302,21 @@ class KafkaWindow(WindowReading):
         filled: list[Stage] = []
         with sink.staging(df.columns, self.id) as name:
             self._write(
+                sink.target.table,
                 lambda: filled.append(sink.fill(name, df, TIMEOUT)),
                 lambda _: publish(filled[0], self.id),
             )
         return filled[0].rows
 
     def _write_table(
-        self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
+        self, to: str, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
         if not check_first and is_classic(self._spark):
-            self._write(lambda: write(df), failed=failed)
+            self._write(to, lambda: write(df), failed=failed)
             return
         with kept(df) as rows:
-            self._write(rows.count, lambda _: write(rows))
+            self._write(to, rows.count, lambda _: write(rows), failed=failed)
 
     def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
         target.create(df, columns)
@@ -321,7 +324,7 @@ class KafkaWindow(WindowReading):
             self._skip(target.name)
             return False
         with kept(df) as rows:
-            written = self._write(rows.count, lambda _: target.append(rows, options))
+            written = self._write(target.name, rows.count, lambda _: target.append(rows, options))
         if not written:
             self._skip(target.name)
         return written
@@ -332,11 +335,17 @@ class KafkaWindow(WindowReading):
         self._report()
 
     def _write(
-        self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = UNPUBLISHED
+        self,
+        to: str,
+        run: Callable[[], _T],
+        publish: Callable[[_T], object] | None = None,
+        *,
+        failed: str = UNPUBLISHED,
     ) -> bool:
         """Take the way of every sink: run the write, check the read, publish, report.
 
         Args:
+            to: the output, for messages.
             run: reads the window to its end.
             publish: puts in place what `run` returned; returns False when that was there already. None: `run` has published.
             failed: what to say of the output when Kafka no longer holds all offsets.
@@ -344,10 +353,12 @@ class KafkaWindow(WindowReading):
         Returns:
             Whether it was written.
         """
-        with self._naming_loss(failed):
-            staged = run()
-        counts = self._counts(TIMEOUT, "" if publish else _PUBLISHED)
-        written = publish is None or publish(staged) is not False
+        with self._noting_failure(to):
+            with self._naming_loss(UNPUBLISHED if publish else failed):
+                staged = run()
+            counts = self._counts(TIMEOUT, "" if publish else _PUBLISHED)
+            with self._naming_loss(failed):
+                written = publish is None or publish(staged) is not False
         self._wrote = self._wrote or written
         self._finish(counts)
         return written
@@ -355,11 +366,13 @@ class KafkaWindow(WindowReading):
     def _label(self) -> dict[str, Any]:
         """Return what a table's history says of this window."""
         ranges = json.dumps(self.ranges)
+        # With the moment of the plan: of a topic and a ledger that were made anew, the ranges can be the same again.
+        identity = f"{ranges} {self.until.timestamp()}"
         label = {
             "window_id": self.id,
             "group": self.group,
             "seq": self.seq,
-            "digest": sha256(ranges.encode()).hexdigest()[:16],
+            "digest": sha256(identity.encode()).hexdigest()[:16],
         }
         return {**label, "ranges": ranges} if len(self._planned) <= _MAX_LABEL else label
 

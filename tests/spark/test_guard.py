@@ -16,13 +16,13 @@ JOB = """
 
     class Window:
         id = "lake.orders-000012"
-        is_unchecked = True
+        is_unfinished = True
         is_complete = False
-        def check(self, timeout):
+        def finish(self, timeout):
             print("checked")
             if not self.is_complete:
                 raise ValueError("55 of 57")
-            self.is_unchecked = False
+            self.is_unfinished = False
 
     window = Window()
     guard.arm(window)
@@ -55,13 +55,13 @@ def test_sys_exit_0_is_no_way_around(tmp_path: Path) -> None:
 
 
 def test_a_failed_check_that_was_swallowed_ends_red(tmp_path: Path) -> None:
-    job = end(tmp_path, "try: window.check(1)\nexcept ValueError: pass")
+    job = end(tmp_path, "try: window.finish(1)\nexcept ValueError: pass")
     assert job.returncode == 1
 
 
 @pytest.mark.parametrize(("rest", "code"), [("", 0), ("sys.exit(3)", 3)])
 def test_after_a_check_the_exit_code_is_the_jobs_own(tmp_path: Path, rest: str, code: int) -> None:
-    job = end(tmp_path, f"window.is_unchecked = False\n{rest}")
+    job = end(tmp_path, f"window.is_unfinished = False\n{rest}")
     assert (job.returncode, job.stdout, job.stderr) == (code, "", "")
 
 
@@ -90,7 +90,7 @@ def test_a_window_that_was_taken_and_never_read_ends_red(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "then", ["guard.release('lake.orders-000012')", "window.is_unchecked = False\nguard.arm(window)"]
+    "then", ["guard.release('lake.orders-000012')", "window.is_unfinished = False\nguard.arm(window)"]
 )
 def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_path: Path, then: str) -> None:
     job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{then}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, PublishError
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from airflow_kafka_offsets.spark import KafkaWindow
     from tests.lab.kafka import KafkaBroker
     from tests.spark.conftest import MakeWindow
 
@@ -43,3 +49,49 @@ def test_who_takes_the_offsets_reads_by_means_of_its_own(make_window: MakeWindow
 
 def test_an_empty_window_needs_no_read(make_window: MakeWindow) -> None:
     make_window({"orders": {0: (5, 5)}}).finish()
+
+
+def test_a_write_that_failed_and_was_passed_over_is_no_end(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow
+) -> None:
+    create_topic(kafka, topic, 1)
+    produce(kafka, topic, 10)
+    window = make_window({topic: {0: (0, 10)}})
+
+    def to_a_table(rows: DataFrame, _: KafkaWindow) -> int:
+        if not tried:
+            tried.append(True)
+            raise ValueError("no table")
+        return rows.count()
+
+    def to_another(rows: DataFrame, _: KafkaWindow) -> int:
+        return rows.count()
+
+    tried: list[bool] = []
+    with window.persisted() as frame:
+        with suppress(ValueError):
+            window.write(frame, to_a_table, check_first=True)
+        assert window.write(frame, to_another, check_first=True) == 10
+        with pytest.raises(PublishError, match=r"the write to to_a_table failed, and .* \(ValueError: no table\)"):
+            window.finish()
+        assert window.write(frame, to_a_table, check_first=True) == 10
+    window.finish()
+
+
+def test_who_has_written_by_other_means_after_a_failure_says_so(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    create_topic(kafka, topic, 1)
+    produce(kafka, topic, 10)
+    window = make_window({topic: {0: (0, 10)}})
+    (tmp_path / "a-file").touch()
+    frame = window.read()
+    with pytest.raises(Exception, match="a-file"):
+        window.write_parquet(frame, f"{tmp_path}/a-file")
+    with pytest.raises(
+        PublishError, match=r"a-file/window_id=lake.orders-000012 failed, .*ParentNotDirectory.*says so by check"
+    ):
+        window.finish()
+    frame.write.format("noop").mode("overwrite").save()
+    window.check(recount=True)  # of the first action, the one that failed, Spark says 0
+    window.finish()
