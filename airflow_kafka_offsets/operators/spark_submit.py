@@ -145,6 +145,15 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if not master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
         check_waits(hook._conf, is_tracked=self._is_tracked(hook))
+        if hook._is_yarn_cluster_mode and self.durable and not hook._yarn_track_via_rm_api:
+            raise BadInputError(
+                "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry finds the driver of the try before it, and "
+                "yarn_resourcemanager_webapp_address in the connection's extra; or durable=False, and then a retry stops it"
+            )
+        if hook._is_yarn_cluster_mode:
+            hook._validate_yarn_track_via_rm_api_config()
+        if self._track_driver_via_k8s_api:
+            hook._validate_track_driver_via_k8s_api_config()
         if hook._should_track_driver_status:
             if standalone.is_python(self.application):
                 standalone.check_reachable(self.application, ship=self.ship)
@@ -266,7 +275,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
             self._stop.check()
             if hook._should_track_driver_status and standalone.is_python(application):
-                return standalone.submit(hook, open_standalone(hook), application)
+                return self._submit_python(hook, application)
             # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
             # spark-submit that outlives its worker would submit beside the retry.
             return submit(application, preexec_fn=dying_with_parent(), **kwargs)
@@ -284,6 +293,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         hook._process_spark_submit_log = read_and_note  # type: ignore[method-assign]
         hook._poll_k8s_driver_via_api = succeeded_pod  # type: ignore[method-assign]
         return hook
+
+    def _submit_python(self, hook: SparkSubmitHook, application: str) -> str:
+        cluster = open_standalone(hook)
+        driver = standalone.submit(hook, cluster, application)
+        if self._stop.is_set:  # while the master answered, when nobody knew the driver
+            cluster.stop(driver)
+        self._stop.check()
+        return driver
 
     def _noting(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
         """Note the job's id as soon as spark-submit says it, which may go on for many seconds then."""
@@ -307,7 +324,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         """Ask for the state of a noted job; one that the cluster does not know is over, and no reason to fail every retry."""
         try:
             return super().get_job_status(external_id, context)
-        except RuntimeError:
+        except (RuntimeError, OSError):  # of several masters the provider tells what the last one said
             cluster = None if self._hook is None else self._cluster(self._hook)
             if cluster is None or cluster.knows(str(external_id)):
                 raise

@@ -28,7 +28,7 @@ REFERENCES = {
 }
 CLUSTERS = {
     "k8s": {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": {"namespace": "etl"}},
-    "yarn": {"conn_type": "spark", "host": "yarn", "extra": {}},
+    "yarn": {"conn_type": "spark", "host": "yarn", "extra": {"yarn_resourcemanager_webapp_address": "http://rm:8088"}},
 }
 
 
@@ -114,6 +114,18 @@ def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(
     with pytest.raises(BadInputError, match=conf):
         operator_on(cluster, conf={conf: False})._check_input()
     operator_on(cluster, conf={conf: False}, **tracked)._check_input()
+
+
+def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    with pytest.raises(BadInputError, match="yarn_track_via_rm_api=True"):
+        operator_on("yarn")._check_input()
+    operator_on("yarn", durable=False)._check_input()
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({**CLUSTERS["yarn"], "extra": {"deploy-mode": "cluster"}}))
+    with pytest.raises(ValueError, match="yarn_resourcemanager_webapp_address"):
+        operator_on("yarn", yarn_track_via_rm_api=True)._check_input()
 
 
 def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
