@@ -50,6 +50,7 @@ bench: setup     ## plan and commit; each offset store; 1,000 sensors; a large w
 	@$(BIN)/python -m tests.bench.triggerer
 	@$(BIN)/python -m tests.bench.throughput
 	@$(BIN)/python -m tests.bench.many_windows
+	@$(BIN)/python -m tests.bench.large_windows
 
 demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo

@@ -163,10 +163,14 @@ class CountedRead:
     def _of_topic(self, values: Sequence[Column]) -> Column:
         from pyspark.sql import functions as F
 
-        chosen = values[0]
-        for number, topic in enumerate(self._topics[1:], start=1):
-            chosen = F.when(F.col("topic") == topic, values[number]).otherwise(chosen)
-        return chosen
+        if len(values) == 1:
+            return values[0]
+        # One flat CASE: Spark goes into one of a thousand levels, and does not come back.
+        chosen: Any = F
+        for number, topic in enumerate(self._topics):
+            chosen = chosen.when(F.col("topic") == topic, values[number])
+        column: Column = chosen
+        return column
 
     def _decode(self, histogram: str | None) -> Counter[Unit]:
         read: Counter[Unit] = Counter()

@@ -7,7 +7,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -172,9 +172,10 @@ class JdbcTable:
             PublishError: it did not work; what was there is there still.
         """
         with self._connected() as connection:
-            self._check_transactions(connection)
-            self._make_lock(connection, window_id)
-            self._in_transaction(connection, stage, window_id)
+            with self._failing_as_one_error(window_id):
+                self._check_transactions(connection)
+                self._make_lock(connection, window_id)
+                self._in_transaction(connection, stage, window_id)
             for name in [*older(self._stages(connection, window_id), stage.name), stage.name]:
                 self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
@@ -188,16 +189,23 @@ class JdbcTable:
                 connection.commit()
                 break
             except Exception as exc:
-                connection.rollback()
-                if left and _sql_state(exc).startswith("40"):
-                    continue
-                if isinstance(exc, PublishError):
+                with suppress(Exception):  # of a connection that broke
+                    connection.rollback()
+                if not left or not _sql_state(exc).startswith("40"):
                     raise
-                raise PublishError(
-                    f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}); what was there is there "
-                    "still, unless the connection broke while it was committed. Run the window again"
-                ) from exc
         connection.setAutoCommit(True)
+
+    @contextmanager
+    def _failing_as_one_error(self, window_id: str) -> Iterator[None]:
+        try:
+            yield
+        except (PublishError, TargetError):
+            raise
+        except Exception as exc:
+            raise PublishError(
+                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}); what was there is there "
+                "still, unless the connection broke while it was committed. Run the window again"
+            ) from exc
 
     def _replace(self, connection: Any, stage: Stage, window_id: str) -> None:
         _update(connection, self.target.lock_published(), window_id)
