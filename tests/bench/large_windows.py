@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tabulate import tabulate
 
 from airflow_kafka_offsets.spark.connector import connector_package
@@ -27,11 +28,9 @@ from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import produce_one_each
 
-TASKS = 8
-
-WAYS: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "a task for each partition": lambda frame: frame,
-    f"coalesce({TASKS})": lambda frame: frame.coalesce(TASKS),
+WAYS: dict[str, dict[str, Any]] = {
+    "read()": {},
+    "read(minPartitions=1): a task for each partition": {"minPartitions": 1},
 }
 
 
@@ -49,10 +48,10 @@ def main(sizes: list[int]) -> None:
         events.mkdir()
         spark = open_spark(events)
         stack.callback(spark.stop)
-        read(spark, kafka, topics[:1], WAYS["a task for each partition"])  # warms up
+        read(spark, kafka, topics[:1])  # warms up
         for size in sizes:
-            for name, way in WAYS.items():
-                step = partial(read, spark, kafka, topics[: size // PER_TOPIC], way)
+            for name, options in WAYS.items():
+                step = partial(read, spark, kafka, topics[: size // PER_TOPIC], **options)
                 rows.append([f"{size:,}", name, *measured(spark, events, step)])
                 print("...", *rows[-1], flush=True)
     headers = ["partitions", "read with", "s", "CPU s", "CPU ms a partition", "event log MB", "peak memory MB"]
@@ -75,13 +74,13 @@ def open_spark(events: Path) -> SparkSession:
     return SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
 
 
-def read(spark: SparkSession, kafka: KafkaBroker, topics: list[str], way: Callable[[DataFrame], DataFrame]) -> int:
+def read(spark: SparkSession, kafka: KafkaBroker, topics: list[str], **how: Any) -> int:
     """Read a window of one record in each partition, check it, and return how many partitions it has."""
     ranges = {topic: {str(p): (0, 1) for p in range(PER_TOPIC)} for topic in topics}
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     until, level = "2026-01-01T00:00:00+00:00", "read_committed"
     window = KafkaWindow(spark, Handoff("g-000001", "g", 1, "live", until, False, level, False, ranges, options))
-    way(window.read()).write.format("noop").mode("overwrite").save()
+    window.read(**how).write.format("noop").mode("overwrite").save()
     window.check()
     return window.span
 
