@@ -39,6 +39,9 @@ _ANSWER = 60.0
 # What its client has taken, the server does not keep: whoever comes later begins behind it, step by step.
 _PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\S+) ")
 
+_IS_FOLLOWED = "INVALID_CURSOR"
+"""What the server says to one of two who follow the same operation."""
+
 log = logging.getLogger(__name__)
 
 
@@ -177,26 +180,30 @@ def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
 
 
 def _has_ended(server: Any, request: Any, metadata: Any) -> bool:
-    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done."""
+    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done.
+
+    Raises:
+        grpc.RpcError: the server is out of reach.
+    """
     from grpc import RpcError, StatusCode
 
+    lost: RpcError | None = None
     deadline = time.monotonic() + PATIENCE
-    while (
-        left := deadline - time.monotonic()
-    ) > 0:  # the server ends a stream every two minutes, and expects to be asked again
+    while (left := deadline - time.monotonic()) > 0:
         try:
+            # The server ends a stream every two minutes, and expects to be asked again.
             for answer in server.ReattachExecute(request, metadata=metadata, timeout=left):
                 if answer.HasField("result_complete"):
                     return True
-                request.last_response_id = answer.response_id
+                request.last_response_id, lost = answer.response_id, None
         except RpcError as exc:
-            said = str(exc.details())
+            said, lost = str(exc.details()), exc if exc.code() is StatusCode.UNAVAILABLE else None
             if passed := _PASSED.search(said):
                 request.last_response_id = passed[1]
-            elif (
-                exc.code() in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED) or "INVALID_CURSOR" in said
-            ):  # or its client is alive, and follows it, too
+            elif lost or exc.code() is StatusCode.DEADLINE_EXCEEDED or _IS_FOLLOWED in said:
                 time.sleep(min(1.0, left))
             else:
                 return True  # it was cancelled, it failed, or it is gone
+    if lost is not None:
+        raise lost
     return False

@@ -11,7 +11,7 @@
     ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
     ├── TargetError           the table to write to is not there, or is not what it has to be
-    ├── PublishError          the output could not be put in its place; the old one is where it was
+    ├── PublishError          the output could not be put in its place, or a job went on without it
     └── ConnectorError        no Spark here whose version says which Kafka connector fits
 """
 
@@ -70,7 +70,7 @@ class TargetError(KafkaWindowError, ValueError):
 
 
 class PublishError(KafkaWindowError):
-    """The output was written but could not be put in its place."""
+    """The output could not be put in its place, or a job went on without an output that failed."""
 
 
 class ConnectorError(KafkaWindowError):

@@ -43,10 +43,10 @@ TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
 
 _AT_THE_END = 15.0
-
-_AFTER_A_SKIP = 3.0
-"""Seconds to wait for Spark's count of a frame that nobody needed to run, as its output was there."""
 """Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
+
+_AFTER_A_SKIP = 5.0
+"""Seconds to wait for Spark's count of a frame that nobody needed to run, as its output was there."""
 
 UNPUBLISHED = "nothing was published"
 
@@ -92,7 +92,7 @@ class WindowReading:
         self._taken: set[int] = set()
         self._wrote = False
         self._skipped = False
-        self._failed: dict[str, BaseException] = {}
+        self._failed: dict[tuple[object, ...], tuple[str, BaseException]] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -246,25 +246,26 @@ class WindowReading:
             IncompleteReadError: the window was not read, by whatever means, or not all of it.
             PublishError: a write failed, and the job went on without it.
         """
-        for to, exc in self._failed.items():
+        for write, exc in self._failed.values():
             reason = " ".join(str(exc).splitlines()[:2])  # of a Java exception the first says nothing
             raise PublishError(
-                f"Window {self.id}: the write to {to} failed, and the job went on without it ({type(exc).__name__}: {reason}). Let "
-                "the error end the job, or write again; a job that has written the window by other means says so by check()"
+                f"Window {self.id}: {write} failed, and the job went on without it ({type(exc).__name__}: {reason}). Let the error "
+                "end the job; or call it again, with a frame of persisted(); or, when the job has written the window by other "
+                "means, say so by check(recount=True)"
             ) from exc
         if not self._is_read_elsewhere or self.is_unchecked:
             self.check(timeout)
 
     @contextlib.contextmanager
-    def _noting_failure(self, to: str) -> Iterator[None]:
+    def _noting_failure(self, key: tuple[object, ...], write: str) -> Iterator[None]:
         try:
             yield
         except BaseException as exc:
-            self._failed[to] = exc
+            self._failed[key] = write, exc
             if self._guarded:
                 guard.arm(self)
             raise
-        self._failed.pop(to, None)
+        self._failed.pop(key, None)
 
     @contextlib.contextmanager
     def _naming_loss(self, failed: str) -> Iterator[None]:

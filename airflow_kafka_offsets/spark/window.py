@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.errors import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _T = TypeVar("_T")
+_Write = TypeVar("_Write", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +65,21 @@ def current_window(spark: SparkSession) -> KafkaWindow:
     return window
 
 
+def _noted(write: _Write) -> _Write:
+    """Let the window remember that a write failed, until the same write succeeds: a job may pass over the error."""
+    signature = inspect.signature(write)
+
+    @functools.wraps(write)
+    def noting(self: KafkaWindow, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        to = [given[name] for name in ("url", "path", "table", "function") if name in given]
+        key = (write.__name__, *(id(value) if callable(value) else str(value) for value in to))
+        with self._noting_failure(key, f"{write.__name__} to {getattr(to[-1], '__name__', to[-1])}"):
+            return write(self, *args, **kwargs)
+
+    return cast("_Write", noting)
+
+
 class KafkaWindow(WindowReading):
     """Offset ranges that this job reads, once, and whose output a rerun of the window replaces.
 
@@ -69,6 +87,7 @@ class KafkaWindow(WindowReading):
     it; each publishes only what is complete, or says so, and can be run again.
     """
 
+    @_noted
     def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
 
@@ -99,14 +118,17 @@ class KafkaWindow(WindowReading):
         """
         return self._write_files(df, path, "parquet", partition_by, options)
 
+    @_noted
     def write_orc(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write ORC files, in the way of `write_parquet`."""
         return self._write_files(df, path, "orc", partition_by, options)
 
+    @_noted
     def write_json(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write files with a JSON object a line, in the way of `write_parquet`."""
         return self._write_files(df, path, "json", partition_by, options)
 
+    @_noted
     def write_delta(
         self,
         df: DataFrame,
@@ -148,9 +170,10 @@ class KafkaWindow(WindowReading):
         columns = as_list(partition_by)
         if mode == delta.APPEND:
             return self._append(target, df, columns, options)
-        self._write_table(target.name, df, lambda rows: target.replace(rows, columns, options), check_first)
+        self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
         return True
 
+    @_noted
     def write_iceberg(
         self,
         df: DataFrame,
@@ -196,12 +219,13 @@ class KafkaWindow(WindowReading):
             refuse_options(
                 {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
             )
-            self._write_table(target.name, df, lambda rows: target.replace(rows, columns, options), check_first)
+            self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
             return
         refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
         keys, order = as_list(merge_on), as_list(order_by)
-        self._write_table(target.name, df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
+        self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
+    @_noted
     def write_jdbc(
         self,
         df: DataFrame,
@@ -237,6 +261,7 @@ class KafkaWindow(WindowReading):
             sink.create(df)
         return self._write_jdbc(sink, df, sink.publish)
 
+    @_noted
     def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
         """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
 
@@ -258,6 +283,7 @@ class KafkaWindow(WindowReading):
         sink.check_ledger()
         return self._write_jdbc(sink, df, sink.register)
 
+    @_noted
     def write(
         self, df: DataFrame, function: Callable[[DataFrame, KafkaWindow], _T], *, check_first: bool = False
     ) -> _T:
@@ -279,8 +305,7 @@ class KafkaWindow(WindowReading):
             DataLossError: Kafka no longer holds them.
         """
         results: list[_T] = []
-        name = getattr(function, "__name__", repr(function))
-        self._write_table(name, df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
+        self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
         return results[0]
 
     def _write_files(
@@ -292,7 +317,6 @@ class KafkaWindow(WindowReading):
         target = f"{root}/{WINDOW_ID}={self.id}"
         with staging(files, root, self.id) as directory:
             self._write(
-                target,
                 lambda: stage(df, directory, file_format, as_list(partition_by), options),
                 lambda staged: publish(files, staged, target, f"{directory}-old"),
             )
@@ -302,21 +326,20 @@ class KafkaWindow(WindowReading):
         filled: list[Stage] = []
         with sink.staging(df.columns, self.id) as name:
             self._write(
-                sink.target.table,
                 lambda: filled.append(sink.fill(name, df, TIMEOUT)),
                 lambda _: publish(filled[0], self.id),
             )
         return filled[0].rows
 
     def _write_table(
-        self, to: str, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
+        self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
         if not check_first and is_classic(self._spark):
-            self._write(to, lambda: write(df), failed=failed)
+            self._write(lambda: write(df), failed=failed)
             return
         with kept(df) as rows:
-            self._write(to, rows.count, lambda _: write(rows), failed=failed)
+            self._write(rows.count, lambda _: write(rows), failed=failed)
 
     def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
         target.create(df, columns)
@@ -324,7 +347,7 @@ class KafkaWindow(WindowReading):
             self._skip(target.name)
             return False
         with kept(df) as rows:
-            written = self._write(target.name, rows.count, lambda _: target.append(rows, options))
+            written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
             self._skip(target.name)
         return written
@@ -335,17 +358,11 @@ class KafkaWindow(WindowReading):
         self._report()
 
     def _write(
-        self,
-        to: str,
-        run: Callable[[], _T],
-        publish: Callable[[_T], object] | None = None,
-        *,
-        failed: str = UNPUBLISHED,
+        self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = UNPUBLISHED
     ) -> bool:
         """Take the way of every sink: run the write, check the read, publish, report.
 
         Args:
-            to: the output, for messages.
             run: reads the window to its end.
             publish: puts in place what `run` returned; returns False when that was there already. None: `run` has published.
             failed: what to say of the output when Kafka no longer holds all offsets.
@@ -353,12 +370,11 @@ class KafkaWindow(WindowReading):
         Returns:
             Whether it was written.
         """
-        with self._noting_failure(to):
-            with self._naming_loss(UNPUBLISHED if publish else failed):
-                staged = run()
-            counts = self._counts(TIMEOUT, "" if publish else _PUBLISHED)
-            with self._naming_loss(failed):
-                written = publish is None or publish(staged) is not False
+        with self._naming_loss(UNPUBLISHED if publish else failed):
+            staged = run()
+        counts = self._counts(TIMEOUT, "" if publish else _PUBLISHED)
+        with self._naming_loss(failed):
+            written = publish is None or publish(staged) is not False
         self._wrote = self._wrote or written
         self._finish(counts)
         return written
@@ -366,7 +382,7 @@ class KafkaWindow(WindowReading):
     def _label(self) -> dict[str, Any]:
         """Return what a table's history says of this window."""
         ranges = json.dumps(self.ranges)
-        # With the moment of the plan: of a topic and a ledger that were made anew, the ranges can be the same again.
+        # With its cut time: of a topic and a ledger that were made anew, the ranges can be the same again.
         identity = f"{ranges} {self.until.timestamp()}"
         label = {
             "window_id": self.id,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +18,9 @@ from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState, tags
 from tests.lab.processes import LOOPBACK, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAME = JobName("lake-000001", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -88,3 +94,39 @@ def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
     for question in (lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             question()
+
+
+@contextmanager
+def master(answer: bytes | None) -> Iterator[tuple[str, list[str]]]:
+    """Give the address of what takes requests, and answers them or hangs up, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            if answer is not None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(answer)
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{LOOPBACK}:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -> None:
+    with master(None) as (dying, _), master(b'{"success": true, "submissionId": "driver-1"}') as (leader, asked):
+        with pytest.raises(ClusterUnavailableError, match="does not answer"):
+            StandaloneCluster(Addresses([dying, leader], [])).submit([], {}, {})
+        assert asked == []
+        assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
+        assert asked == ["/v1/submissions/create"]

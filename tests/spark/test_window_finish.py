@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import IncompleteReadError, PublishError
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, PublishError, TargetError
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -72,10 +72,14 @@ def test_a_write_that_failed_and_was_passed_over_is_no_end(
         with suppress(ValueError):
             window.write(frame, to_a_table, check_first=True)
         assert window.write(frame, to_another, check_first=True) == 10
-        with pytest.raises(PublishError, match=r"the write to to_a_table failed, and .* \(ValueError: no table\)"):
+        with pytest.raises(PublishError, match=r"write to to_a_table failed, and .* \(ValueError: no table\)"):
             window.finish()
         assert window.write(frame, to_a_table, check_first=True) == 10
-    window.finish()
+        window.finish()
+        with suppress(TargetError):
+            window.write_jdbc(frame.selectExpr("offset"), "jdbc:postgresql://127.0.0.1:1/none", "orders")
+    with pytest.raises(PublishError, match="write_jdbc to orders failed"):
+        window.finish()
 
 
 def test_who_has_written_by_other_means_after_a_failure_says_so(
@@ -88,9 +92,7 @@ def test_who_has_written_by_other_means_after_a_failure_says_so(
     frame = window.read()
     with pytest.raises(Exception, match="a-file"):
         window.write_parquet(frame, f"{tmp_path}/a-file")
-    with pytest.raises(
-        PublishError, match=r"a-file/window_id=lake.orders-000012 failed, .*ParentNotDirectory.*says so by check"
-    ):
+    with pytest.raises(PublishError, match=r"write_parquet to .*/a-file failed, .*ParentNotDirectory.*say so by check"):
         window.finish()
     frame.write.format("noop").mode("overwrite").save()
     window.check(recount=True)  # of the first action, the one that failed, Spark says 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import requests
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 
@@ -22,6 +23,15 @@ def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Re
         return requests.request(method, url, timeout=TIMEOUT, **options)
     except requests.RequestException as exc:
         raise ClusterUnavailableError(f"{url} does not answer ({type(exc).__name__}: {exc}){hint}") from exc
+
+
+def was_never_sent(exc: ClusterUnavailableError) -> bool:
+    """Tell whether nobody took the connection, so that nobody can have done what the request asks for."""
+    cause = exc.__cause__
+    reason = (
+        getattr(cause.args[0], "reason", None) if isinstance(cause, requests.ConnectionError) and cause.args else None
+    )
+    return isinstance(reason, NewConnectionError | ConnectTimeoutError)
 
 
 def document(answer: requests.Response, *, hint: str = "") -> dict[str, Any]:

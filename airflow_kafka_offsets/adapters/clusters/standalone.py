@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import requests
-
-from airflow_kafka_offsets.adapters.clusters.http import ask, document
+from airflow_kafka_offsets.adapters.clusters.http import ask, document, was_never_sent
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import CONF_JOB, SPARK_SUBMIT, Job, JobName, JobState
 
@@ -156,7 +154,7 @@ class StandaloneCluster:
             try:
                 said = document(ask(method, f"{rest}/v1/submissions/{path}", hint=REST_HINT, **options), hint=REST_HINT)
             except ClusterUnavailableError as exc:
-                if path == "create" and isinstance(exc.__cause__, requests.ReadTimeout):
+                if path == "create" and not was_never_sent(exc):
                     raise  # it may have started a driver, and the next one would start another
                 error = exc
                 continue

@@ -60,8 +60,9 @@ def engine_without_transactions(connection: Connection, table: str, schema: str 
     """Return the name of the table's engine, if it is one of MySQL's or MariaDB's that can't take back what it was told."""
     if connection.dialect.name not in ("mysql", "mariadb"):
         return None
-    found = connection.execute(_MYSQL_ENGINE, {"schema": schema, "name": table}).one_or_none()
-    return None if found is None or found.transactions == "YES" else str(found.engine)
+    found = connection.execute(_MYSQL_ENGINE, {"schema": schema, "name": table}).first()
+    # By place: MySQL 8 calls these columns ENGINE and TRANSACTIONS, whatever the query says.
+    return None if found is None or found[1] == "YES" else str(found[0])
 
 
 def open_engine(

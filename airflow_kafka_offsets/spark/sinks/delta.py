@@ -29,7 +29,7 @@ class DeltaTable:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
         label: what the table's history says of each of our commits; has `window_id`, and `digest`, which differs where
-            its ranges or the moment of its plan do.
+            its ranges or its cut time do.
 
     Raises:
         WriteOptionError: the session's settings let Delta skip writes.
@@ -82,8 +82,8 @@ class DeltaTable:
         mine = [note for note in self._notes() if note.get("window_id") == self._label["window_id"]]
         if any(note.get("digest", self._label["digest"]) != self._label["digest"] for note in mine):
             raise WriteOptionError(
-                f"{self.name} has another window {self._label['window_id']}, with other offset ranges or planned at another "
-                "moment: this one would be left out for it, and lost. Was the ledger made anew? Then go on under another name of "
+                f"{self.name} has another window {self._label['window_id']}, with other offset ranges or another cut "
+                "time: this one would be left out for it, and lost. Was the ledger made anew? Then go on under another name of "
                 "the group, or in another table"
             )
         return bool(mine)

@@ -171,13 +171,11 @@ class JdbcTable:
         Raises:
             PublishError: it did not work; what was there is there still.
         """
-        with self._connected() as connection:
-            with self._failing_as_one_error(window_id):
-                self._check_transactions(connection)
-                self._make_lock(connection, window_id)
-                self._in_transaction(connection, stage, window_id)
-            for name in [*older(self._stages(connection, window_id), stage.name), stage.name]:
-                self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
+        with self._failing_as_one_error(window_id), self._connected() as connection:
+            self._check_transactions(connection)
+            self._make_lock(connection, window_id)
+            self._in_transaction(connection, stage, window_id)
+            self._clean(connection, stage, window_id)
 
     def _in_transaction(self, connection: Any, stage: Stage, window_id: str) -> None:
         if connection.getMetaData().supportsTransactionIsolationLevel(_READ_COMMITTED):
@@ -194,6 +192,16 @@ class JdbcTable:
                 if not left or not _sql_state(exc).startswith("40"):
                     raise
         connection.setAutoCommit(True)
+
+    def _clean(self, connection: Any, stage: Stage, window_id: str) -> None:
+        """Drop what this try and older ones staged; the window is published, whatever becomes of that."""
+        left = [stage.name]
+        try:
+            left[:0] = older(self._stages(connection, window_id), stage.name)
+        except Exception as exc:
+            _log.warning("Could not look for staging tables of older tries of %s (%s)", window_id, _reason(exc))
+        for name in left:
+            self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
     @contextmanager
     def _failing_as_one_error(self, window_id: str) -> Iterator[None]:
@@ -325,7 +333,8 @@ class JdbcTable:
         try:
             yield connection
         finally:
-            connection.close()
+            with suppress(Exception):  # it broke, and what it did is told already
+                connection.close()
 
 
 def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> int:
