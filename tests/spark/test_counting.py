@@ -55,12 +55,12 @@ def counted(planned: dict[tuple[str, int], int], reported: object) -> Counts:
 
 
 def test_the_histogram_is_read_by_topic_and_partition() -> None:
-    bars = f"[{{0, 3.0}}, {{2.147483655E9, 2.0E0}}, {{{2**31 + 7}, 1.0}}]"
+    bars = "[{0.0, 3.0}, {15.999999999999998, 2.0E0}, {1.6E1, 1.0}]"
     counts = counted({("b", 7): 3, ("a", 0): 3, ("a", 1): 1}, Reported({"records": 6, "histogram": bars}))
     assert counts.read == {("a", 0): 3, ("a", 1): 0, ("b", 7): 3}
 
 
-@pytest.mark.parametrize("bars", ["[{1, 4.0}]", "[{5, 5.0}]", f"[{{{2**33}, 5.0}}]", None, "[]"])
+@pytest.mark.parametrize("bars", ["[{1.0, 4.0}]", "[{2.0, 5.0}]", "[{5.0, 5.0}]", None, "[]"])
 def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) -> None:
     reported = Reported({"records": 5, "histogram": bars})
     counts = counted({("a", 0): 3, ("a", 1): 3}, reported)

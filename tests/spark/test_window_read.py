@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from tests.lab.topics import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.lab.kafka import KafkaBroker
     from tests.spark.conftest import MakeWindow
@@ -58,6 +59,28 @@ def test_reads_exactly_the_window(kafka: KafkaBroker, topic: str, make_window: M
     assert offsets(window.read()) == [(0, n) for n in range(5, 9)] + [(2, n) for n in range(20)]
     window.check()
     assert window.records == window.span == 24
+
+
+@pytest.mark.parametrize(("topics", "partitions", "tasks"), [(1, 7, 60), (3, 5, 100), (40, 1, 150)])
+@pytest.mark.parametrize("by_partition", [True, False])
+def test_counts_are_exact_however_many_tasks_read_a_partition(
+    spark: SparkSession,
+    topics: int,
+    partitions: int,
+    tasks: int,
+    by_partition: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counting, "MAX_MERGED", 10**6 if by_partition else 0)
+    topic = f"concat('t', lpad(string(floor(id / {partitions}) % {topics}), 2, '0')) as topic"
+    frame = spark.range(0, 3000, 1, tasks).selectExpr(topic, f"int(id % {partitions}) as partition", "id as offset")
+    frame = frame.filter("hash(id) % 3 = 0")
+    there = Counter((row.topic, row.partition) for row in frame.collect())
+    read = counting.CountedRead({tp: (0, records) for tp, records in there.items()}, tasks)
+    run(read.attach(frame))
+    counts = read.counts(timeout=30)
+    assert len(counts.read) == (topics * partitions if by_partition else topics)
+    assert counts.read == counts.planned
 
 
 def test_who_asks_spark_for_the_counts_at_the_same_time_gets_the_same(
