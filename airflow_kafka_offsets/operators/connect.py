@@ -197,10 +197,11 @@ def _has_ended(server: Any, request: Any, metadata: Any) -> bool:
                     return True
                 request.last_response_id, lost = answer.response_id, None
         except RpcError as exc:
-            said, lost = str(exc.details()), exc if exc.code() is StatusCode.UNAVAILABLE else None
+            said, is_late = str(exc.details()), exc.code() is StatusCode.DEADLINE_EXCEEDED
+            lost = exc if exc.code() is StatusCode.UNAVAILABLE else lost if is_late else None
             if passed := _PASSED.search(said):
                 request.last_response_id = passed[1]
-            elif lost or exc.code() is StatusCode.DEADLINE_EXCEEDED or _IS_FOLLOWED in said:
+            elif lost or is_late or _IS_FOLLOWED in said:
                 time.sleep(min(1.0, left))
             else:
                 return True  # it was cancelled, it failed, or it is gone

@@ -210,7 +210,7 @@ class WindowReading:
             frame.unpersist()
 
     def _refuse_second_read(self) -> None:
-        if self.is_unchecked:
+        if self.is_unchecked and not self._failed:
             raise UnfinishedReadError(
                 f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
                 "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
@@ -231,7 +231,8 @@ class WindowReading:
         Raises:
             IncompleteReadError: an offset is missing, or nothing was read.
         """
-        if self._skipped and self._checked is None and not self.is_unchecked:
+        if self._skipped and not recount and self._checked is None and not self.is_unchecked:
+            self._failed.clear()
             return  # an earlier run wrote it, so there was nothing to read
         self._finish(self._counts(timeout, recount=recount))
         self._failed.clear()

@@ -71,9 +71,12 @@ def _noted(write: _Write) -> _Write:
 
     @functools.wraps(write)
     def noting(self: KafkaWindow, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(self, *args, **kwargs).arguments
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            return write(self, *args, **kwargs)  # whose own error names it
         to = [given[name] for name in ("url", "path", "table", "function") if name in given]
-        key = (write.__name__, *(id(value) if callable(value) else str(value) for value in to))
+        key = (write.__name__, *(value if callable(value) else str(value).rstrip("/") for value in to))
         with self._noting_failure(key, f"{write.__name__} to {getattr(to[-1], '__name__', to[-1])}"):
             return write(self, *args, **kwargs)
 
