@@ -74,6 +74,9 @@ RANGE_COST = 20_000
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
+MOST_TOGETHER = 64
+"""Ranges of one task at most: Spark closes none of a task's consumers before its end, and each has files open, and memory."""
+
 Ranges = Mapping[str, Mapping[int, "tuple[int, int]"]]
 
 
@@ -101,15 +104,17 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
     Layout(max_records=628750, tasks=17)
     >>> layout([1_000_000] * 16, parallelism=4)
     Layout(max_records=None, tasks=16)
-    >>> layout([10] * 20_000, parallelism=4)
+    >>> layout([10] * 1_000, parallelism=4)
     Layout(max_records=None, tasks=16)
+    >>> layout([10] * 20_000, parallelism=4)
+    Layout(max_records=None, tasks=313)
     """
     spans = list(spans)
     largest, cost = max(spans), sum(spans) + RANGE_COST * len(spans)
     most = FREE_SLICE if parallelism is None else max(MIN_SLICE, -(-cost // (parallelism * TASKS_A_CORE)))
     if largest > most:
         return Layout(most, sum(-(-span // most) for span in spans))
-    together = max(1, most // (largest + RANGE_COST))
+    together = min(MOST_TOGETHER, max(1, most // (largest + RANGE_COST)))
     enough = (parallelism or FREE_CORES) * TASKS_A_CORE
     return Layout(None, min(len(spans), max(enough, -(-len(spans) // together))))
 

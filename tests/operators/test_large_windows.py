@@ -136,10 +136,11 @@ def test_the_operator_runs_spark_on_a_large_window(
 
 
 def run_operator(
-    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, memory: str = "1g"
 ) -> dict[str, Any]:
-    """Run the task of a scheduled run in this process, and return its result."""
+    """Run the task of a scheduled run in this process, with so much memory for Spark, and return its result."""
     extra = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
+    extra["spark.driver.memory"] = memory
     monkeypatch.setenv("AIRFLOW_HOME", str(folder))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka.client_config()}))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
