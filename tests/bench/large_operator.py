@@ -33,7 +33,7 @@ def main(size: int) -> None:
         produce_one_each(kafka, topics, PER_TOPIC)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         started = time.perf_counter()
-        results = run_operator(kafka, topics, folder, patch, memory="4g")
+        results = run_operator(kafka, topics, folder, patch)
         seconds = time.perf_counter() - started
         files = len(list((folder / "lake").glob("window_id=*/*.parquet")))
     told = {name: results[name] for name in ("window_id", "partitions", "span", "records")}

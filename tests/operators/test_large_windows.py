@@ -26,7 +26,7 @@ from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperato
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.service import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
-from airflow_kafka_offsets.spark.options import reader_options
+from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
@@ -129,18 +129,17 @@ def test_the_operator_runs_spark_on_a_large_window(
     results = run_operator(kafka, topics, tmp_path, monkeypatch)
 
     assert (results["partitions"], results["span"], results["records"]) == (300, 300, 300)
-    assert len(list((tmp_path / "lake").glob("window_id=large-000001/*.parquet"))) == 4
+    assert len(list((tmp_path / "lake").glob("window_id=large-000001/*.parquet"))) == layout([1] * 300, parallelism=2).tasks == 9
     [attempt] = (ledger := wiring.open_ledger()).attempts("large-000001")
     assert (attempt.outcome, attempt.records) == (Outcome.SUCCEEDED, 300)
     assert ledger.window("large-000001").held.window.state is State.COMMITTED
 
 
 def run_operator(
-    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, memory: str = "1g"
+    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
-    """Run the task of a scheduled run in this process, with so much memory for Spark, and return its result."""
+    """Run the task of a scheduled run in this process, and return its result."""
     extra = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
-    extra["spark.driver.memory"] = memory
     monkeypatch.setenv("AIRFLOW_HOME", str(folder))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka.client_config()}))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
@@ -148,7 +147,7 @@ def run_operator(
     (folder / "job.py").write_text(
         "from pyspark.sql import SparkSession\nfrom airflow_kafka_offsets.spark import current_window\n"
         "window = current_window(SparkSession.builder.getOrCreate())\n"
-        "records = window.read().select('topic', 'partition', 'offset').coalesce(4)\n"
+        "records = window.read().select('topic', 'partition', 'offset')\n"
         f"window.write_parquet(records, '{folder}/lake')\n"
     )
     operator = KafkaSparkSubmitOperator(

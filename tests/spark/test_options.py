@@ -11,6 +11,7 @@ from airflow_kafka_offsets.spark.options import (
     FIXED,
     FREE_SLICE,
     MIN_SLICE,
+    MOST_TOGETHER,
     TASKS_A_CORE,
     Layout,
     is_split_by_user,
@@ -89,10 +90,11 @@ def test_an_even_window_and_a_small_one_are_left_as_they_are(spans: list[int], p
 
 @pytest.mark.parametrize("parallelism", [1, 4, 64, None])
 @pytest.mark.parametrize("span", [1, 50, 5_000])
-def test_many_tiny_ranges_share_tasks_and_no_core_is_without_one(span: int, parallelism: int | None) -> None:
+def test_many_tiny_ranges_share_tasks_not_too_many_and_no_core_is_without_one(span: int, parallelism: int | None) -> None:
     chosen = layout([span] * 20_000, parallelism)
     assert chosen.max_records is None
     assert (parallelism or 1) * TASKS_A_CORE <= chosen.tasks <= 1_000
+    assert chosen.tasks >= 20_000 / MOST_TOGETHER
 
 
 def test_one_large_range_keeps_its_tiny_neighbours_out_of_its_tasks() -> None:
