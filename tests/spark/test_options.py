@@ -90,7 +90,9 @@ def test_an_even_window_and_a_small_one_are_left_as_they_are(spans: list[int], p
 
 @pytest.mark.parametrize("parallelism", [1, 4, 64, None])
 @pytest.mark.parametrize("span", [1, 50, 5_000])
-def test_many_tiny_ranges_share_tasks_not_too_many_and_no_core_is_without_one(span: int, parallelism: int | None) -> None:
+def test_many_tiny_ranges_share_tasks_not_too_many_and_no_core_is_without_one(
+    span: int, parallelism: int | None
+) -> None:
     chosen = layout([span] * 20_000, parallelism)
     assert chosen.max_records is None
     assert (parallelism or 1) * TASKS_A_CORE <= chosen.tasks <= 1_000
