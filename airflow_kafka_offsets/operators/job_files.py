@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 MAX_ARGUMENT = 100_000
 """Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
 
-_WAITS = ("spark.yarn.submit.waitAppCompletion", "spark.kubernetes.submission.waitAppCompletion")
+YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
+_DEPLOY_MODE = "spark.submit.deployMode"
 
 
 def write_login(jaas: str, directory: Path) -> Path:
@@ -92,19 +93,25 @@ def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list
 
 
 def check_spark_conf(conf: Mapping[str, object]) -> None:
-    """Refuse Spark properties that are ours.
+    """Refuse Spark properties that are ours, and the deploy mode, which the provider does not see there.
 
     Raises:
         CollidingOptionError: with their names.
+        BadInputError: the deploy mode.
     """
     ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
     colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
         raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
+    if _DEPLOY_MODE in conf:
+        raise BadInputError(
+            f'conf must not hold {_DEPLOY_MODE}: say deploy_mode={str(conf[_DEPLOY_MODE])!r} on the operator, or "deploy-mode" in the '
+            "Spark connection's extra, so that Airflow knows where the driver runs"
+        )
 
 
 def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
-    """Refuse Spark properties that let spark-submit end, with success, before its job does.
+    """Refuse the property that lets YARN's spark-submit end, with success, before its job does.
 
     Args:
         conf: the user's.
@@ -113,11 +120,10 @@ def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
     Raises:
         BadInputError: with the property.
     """
-    leaving = [name for name in _WAITS if str(conf.get(name, "")).strip().lower() == "false"]
-    if leaving and not is_tracked:
+    if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
         raise BadInputError(
-            f"{leaving[0]}=false lets spark-submit end before the job does, and the window would be committed unread. Leave it "
-            "out, or let the job be tracked: yarn_track_via_rm_api=True, track_driver_via_k8s_api=True"
+            f"{YARN_WAITS}=false lets spark-submit end before the job does, and the window would be committed unread. Leave it "
+            "out, or let the job be tracked: yarn_track_via_rm_api=True"
         )
 
 

@@ -177,6 +177,7 @@ class KafkaSparkOperator(PySparkOperator):
         self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Report:
         self._spark = spark
+        self._stop.check()  # again: a session may have taken long to open, and nobody had it to stop
         window_id = planned.window.id
         spark.clearTags()  # of the window before
         spark.addTag(window_id)

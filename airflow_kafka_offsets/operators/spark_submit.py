@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.job_files import (
+    YARN_WAITS,
     Report,
     check_spark_conf,
     check_waits,
@@ -145,13 +146,13 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if not master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
         check_waits(hook._conf, is_tracked=self._is_tracked(hook))
-        if hook._is_yarn_cluster_mode and self.durable and not hook._yarn_track_via_rm_api:
-            raise BadInputError(
-                "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry finds the driver of the try before it, and "
-                "yarn_resourcemanager_webapp_address in the connection's extra; or durable=False, and then a retry stops it"
-            )
         if hook._is_yarn_cluster_mode:
-            hook._validate_yarn_track_via_rm_api_config()
+            self._check_yarn(hook)
+        if hook._is_kubernetes and not self._is_client_mode() and not self._track_driver_via_k8s_api:
+            raise BadInputError(
+                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
+                "the driver has failed, and a retry could not find the driver of the try before it"
+            )
         if self._track_driver_via_k8s_api:
             hook._validate_track_driver_via_k8s_api_config()
         if hook._should_track_driver_status:
@@ -159,6 +160,19 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
                 standalone.check_reachable(self.application, ship=self.ship)
             open_standalone(hook).check()
         return options
+
+    def _check_yarn(self, hook: SparkSubmitHook) -> None:
+        if self._cluster(hook) is None:
+            raise BadInputError(
+                "YARN's cluster mode needs yarn_resourcemanager_webapp_address in the connection's extra (http://rm:8088): a retry "
+                "must find the driver of the try before it, or it would run beside it"
+            )
+        if self.durable and not hook._yarn_track_via_rm_api:
+            raise BadInputError(
+                "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry goes on with the driver of the try before it; "
+                "or durable=False, and then a retry stops it"
+            )
+        hook._validate_yarn_track_via_rm_api_config()
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         max_tries = context["ti"].max_tries
@@ -171,8 +185,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
-            self._settle(context, is_first=row.attempts <= 1)
-            super().execute(context)
+            try:
+                self._settle(context, is_first=row.attempts <= 1)
+                super().execute(context)
+            except AirflowTaskTimeout:  # Airflow's own call comes when the hook is forgotten
+                self.on_kill()
+                raise
             return read_report(report, planned.window)
 
     def _settle(self, context: Context, *, is_first: bool) -> None:
@@ -254,8 +272,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return connector_package() if self.connector == "auto" else self.connector
 
     def _defaults(self, hook: SparkSubmitHook) -> dict[str, str]:
-        # YARN would run a failing driver twice.
-        return {"spark.yarn.maxAppAttempts": "1"} if hook._is_yarn else {}
+        # YARN would run a failing driver twice; and spark-defaults.conf might let spark-submit end before the job.
+        return {"spark.yarn.maxAppAttempts": "1", YARN_WAITS: "true"} if hook._is_yarn else {}
 
     def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
         return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}
@@ -270,6 +288,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             raise BadInputError(
                 f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
             ) from exc
+        # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
+        hook._connection["deploy_mode"] = hook._connection["deploy_mode"] or "client"
         submit, read_log, poll_pod = hook.submit, hook._process_spark_submit_log, hook._poll_k8s_driver_via_api
 
         def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
@@ -357,6 +377,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         try:
             cluster = None if self._job is None else self._cluster(hook)
             if cluster is not None and self._job is not None:
+                if hook._submit_sp is not None:
+                    hook._submit_sp.kill()  # it may be about to submit what is looked for
                 if hook._should_track_driver_status and hook._driver_id:
                     cluster.stop(hook._driver_id)  # one request; to look for it takes several
                 launching.stop(cluster, self._job)

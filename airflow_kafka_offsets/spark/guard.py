@@ -34,17 +34,19 @@ class Guarded(Protocol):
 
 _guarded: list[Guarded] = []
 _expected: set[str] = set()
+_released: set[str] = set()
 
 
 def expect(window_id: str) -> None:
-    """Let the process end red if nobody reads this window: its records would be committed unread."""
+    """Let the process end red if nobody reads this window, or has: its records would be committed unread."""
     _register()
-    _expected.add(window_id)
+    _expected.update({window_id} - _released)
 
 
 def release(window_id: str) -> None:
     """Expect no read of this window any more."""
     _expected.discard(window_id)
+    _released.add(window_id)
 
 
 def arm(window: Guarded) -> None:
@@ -65,6 +67,7 @@ def disarm() -> None:
     atexit.unregister(_at_exit)
     _guarded.clear()
     _expected.clear()
+    _released.clear()
 
 
 def _at_exit() -> None:

@@ -41,6 +41,11 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "kube_client", object(), raising=False)
 
 
+@pytest.fixture
+def kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+
+
 def operator_on(cluster: str, **values: Any) -> KafkaSparkSubmitOperator:
     group = KafkaGroup("g", topics=["orders"], spark_options=REFERENCES)
     given = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
@@ -93,39 +98,58 @@ def test_a_pod_is_labelled_with_window_and_job_and_with_what_the_user_says(tmp_p
 
 
 def test_yarn_runs_a_driver_once_unless_the_user_says_otherwise(tmp_path: Path) -> None:
-    assert confs(command(operator_on("yarn"), 3, tmp_path))["spark.yarn.maxAppAttempts"] == "1"
+    found = confs(command(operator_on("yarn"), 3, tmp_path))
+    assert found["spark.yarn.maxAppAttempts"] == "1"
+    assert found["spark.yarn.submit.waitAppCompletion"] == "true"  # whatever spark-defaults.conf says
     twice = operator_on("yarn", conf={"spark.yarn.maxAppAttempts": 2, "spark.yarn.tags": "mine"})
     found = confs(command(twice, 3, tmp_path))
     assert found["spark.yarn.maxAppAttempts"] == "2"
     assert found["spark.yarn.tags"].split(",")[0] == "mine"
 
 
-@pytest.mark.parametrize(
-    ("cluster", "conf", "tracked"),
-    [
-        ("yarn", "spark.yarn.submit.waitAppCompletion", {"yarn_track_via_rm_api": True}),
-        ("k8s", "spark.kubernetes.submission.waitAppCompletion", {"track_driver_via_k8s_api": True}),
-    ],
-)
-def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(
-    cluster: str, conf: str, tracked: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(kafka_connection: None) -> None:
+    conf = {"spark.yarn.submit.waitAppCompletion": False}
+    with pytest.raises(BadInputError, match="waitAppCompletion"):
+        operator_on("yarn", conf=conf)._check_input()
+    operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)._check_input()
+
+
+def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_success_anyway(
+    kafka_connection: None,
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
-    with pytest.raises(BadInputError, match=conf):
-        operator_on(cluster, conf={conf: False})._check_input()
-    operator_on(cluster, conf={conf: False}, **tracked)._check_input()
+    with pytest.raises(BadInputError, match="track_driver_via_k8s_api=True"):
+        operator_on("k8s")._check_input()
+    operator_on("k8s", track_driver_via_k8s_api=True)._check_input()
+    operator_on("k8s", deploy_mode="client")._check_input()
 
 
 def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_planned(
-    monkeypatch: pytest.MonkeyPatch,
+    kafka_connection: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
     with pytest.raises(BadInputError, match="yarn_track_via_rm_api=True"):
         operator_on("yarn")._check_input()
     operator_on("yarn", durable=False)._check_input()
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({**CLUSTERS["yarn"], "extra": {"deploy-mode": "cluster"}}))
-    with pytest.raises(ValueError, match="yarn_resourcemanager_webapp_address"):
-        operator_on("yarn", yarn_track_via_rm_api=True)._check_input()
+    for how in ({"yarn_track_via_rm_api": True}, {"durable": False}):
+        with pytest.raises(BadInputError, match="yarn_resourcemanager_webapp_address"):
+            operator_on("yarn", **how)._check_input()
+    operator_on("yarn", deploy_mode="client")._check_input()
+
+
+@pytest.mark.parametrize("cluster", list(CLUSTERS))
+def test_where_the_driver_runs_is_said_on_it_so_that_no_file_of_sparks_says_otherwise(
+    cluster: str, tmp_path: Path, kafka_connection: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mode(operator: KafkaSparkSubmitOperator) -> str:
+        argv = command(operator, 3, tmp_path)
+        return argv[argv.index("--deploy-mode") + 1]
+
+    assert mode(operator_on(cluster)) == "cluster"
+    assert mode(operator_on(cluster, deploy_mode="client")) == "client"
+    monkeypatch.setenv(f"AIRFLOW_CONN_{cluster.upper()}", json.dumps(CLUSTERS[cluster]))
+    assert mode(operator_on(cluster)) == "client"
+    with pytest.raises(BadInputError, match="deploy_mode='cluster'"):
+        operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._check_input()
 
 
 def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

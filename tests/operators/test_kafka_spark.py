@@ -116,6 +116,14 @@ def test_a_task_that_is_killed_before_it_has_a_spark_has_nothing_to_stop() -> No
     assert operator._stop.is_set
 
 
+def test_a_task_that_was_stopped_while_its_session_opened_calls_no_function() -> None:
+    operator = operator_with()
+    operator.on_kill()  # finds no session yet
+    session: Any = Session(is_connect=True)
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched any more"):
+        operator._job(lambda: pytest.fail("the function was called"), None, spark=session)  # type: ignore[arg-type]
+
+
 WITHOUT_A_SERVER = """
 from types import SimpleNamespace
 from tests.operators.test_kafka_spark import operator_with

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
-from airflow_kafka_offsets.core.launching import JobName
+from airflow_kafka_offsets.core.launching import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.operators import spark_submit
+from tests.operators.test_job_files import window_of
 
 
 class Hook:
@@ -23,6 +26,8 @@ class Hook:
         self._connection = {"deploy_mode": deploy_mode, "master": "spark://m:7077"}
         self._is_yarn_cluster_mode = self._is_kubernetes = False
         self._should_track_driver_status = deploy_mode == "cluster" and is_tracked
+        self._submit_sp: Any = None
+        self._driver_id: str | None = None
         self.kills = 0
 
     def _should_track_driver_via_k8s_api(self) -> bool:
@@ -92,6 +97,54 @@ def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monk
     except AirflowTaskTimeout:
         operator.on_kill()
     assert hook.kills == 1
+
+
+@pytest.mark.parametrize("step", ["_settle", "execute"])
+def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    hook, operator, stopped = Hook("cluster"), operator_with(None), []
+
+    def timed_out(*_: Any, **__: Any) -> None:
+        operator._hook = hook
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(operator, "_prepare", lambda *_: None)
+    monkeypatch.setattr(operator, "_is_client_mode", lambda: False)
+    monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
+    monkeypatch.setattr(operator if step == "_settle" else spark_submit.SparkSubmitOperator, step, timed_out)
+    alive = Job("driver-1", JobState.ALIVE, None)
+    monkeypatch.setattr(
+        operator,
+        "_cluster",
+        lambda _: SimpleNamespace(
+            jobs=lambda name: [dataclasses.replace(alive, job=name.job)], stop=stopped.append, knows=bool
+        ),
+    )
+    context: Any = {"ti": SimpleNamespace(max_tries=1)}
+    service: Any = SimpleNamespace(
+        row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2)
+    )
+    planned: Any = SimpleNamespace(window=window_of(1))
+    with pytest.raises(AirflowTaskTimeout):
+        operator._launch(context, planned, None, service)  # type: ignore[arg-type]
+    assert stopped == ["driver-1"]
+    assert hook.kills == 1
+    operator.on_kill()  # as Airflow does
+    assert hook.kills == 1
+
+
+def test_spark_submit_is_killed_before_its_cluster_is_looked_at_for_what_it_submits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_submit, "task_state", lambda _: "failed")
+    done: list[str] = []
+    hook = Hook("cluster")
+    hook._submit_sp = SimpleNamespace(kill=lambda: done.append("kill"))
+    operator = operator_with(hook)
+    operator._job = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=lambda _: done.append("look") or []))
+    operator.on_kill()
+    assert done[:2] == ["kill", "look"]
 
 
 def test_a_task_that_was_stopped_launches_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,12 @@ def test_a_window_that_was_taken_and_never_read_ends_red(tmp_path: Path) -> None
     assert "took window lake.orders-000012 and never called read()" in job.stderr
 
 
+def test_a_window_that_is_taken_again_after_it_was_read_is_not_missed(tmp_path: Path) -> None:
+    again = "guard.expect('lake.orders-000012')"
+    job = end(tmp_path, f"guard.disarm()\n{again}\nwindow.is_unfinished = False\nguard.arm(window)\n{again}")
+    assert (job.returncode, job.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     "then", ["guard.release('lake.orders-000012')", "window.is_unfinished = False\nguard.arm(window)"]
 )

@@ -15,6 +15,7 @@ from airflow_kafka_offsets.spark.errors import (
     TargetError,
     WriteOptionError,
 )
+from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
 from tests.spark.jdbc import Database
@@ -126,6 +127,17 @@ def test_rows_that_a_task_left_twice_are_not_published(
     monkeypatch.setattr(JdbcTable, "_write", twice)
     window = make_window(ranges)
     with pytest.raises(PublishError, match="11 rows are staged, and Spark says that it wrote 10"):
+        write(window, values(window), database, table)
+    assert database.numbers(table) == []
+    assert database.stages() == []
+
+
+def test_rows_of_which_spark_tells_no_number_are_not_published(
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jdbc, "observed", lambda *_: {})  # as a busy Connect server may answer
+    window = make_window(ranges)
+    with pytest.raises(PublishError, match="10 rows are staged, and Spark did not say in time"):
         write(window, values(window), database, table)
     assert database.numbers(table) == []
     assert database.stages() == []

@@ -119,7 +119,7 @@ class JdbcTable:
         """Write a frame to a staging table, and make sure that each row is there once.
 
         Raises:
-            PublishError: a task ran twice, and both times its rows stayed.
+            PublishError: a task ran twice, and both times its rows stayed; or Spark does not tell how many it wrote.
         """
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
@@ -131,6 +131,11 @@ class JdbcTable:
             self._spark.read.format("jdbc").options(**self._options, query=self.target.count(stage)).load().collect()
         )
         written = observed(observation, timeout).get("rows")
+        if written is None:
+            raise PublishError(
+                f"{self.target.table}: {found} rows are staged, and Spark did not say in time how many it wrote; nothing was published. "
+                "Run the window again"
+            )
         if found != written:
             raise PublishError(
                 f"{self.target.table}: {found} rows are staged, and Spark says that it wrote {written}. A task that ran twice "
