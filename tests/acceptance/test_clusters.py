@@ -83,3 +83,18 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.PLANNED
     assert ran(lab, dag) == []
+
+
+def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cluster: SparkStandalone) -> None:
+    dag = "slow_on_cluster"
+    before = set(cluster.drivers())
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+    with lab.hold(dag) as hold:
+        hold.wait()
+        (slow,) = set(cluster.drivers()) - before
+        wait_until(lambda: cluster.drivers()[slow] == "KILLED", timeout=180, what="the time-out stops the driver")
+    lab.api.wait_for_run(dag, run, "success", timeout=240)
+    (row,) = lab.windows(dag)
+    assert row.held.window.state is State.COMMITTED
+    assert ran(lab, dag) == [row.held.window.id]

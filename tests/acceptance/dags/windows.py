@@ -99,7 +99,7 @@ with DAG("around", schedule=None):
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 # Drivers of a cluster, which go on without the worker that launched them.
-for name in ("on_cluster", "cleared_on_cluster"):
+for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=75)}.items():
     with DAG(name, schedule=None) as dag:
         KafkaSparkSubmitOperator(
             task_id="load",
@@ -111,6 +111,7 @@ for name in ("on_cluster", "cleared_on_cluster"):
             connector=None,
             driver_memory="512m",
             poll_interval=5,
+            execution_timeout=limit,
             **retrying(retries=5),
         )
     globals()[name] = dag
