@@ -93,20 +93,28 @@ def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list
 
 
 def check_spark_conf(conf: Mapping[str, object]) -> None:
-    """Refuse Spark properties that are ours, and the deploy mode, which the provider does not see there.
+    """Refuse Spark properties that are ours.
 
     Raises:
         CollidingOptionError: with their names.
-        BadInputError: the deploy mode.
     """
     ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
     colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
         raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
-    if _DEPLOY_MODE in conf:
+
+
+def check_deploy_mode(conf: Mapping[str, object], mode: str) -> None:
+    """Refuse a property that says otherwise than the provider, which looks for the deploy mode elsewhere, and has its way.
+
+    Raises:
+        BadInputError: with where to say it.
+    """
+    said = conf.get(_DEPLOY_MODE, mode)
+    if said != mode:
         raise BadInputError(
-            f'conf must not hold {_DEPLOY_MODE}: say deploy_mode={str(conf[_DEPLOY_MODE])!r} on the operator, or "deploy-mode" in the '
-            "Spark connection's extra, so that Airflow knows where the driver runs"
+            f"{_DEPLOY_MODE}={said} in conf, but the operator's deploy mode is {mode}: say deploy_mode={said!r} on the operator, or "
+            '"deploy-mode" in the Spark connection\'s extra, so that Airflow knows where the driver runs'
         )
 
 

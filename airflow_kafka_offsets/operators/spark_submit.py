@@ -22,6 +22,7 @@ from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.job_files import (
     YARN_WAITS,
     Report,
+    check_deploy_mode,
     check_spark_conf,
     check_waits,
     fill,
@@ -145,13 +146,15 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         master = hook._connection["master"]
         if not master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
+        is_client = hook._connection["deploy_mode"] != "cluster"
+        check_deploy_mode(hook._conf, hook._connection["deploy_mode"])
         check_waits(hook._conf, is_tracked=self._is_tracked(hook))
         if hook._is_yarn_cluster_mode:
             self._check_yarn(hook)
-        if hook._is_kubernetes and not self._is_client_mode() and not self._track_driver_via_k8s_api:
+        if hook._is_kubernetes and not is_client and not self._track_driver_via_k8s_api:
             raise BadInputError(
                 "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
-                "the driver has failed, and a retry could not find the driver of the try before it"
+                "the driver has failed, and the last exit code that it logs may be a sidecar's"
             )
         if self._track_driver_via_k8s_api:
             hook._validate_track_driver_via_k8s_api_config()
@@ -172,7 +175,6 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
                 "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry goes on with the driver of the try before it; "
                 "or durable=False, and then a retry stops it"
             )
-        hook._validate_yarn_track_via_rm_api_config()
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         max_tries = context["ti"].max_tries
@@ -256,6 +258,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if files and hook._should_track_driver_status:
             refuse_file(planned.window)
         self.conf = {**self._defaults(hook), **(self.conf or {}), **self._tags(hook), **conf}
+        if self._is_tracked(hook):
+            self.conf.pop(YARN_WAITS, None)  # the provider sets it, and takes no other word
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
         if self.ship and standalone.is_python(self.application):
@@ -272,8 +276,11 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return connector_package() if self.connector == "auto" else self.connector
 
     def _defaults(self, hook: SparkSubmitHook) -> dict[str, str]:
-        # YARN would run a failing driver twice; and spark-defaults.conf might let spark-submit end before the job.
-        return {"spark.yarn.maxAppAttempts": "1", YARN_WAITS: "true"} if hook._is_yarn else {}
+        if not hook._is_yarn:
+            return {}
+        # Untracked, spark-submit must not end before the job, as spark-defaults.conf may tell it to; tracked, the provider says so.
+        waits = {} if self._is_tracked(hook) else {YARN_WAITS: "true"}
+        return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
 
     def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
         return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}

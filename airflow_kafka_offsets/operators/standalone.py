@@ -65,9 +65,9 @@ def submit(hook: SparkSubmitHook, cluster: StandaloneCluster, application: str) 
 
 
 def in_client_mode(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of spark-submit without its deploy mode; those of the application stay as they are."""
+    """Return the arguments of spark-submit in client mode; those of the application stay as they are."""
     at = list(arguments).index("--deploy-mode")
-    return [*arguments[:at], *arguments[at + 2 :]]
+    return [*arguments[: at + 1], "client", *arguments[at + 2 :]]
 
 
 def _properties(hook: SparkSubmitHook) -> dict[str, str]:

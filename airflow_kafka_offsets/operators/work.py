@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.job_files import Report
@@ -86,15 +88,16 @@ class Work:
             report = self.run(planned)
             patiently(lambda: self.service.check(planned.window))
             self.stop.check()
-        except BaseException:
-            self._record_failure(attempt)
+        except BaseException as exc:
+            is_kill = self.stop.is_set and not isinstance(exc, AirflowTaskTimeout)
+            self._record_failure(attempt, Outcome.KILLED if is_kill else Outcome.FAILED)
             raise
         patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
         return report
 
-    def _record_failure(self, attempt: int) -> None:
+    def _record_failure(self, attempt: int, outcome: Outcome) -> None:
         try:
-            self.service.end_attempt(attempt, Outcome.KILLED if self.stop.is_set else Outcome.FAILED)
+            self.service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
             log.warning("Could not record how the attempt ended: %s", exc)
 

@@ -98,20 +98,23 @@ def test_a_pod_is_labelled_with_window_and_job_and_with_what_the_user_says(tmp_p
 
 
 def test_yarn_runs_a_driver_once_unless_the_user_says_otherwise(tmp_path: Path) -> None:
-    found = confs(command(operator_on("yarn"), 3, tmp_path))
-    assert found["spark.yarn.maxAppAttempts"] == "1"
-    assert found["spark.yarn.submit.waitAppCompletion"] == "true"  # whatever spark-defaults.conf says
+    assert confs(command(operator_on("yarn"), 3, tmp_path))["spark.yarn.maxAppAttempts"] == "1"
     twice = operator_on("yarn", conf={"spark.yarn.maxAppAttempts": 2, "spark.yarn.tags": "mine"})
     found = confs(command(twice, 3, tmp_path))
     assert found["spark.yarn.maxAppAttempts"] == "2"
     assert found["spark.yarn.tags"].split(",")[0] == "mine"
 
 
-def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(kafka_connection: None) -> None:
-    conf = {"spark.yarn.submit.waitAppCompletion": False}
-    with pytest.raises(BadInputError, match="waitAppCompletion"):
-        operator_on("yarn", conf=conf)._check_input()
-    operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)._check_input()
+def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, kafka_connection: None) -> None:
+    waits = "spark.yarn.submit.waitAppCompletion"
+    with pytest.raises(BadInputError, match=waits):
+        operator_on("yarn", conf={waits: False})._check_input()
+    untracked = operator_on("yarn", durable=False)
+    assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever spark-defaults.conf says
+    for conf in ({}, {waits: False}, {waits: "true"}):
+        tracked = operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)
+        tracked._check_input()
+        assert confs(command(tracked, 3, tmp_path))[waits] == "false"
 
 
 def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_success_anyway(
@@ -150,6 +153,7 @@ def test_where_the_driver_runs_is_said_on_it_so_that_no_file_of_sparks_says_othe
     assert mode(operator_on(cluster)) == "client"
     with pytest.raises(BadInputError, match="deploy_mode='cluster'"):
         operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._check_input()
+    operator_on(cluster, conf={"spark.submit.deployMode": "client"})._check_input()
 
 
 def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

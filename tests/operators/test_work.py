@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.core.request import Windows
@@ -80,6 +81,20 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
     assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
         work(world, lambda p: pytest.fail("it ran"), stop=stop).all(world.ask(REPLAY))
+
+
+def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # as on_kill does
+        raise AirflowTaskTimeout
+
+    planned = world.ask(REPLAY)
+    with pytest.raises(AirflowTaskTimeout):
+        work(world, run, stop=stop).all(planned)
+    assert [a.outcome.value for a in world.ledger.attempts(planned[0].window.id)] == ["failed"]
 
 
 def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
