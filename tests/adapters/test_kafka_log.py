@@ -130,11 +130,15 @@ def log_of(broker: KafkaBroker, timeout: float = 20) -> KafkaLog:
 
 def place(pair: tuple[KafkaBroker, KafkaBroker], topic: str, on_brokers: Sequence[int]) -> None:
     """Create a topic and wait until either broker knows it."""
-    with contextlib.suppress(KafkaException):
-        create_topic(pair[0], topic, on_brokers=on_brokers)
-    for broker in pair:
-        known = partial(_knows, broker, topic)
-        wait_until(known, timeout=20, what=f"broker {broker.node_id} knows {topic}")
+
+    def created() -> bool:
+        # Again, as a broker that was just resumed may be fenced still, and then takes no partition.
+        with contextlib.suppress(KafkaException):
+            create_topic(pair[0], topic, on_brokers=on_brokers)
+        return _knows(pair[0], topic)
+
+    wait_until(created, timeout=60, what=f"{topic} is created on {on_brokers}")
+    wait_until(partial(_knows, pair[1], topic), timeout=20, what=f"the second broker knows {topic}")
 
 
 def _knows(broker: KafkaBroker, topic: str) -> bool:
