@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.processes import free_port, wait_until
+from tests.lab.processes import wait_until
 from tests.lab.spark_standalone import SparkStandalone
 from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
 
@@ -145,7 +145,7 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     [
         ({"application": "/opt/jobs/orders.py"}, {}, "local:/path/on/the/nodes.py"),
         ({"ship": True}, {}, "airflow_kafka_offsets.spark.shipping"),
-        ({}, {"rest-port": free_port()}, "spark.master.rest.enabled=true"),
+        ({}, {"rest-port": 1}, "spark.master.rest.enabled=true"),
         ({}, {"rest-port": "the page"}, "spark.master.rest.enabled=true"),
     ],
     ids=["not on the nodes", "job side not on the nodes", "no REST server", "another server"],
