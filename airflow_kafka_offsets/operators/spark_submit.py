@@ -146,12 +146,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         master = hook._connection["master"]
         if not master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
-        is_client = hook._connection["deploy_mode"] != "cluster"
-        check_deploy_mode(hook._conf, hook._connection["deploy_mode"])
+        mode = hook._connection["deploy_mode"]
+        check_deploy_mode(hook._conf, mode)
         check_waits(hook._conf, is_tracked=self._is_tracked(hook))
         if hook._is_yarn_cluster_mode:
             self._check_yarn(hook)
-        if hook._is_kubernetes and not is_client and not self._track_driver_via_k8s_api:
+        if hook._is_kubernetes and mode == "cluster" and not self._is_tracked(hook):
             raise BadInputError(
                 "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
                 "the driver has failed, and the last exit code that it logs may be a sidecar's"

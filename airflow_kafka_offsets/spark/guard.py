@@ -38,7 +38,7 @@ _released: set[str] = set()
 
 
 def expect(window_id: str) -> None:
-    """Let the process end red if nobody reads this window, or has: its records would be committed unread."""
+    """Let the process end red unless somebody reads this window, or did already: its records would be committed unread."""
     _register()
     _expected.update({window_id} - _released)
 
