@@ -92,8 +92,8 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
         wait_until(lambda: is_over(python), timeout=30, what="the old driver's Python process ends")
-        cleared.kill()  # before its driver is seen at work, and after it was noted
         wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
+        cleared.kill()
         task.run_id = "run-2"
         adopting = task.start()
         wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches")

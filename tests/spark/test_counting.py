@@ -60,7 +60,13 @@ def test_the_histogram_is_read_by_topic_and_partition() -> None:
     assert counts.read == {("a", 0): 3, ("a", 1): 0, ("b", 7): 3}
 
 
-@pytest.mark.parametrize("bars", ["[{1.0, 4.0}]", "[{2.0, 5.0}]", "[{5.0, 5.0}]", None, "[]"])
+@pytest.mark.parametrize(
+    "bars",
+    [
+        *("[{1.0, 4.0}]", "[{2.0, 5.0}]", "[{5.0, 5.0}]", None, "[]"),
+        *("[{0.0, 3.0}, {1.0, 2\0\0\0\0", "[{0.0, 3.0}, {1.0, 2.0E\0\0"),  # as of who asks while another does
+    ],
+)
 def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) -> None:
     reported = Reported({"records": 5, "histogram": bars})
     counts = counted({("a", 0): 3, ("a", 1): 3}, reported)

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,7 +84,7 @@ def test_counts_are_exact_however_many_tasks_read_a_partition(
     assert counts.read == counts.planned
 
 
-def test_who_asks_spark_for_the_counts_at_the_same_time_gets_the_same(
+def test_who_asks_spark_for_the_counts_at_the_same_time_gets_them_all(
     kafka: KafkaBroker, topic: str, make_window: MakeWindow
 ) -> None:
     create_topic(kafka, topic, 20)
@@ -98,9 +99,11 @@ def test_who_asks_spark_for_the_counts_at_the_same_time_gets_the_same(
         told = set(pool.map(lambda _: execution.observedMetrics().toString(), range(2000)))
     read = window._unchecked
     assert read is not None
-    for text in told:  # a bar may be told in two parts
-        assert read._decode(text) == {(topic, partition): 2 for partition in range(20)}, text
-        assert "[40," in text
+    for text in told:  # its end may be blank, and the total counts then
+        assert text.startswith("[40,")
+        read._observation = SimpleNamespace(get={"records": 40, "histogram": text})  # type: ignore[assignment]
+        counts = read.counts(timeout=0)
+        assert counts.read == counts.planned, text
 
 
 def test_a_partition_that_was_added_after_planning_is_left_alone(
