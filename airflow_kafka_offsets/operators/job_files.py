@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
 if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.service import Planned
 
 MAX_ARGUMENT = 100_000
@@ -49,13 +50,13 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
         )
 
 
-def handoff_of(planned: Planned, options: Mapping[str, str], expect_gaps: bool, report: Path | None) -> Handoff:
+def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, report: Path | None) -> Handoff:
     """Return what a job gets.
 
     Args:
         planned: the window.
         options: for Spark's reader, without any secret.
-        expect_gaps: whether offsets without a record are normal.
+        group: as the DAG defines it.
         report: where the job says what it read; None: it has no way to.
     """
     window = planned.window
@@ -67,10 +68,11 @@ def handoff_of(planned: Planned, options: Mapping[str, str], expect_gaps: bool, 
         until=window.until.isoformat(),
         is_rerun=planned.is_rerun,
         isolation_level=window.isolation_level.value,
-        expect_gaps=expect_gaps,
+        expect_gaps=group.expect_gaps,
         topics=ranges_by_topic(window),
         options=options,
         report=str(report) if report else None,
+        output_tables=tuple(group.output_tables),
     )
 
 
@@ -143,7 +145,8 @@ def refuse_file(window: Window) -> None:
     """
     raise BadInputError(
         f"Window {window.id} has {len(window.ranges.without_empty())} partitions, more than a command line carries, and the "
-        "cluster mode of a standalone cluster takes no file along. Use client mode, or cut smaller windows (max_offsets)"
+        "cluster mode of a standalone cluster takes no file along. Run it in client mode: deploy_mode='client' on "
+        "the operator, and clear the task"
     )
 
 
@@ -156,6 +159,8 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
     filled = []
     for argument in map(str, arguments):
         for name, value in values.items():
+            if value.endswith("}"):
+                argument = argument.replace("{" + name + "}}", value + " }")  # see `placeholders`
             argument = argument.replace("{" + name + "}", value)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(

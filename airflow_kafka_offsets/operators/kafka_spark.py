@@ -184,7 +184,7 @@ class KafkaSparkOperator(PySparkOperator):
         with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             options = self._with_login(spark, Path(directory))
-            window = KafkaWindow(spark, handoff_of(planned, options, self.group.expect_gaps, report))
+            window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
             value = call(function, args, kwargs, {"spark": spark, "window": window})
             self._returned[window_id] = self._checked_value(value)
             window.finish()  # here, for task processes of Airflow end without the exit guard

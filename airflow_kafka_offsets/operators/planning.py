@@ -251,9 +251,12 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def placeholders(window: Window) -> dict[str, str]:
-    """Return what a user's own job may ask for by name: Spark's options of this window."""
+    """Return what a user's own job may ask for by name: Spark's options of this window.
+
+    No "}}" is in it, which YARN takes out of each command line that it starts in a container, as if it ended a ``{{VARIABLE}}``.
+    """
     ranges = window.ranges.without_empty()
-    return {
+    values = {
         "window_id": window.id,
         "seq": str(window.seq),
         "assign": dump_assign(list(ranges)),
@@ -261,3 +264,4 @@ def placeholders(window: Window) -> dict[str, str]:
         "ending_offsets": dump_offsets(ranges.ends),
         "isolation_level": window.isolation_level.value,
     }
+    return {name: value.replace("}}", "} }") for name, value in values.items()}

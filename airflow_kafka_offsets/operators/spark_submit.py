@@ -151,6 +151,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         check_waits(hook._conf, is_tracked=self._is_tracked(hook))
         if hook._is_yarn_cluster_mode:
             self._check_yarn(hook)
+        hook._validate_yarn_track_via_rm_api_config()
         if hook._is_kubernetes and mode == "cluster" and not self._is_tracked(hook):
             raise BadInputError(
                 "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
@@ -252,7 +253,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
         login = write_login(options.jaas, directory) if options.jaas is not None else None
-        handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group.expect_gaps, report)
+        handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
         conf, files = window_conf(handoff, directory)
         hook = self._get_hook()
         if files and hook._should_track_driver_status:

@@ -145,7 +145,7 @@ class CountedRead:
     def _is_stray(self) -> Column:
         from pyspark.sql import functions as F
 
-        if max(partition for _, partition in self._ranges) * len(self._topics) >= MAX_BOUNDS:
+        if (1 + max(partition for _, partition in self._ranges)) * len(self._topics) > MAX_BOUNDS:
             return F.lit(False)
         start, end = (F.get(self._of_topic(self._bounds(bound)), F.col("partition")) for bound in (0, 1))
         is_within = (F.col("offset") >= start) & (F.col("offset") < end)

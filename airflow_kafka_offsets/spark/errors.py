@@ -42,7 +42,7 @@ class ReaderOptionError(KafkaWindowError, ValueError):
 
 
 class WriteOptionError(KafkaWindowError, ValueError):
-    """A write was asked for that a rerun could not replace."""
+    """A write was asked for that a rerun could not replace, or that would replace another one of the same job."""
 
 
 class UnfinishedReadError(KafkaWindowError):

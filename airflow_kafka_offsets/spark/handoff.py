@@ -6,8 +6,8 @@ Launcher and job import this same module, so both sides agree on the form.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,7 @@ class Handoff:
         topics: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
         report: absolute path where the launcher looks for a report of the job; None: it could not read one.
+        output_tables: what the commit of the window publishes, once the job has staged it; None: the launcher did not say.
 
     Raises:
         HandoffError: a value can't be used.
@@ -51,11 +52,14 @@ class Handoff:
     topics: Mapping[str, Mapping[str, tuple[int, int]]]
     options: Mapping[str, str]
     report: str | None = None
+    output_tables: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if datetime.fromisoformat(self.until).tzinfo is None:
             raise HandoffError(f"until must have a zone, got {self.until!r}")
         object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
+        if self.output_tables is not None:
+            object.__setattr__(self, "output_tables", tuple(self.output_tables))
 
     def to_json(self) -> str:
         """Return the document; equal windows give equal bytes."""
@@ -64,7 +68,7 @@ class Handoff:
 
     @classmethod
     def from_json(cls, text: str) -> Handoff:
-        """Read the document; keys that this version does not know are ignored.
+        """Read the document; keys that this version does not know are ignored, and what has a default may be left out.
 
         Raises:
             HandoffError: it is not one, or of a version that this job side can't read.
@@ -76,7 +80,8 @@ class Handoff:
                     f"The window was handed over in version {document['version']}, this job reads version {VERSION}: let "
                     "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
                 )
-            return cls(**{field.name: document[field.name] for field in fields(cls)})
+            given = (field for field in fields(cls) if field.default is MISSING or field.name in document)
+            return cls(**{field.name: document[field.name] for field in given})
         except HandoffError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as exc:

@@ -31,7 +31,7 @@ from airflow_kafka_offsets.spark.options import (
     schema,
     source_version,
 )
-from airflow_kafka_offsets.spark.source import load, parallelism
+from airflow_kafka_offsets.spark.source import is_stopped, load, parallelism
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -93,6 +93,7 @@ class WindowReading:
         self._wrote = False
         self._skipped = False
         self._failed: dict[tuple[object, ...], tuple[str, BaseException]] = {}
+        self._written: dict[tuple[object, ...], object] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
@@ -138,6 +139,11 @@ class WindowReading:
         return self._taken == {0, 1}
 
     @property
+    def is_checked(self) -> bool:
+        """Whether all that was read was checked, as in a block of `persisted`."""
+        return self._checked is not None and self._unchecked is None
+
+    @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
         return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AFTER_A_SKIP))
@@ -166,7 +172,7 @@ class WindowReading:
             ReaderOptionError: an option would change what the window fixes.
             UnfinishedReadError: the frame of an earlier call was not checked yet.
         """
-        self._refuse_second_read()
+        self._begin()
         frame, tasks = self._frame(options)
         if not self._planned:
             return frame
@@ -183,7 +189,7 @@ class WindowReading:
         ::
 
             with window.persisted() as frame:
-                window.write_parquet(frame.filter("topic = 'orders'"), "s3a://lake/orders")
+                window.write_parquet(frame.filter("topic = 'orders'"), "hdfs:///lake/orders")
                 frame.groupBy("topic").count().write.mode("append").saveAsTable("statistics")
 
         Spark keeps it in memory and on the executors' disks, until the end of the block.
@@ -196,7 +202,7 @@ class WindowReading:
             IncompleteReadError: not every planned offset was read; nothing in the block was run.
             DataLossError: Kafka no longer holds them; nothing in the block was run.
         """
-        self._refuse_second_read()
+        self._begin()
         frame, _ = self._frame(options)
         frame = frame.persist() if storage_level is None else frame.persist(storage_level)
         try:
@@ -209,8 +215,10 @@ class WindowReading:
         finally:
             frame.unpersist()
 
-    def _refuse_second_read(self) -> None:
-        if self.is_unchecked and not self._failed:
+    def _begin(self) -> None:
+        if self._failed:
+            self._written.clear()  # the job begins anew, and may replace what it wrote before the failure
+        elif self.is_unchecked:
             raise UnfinishedReadError(
                 f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
                 "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
@@ -303,7 +311,14 @@ class WindowReading:
 
     def _confirmed(self, counts: Counts) -> Counts:
         # Of an action that failed Spark 4.0 says 0, too; in a topic with gaps that could be the truth.
-        if self._handoff.expect_gaps and counts.records == 0 and (again := self._recounted()).records:
+        if not self._handoff.expect_gaps or counts.records:
+            return counts
+        if is_stopped(self._spark):
+            raise IncompleteReadError(
+                "Spark says that no record was read, which it also says of an action that failed, and it was stopped before anybody "
+                "could look again: let the job call window.check() before spark.stop(), or not stop it"
+            )
+        if (again := self._recounted()).records:
             raise IncompleteReadError(
                 f"none of {again.records} records was read: the first action on the frame of read() failed, or left all out"
             )

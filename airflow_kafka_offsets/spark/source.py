@@ -41,6 +41,11 @@ def is_classic(spark: SparkSession) -> bool:
     return hasattr(spark, "sparkContext")
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Tell whether the session can do nothing more."""
+    return spark.sparkContext._jsc is None if is_classic(spark) else bool(spark.is_stopped)
+
+
 def parallelism(spark: SparkSession) -> int | None:
     """Return how many tasks can run at once; None: nobody knows yet."""
     if (_conf(spark, "spark.dynamicAllocation.enabled") or "").lower() == "true":

@@ -15,6 +15,8 @@ from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.errors import (
     HandoffError,
     NoWindowError,
+    TargetError,
+    WriteOptionError,
 )
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
@@ -66,7 +68,7 @@ def current_window(spark: SparkSession) -> KafkaWindow:
 
 
 def _noted(write: _Write) -> _Write:
-    """Let the window remember that a write failed, until the same write succeeds: a job may pass over the error."""
+    """Let the window remember what was written, where a second write would replace it, and what failed: a job may pass over an error."""
     signature = inspect.signature(write)
 
     @functools.wraps(write)
@@ -75,10 +77,24 @@ def _noted(write: _Write) -> _Write:
             given = signature.bind(self, *args, **kwargs).arguments
         except TypeError:
             return write(self, *args, **kwargs)  # whose own error names it
-        to = [given[name] for name in ("url", "path", "table", "function") if name in given]
-        key = (write.__name__, *(value if callable(value) else str(value).rstrip("/") for value in to))
-        with self._noting_failure(key, f"{write.__name__} to {getattr(to[-1], '__name__', to[-1])}"):
-            return write(self, *args, **kwargs)
+        to = {name: given[name] for name in ("url", "path", "table", "function") if name in given}
+        target = tuple((name, value if callable(value) else str(value).rstrip("/")) for name, value in to.items())
+        *_, last = to.values()
+        name = f"{write.__name__} to {getattr(last, '__name__', last)}"
+        mine = object()
+        # Threads may write at once. A function may well be called for several frames.
+        if "function" not in to and self._written.setdefault(target, mine) is not mine:
+            with self._noting_failure(("again", *target), name):
+                raise WriteOptionError(
+                    f"Window {self.id}: {name}: this window has been written there already, and each write is its whole output "
+                    "there: this one would replace the other, or be left out. Write once, all rows together (union)"
+                )
+        with self._noting_failure((write.__name__, *target), name):
+            try:
+                return write(self, *args, **kwargs)
+            except BaseException:
+                self._written.pop(target, None)
+                raise
 
     return cast("_Write", noting)
 
@@ -87,7 +103,8 @@ class KafkaWindow(WindowReading):
     """Offset ranges that this job reads, once, and whose output a rerun of the window replaces.
 
     What it is and how it is read: see `WindowReading`. The methods that write take the frame of `read`, or what was made of
-    it; each publishes only what is complete, or says so, and can be run again.
+    it; each publishes only what is complete, or says so, and can be run again. What it writes is the window's whole output at that
+    target, so a job writes to each target once.
     """
 
     @_noted
@@ -278,10 +295,17 @@ class KafkaWindow(WindowReading):
             properties: Spark's JDBC options, such as user and password.
 
         Raises:
-            TargetError: the table is not there, or not as it has to be, or it is not the ledger's database.
+            TargetError: the table is not there, or not as it has to be, or the group's ``output_tables`` do not name it, or it
+                is not the ledger's database.
             IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
         """
         refuse_window_id(df)
+        published = self._handoff.output_tables
+        if published is not None and table not in published:
+            raise TargetError(
+                f"Nobody would publish what is staged for {table}: the group {self.group} has no such table. In the DAG, say "
+                f"KafkaGroup({self.group!r}, ..., output_tables=[{table!r}]), in the same words, and clear the task"
+            )
         sink = JdbcTable(self._spark, url, table, properties)
         sink.check_ledger()
         return self._write_jdbc(sink, df, sink.register)
@@ -308,6 +332,8 @@ class KafkaWindow(WindowReading):
             DataLossError: Kafka no longer holds them.
         """
         results: list[_T] = []
+        if not is_classic(self._spark):
+            check_first = True  # also where all is checked already: the function may use the frame twice
         self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
         return results[0]
 
@@ -338,7 +364,7 @@ class KafkaWindow(WindowReading):
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
-        if not check_first and is_classic(self._spark):
+        if not check_first and (is_classic(self._spark) or self.is_checked):
             self._write(lambda: write(df), failed=failed)
             return
         with kept(df) as rows:
@@ -349,8 +375,11 @@ class KafkaWindow(WindowReading):
         if target.has_appended():
             self._skip(target.name)
             return False
-        with kept(df) as rows:
-            written = self._write(rows.count, lambda _: target.append(rows, options))
+        if self.is_checked:
+            written = self._write(lambda: None, lambda _: target.append(df, options))
+        else:
+            with kept(df) as rows:
+                written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
             self._skip(target.name)
         return written

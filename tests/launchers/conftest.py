@@ -262,7 +262,8 @@ def is_over(process: psutil.Process) -> bool:
 
 def light(folder: Path) -> dict[str, Any]:
     """Return what makes an operator's job the light one."""
-    arguments = [str(folder / "ran"), str(folder / "hold"), "{window_id}"]
+    window = ["{window_id}", "{starting_offsets}", "{ending_offsets}"]
+    arguments = [str(folder / "ran"), str(folder / "hold"), *window]
     return {
         "application": f"local:{LIGHT}",
         "application_args": arguments,

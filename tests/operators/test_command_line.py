@@ -137,6 +137,19 @@ def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_pl
         with pytest.raises(BadInputError, match="yarn_resourcemanager_webapp_address"):
             operator_on("yarn", **how)._check_input()
     operator_on("yarn", deploy_mode="client")._check_input()
+    with pytest.raises(ValueError, match="requires `deploy_mode='cluster'`"):
+        operator_on("yarn", deploy_mode="client", yarn_track_via_rm_api=True)._check_input()
+
+
+def test_a_window_that_no_file_can_carry_to_a_standalone_cluster_is_refused_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standalone = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(standalone))
+    with pytest.raises(BadInputError, match=r"deploy_mode='client' on the operator"):
+        command(operator_on("standalone"), 20_000, tmp_path)
+    in_client_mode = command(operator_on("standalone", deploy_mode="client"), 20_000, tmp_path)
+    assert in_client_mode[in_client_mode.index("--files") + 1].endswith("g-000007.json")
 
 
 @pytest.mark.parametrize("cluster", list(CLUSTERS))

@@ -55,7 +55,7 @@ def world() -> Iterator[World]:
 
 def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: Path) -> None:
     planned = world.plan(ONE)
-    conf, [shipped] = window_conf(handoff_of(planned, {}, False, None), tmp_path)
+    conf, [shipped] = window_conf(handoff_of(planned, {}, world.group, None), tmp_path)
     assert len(json.dumps(conf)) < SMALL
     assert list(conf) == [CONF_WINDOW_FILE]
 

@@ -16,6 +16,7 @@ RANGES = {"orders": {10: (5, 5), 2: (100, 200)}, "a": {0: (0, 1)}}
 
 def test_what_is_written_is_what_is_read() -> None:
     given = handoff(RANGES, options={"kafka.bootstrap.servers": "h:9092", "x": "${file:/etc/kafka:jaas}"}, report="/r")
+    given = replace(given, output_tables=("orders", "sales.orders"))
     assert Handoff.from_json(given.to_json()) == given
 
 
@@ -33,6 +34,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "topics": {"orders": {"2": [100, 200], "10": [5, 5]}, "a": {"0": [0, 1]}},
         "options": {"kafka.bootstrap.servers": "h:9092"},
         "report": None,
+        "output_tables": None,
     }
 
 
@@ -44,6 +46,12 @@ def test_equal_windows_give_equal_bytes_in_numeric_order() -> None:
 
 def test_keys_of_a_newer_launcher_are_ignored() -> None:
     document = json.loads(handoff(RANGES).to_json()) | {"something": "new"}
+    assert Handoff.from_json(json.dumps(document)) == handoff(RANGES)
+
+
+def test_what_an_older_launcher_does_not_hand_over_is_as_by_default() -> None:
+    document = json.loads(handoff(RANGES, output_tables=["orders"]).to_json())
+    del document["output_tables"]
     assert Handoff.from_json(json.dumps(document)) == handoff(RANGES)
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB
+    from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
 ROOT = Path(__file__).parents[2]
@@ -24,32 +26,39 @@ from pyspark.sql import SparkSession
 from airflow_kafka_offsets.spark import KafkaWindow
 from tests.spark.conftest import handoff
 
-remote, url, table = json.loads(sys.argv[1])
+remote, url, table, servers, topic = json.loads(sys.argv[1])
 spark = SparkSession.builder.remote(remote).getOrCreate()
-df = spark.range(0, 5, 1, 2).selectExpr("cast(id as int) as n")
 
-def told(table, **options):
+def told(table, limit=1000, **options):
+    given = {"options": {"kafka.bootstrap.servers": servers}, "output_tables": [table]}
+    window = KafkaWindow(spark, handoff({topic: {0: (0, 5)}}, **given))
+    df = window.read().selectExpr("cast(cast(value as string) as int) as n").limit(limit)
     try:
-        return KafkaWindow(spark, handoff({})).stage_jdbc(df, url, table, {"user": "open", **options})
+        return window.stage_jdbc(df, url, table, {"user": "open", **options})
     except Exception as exc:
         return f"{type(exc).__name__}: {exc}"
 
-print(json.dumps([told(table), told("nowhere"), told(table, password="canary")]))
+print(json.dumps([told(table, 3), told(table), told("nowhere"), told(table, password="canary")]))
 """
 
 
-def test_a_window_is_staged_over_connect(spark_connect: SparkConnect, mariadb: MariaDB) -> None:
+def test_a_window_is_staged_over_connect_if_all_of_it_was_read(
+    spark_connect: SparkConnect, mariadb: MariaDB, kafka: KafkaBroker, topic: str
+) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 5)
     database = Database(mariadb.url)
     schema.upgrade(open_engine(database.url))
     # No password: over Connect it would have to be the server's.
     mariadb.execute("CREATE USER open@'127.0.0.1'", "GRANT ALL ON offsets.* TO open@'127.0.0.1'")
     database.create("over_connect")
-    arguments = json.dumps([spark_connect.url, database.jdbc, "over_connect"])
+    arguments = json.dumps([spark_connect.url, database.jdbc, "over_connect", kafka.bootstrap_servers, topic])
     done = subprocess.run(
         [sys.executable, "-c", CLIENT, arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    staged, nowhere, password = json.loads(done.stdout.splitlines()[-1])
+    incomplete, staged, nowhere, password = json.loads(done.stdout.splitlines()[-1])
+    assert incomplete.startswith("IncompleteReadError: Window lake.orders-000012: ")
     assert staged == 5
     [(window, name, rows)] = database.ask(
         "SELECT window_id, staging, row_count FROM kafka_offsets_staged WHERE target = 'over_connect'"

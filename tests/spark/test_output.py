@@ -57,7 +57,7 @@ class Pipeline:
 
     def _launch(self, planned: Planned, job: Job) -> Report:
         options = {"kafka.bootstrap.servers": self.kafka.bootstrap_servers}
-        window = KafkaWindow(self.spark, handoff_of(planned, options, False, None))
+        window = KafkaWindow(self.spark, handoff_of(planned, options, self.group, None))
         job(window)
         window.finish()
         return Report(window.records)
@@ -164,7 +164,7 @@ def test_a_job_that_stages_nothing_or_elsewhere_is_not_committed(pipeline: Pipel
 
     with pytest.raises(OutputError, match=f"staged nothing for {pipeline.table}. Nothing is committed"):
         pipeline.run("first", forget)
-    with pytest.raises(OutputError, match=f"it was staged for {other}"):
+    with pytest.raises(TargetError, match=f"staged for {other}: the group .* has no such table"):
         pipeline.run("first", lambda window: pipeline.stage(window, table=other), clears=1)
     assert (pipeline.found(), pipeline.states()) == ([], [State.PLANNED])
     pipeline.run("first", pipeline.stage, clears=2)
@@ -192,10 +192,10 @@ def test_a_database_that_is_not_the_ledgers_is_refused_before_anything_is_read(
     pipeline: Pipeline, postgres: Postgres
 ) -> None:
     elsewhere = Database(postgres.create_database(f"elsewhere_{uuid.uuid4().hex[:8]}"))
-    elsewhere.create("orders")
+    elsewhere.create(pipeline.table)
 
     def job(window: KafkaWindow) -> None:
-        window.stage_jdbc(window.read().selectExpr("1 as n"), elsewhere.jdbc, "orders", elsewhere.properties)
+        window.stage_jdbc(window.read().selectExpr("1 as n"), elsewhere.jdbc, pipeline.table, elsewhere.properties)
 
     with pytest.raises(TargetError, match=r"is there is no table kafka_offsets_staged .* write_jdbc\(\)"):
         pipeline.run("first", job)

@@ -15,7 +15,7 @@ import pytest
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from airflow_kafka_offsets.spark.shipping import write_zip
-from tests.lab.topics import create_topic, produce
+from tests.lab.topics import abort_transaction, create_topic, produce
 from tests.spark.conftest import handoff
 
 if TYPE_CHECKING:
@@ -95,6 +95,26 @@ def test_a_job_that_reads_a_part_and_forgets_the_check_ends_red(kafka: KafkaBrok
     # spark-submit joins what Python writes to stderr with its stdout.
     assert f"2 of 7 planned offsets were read ({topic}-0: 2 of 7)" in job.stdout
     assert not (tmp_path / "report.json").exists()
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_job_that_found_no_record_where_that_can_be_and_stopped_spark_must_have_checked_it(
+    kafka: KafkaBroker, topic: str, tmp_path: Path, is_checked: bool
+) -> None:
+    create_topic(kafka, topic)
+    abort_transaction(kafka, topic, 9)
+    given = _handoff(kafka, topic, expect_gaps=True)
+    code = f"""
+        from airflow_kafka_offsets.spark import current_window
+        window = current_window(spark)
+        window.read().write.format("noop").mode("overwrite").save()
+        if {is_checked}:
+            window.check()
+        spark.stop()
+    """
+    job = submit(tmp_path, code, "--conf", f"{CONF_WINDOW}={given.to_json()}")
+    assert job.returncode == (0 if is_checked else 1), job.stdout
+    assert ("call window.check() before spark.stop()" in job.stdout) is not is_checked
 
 
 def _handoff(kafka: KafkaBroker, topic: str, **values: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError
+from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, Files, publish
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
 
@@ -102,6 +102,47 @@ def test_one_persisted_frame_can_be_written_twice(
     window.write_parquet(frame.filter("n % 2 = 1"), f"{tmp_path}/odd")
     assert found(spark, tmp_path / "even") == [0, 2, 4, 6, 8]
     assert found(spark, tmp_path / "odd") == [1, 3, 5, 7, 9]
+
+
+def test_of_threads_that_write_to_one_directory_only_the_first_does(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    halves = {"n % 2 = 0": [0, 2, 4, 6, 8], "n % 2 = 1": [1, 3, 5, 7, 9]}
+    together = threading.Barrier(len(halves))
+    with window.persisted() as frame, ThreadPoolExecutor(len(halves)) as pool:
+        rows = frame.selectExpr("cast(cast(value as string) as int) as n")
+
+        def write(half: str) -> str:
+            together.wait(60)
+            return window.write_parquet(rows.filter(half), str(tmp_path))
+
+        writes = {half: pool.submit(write, half) for half in halves}
+        refused = {half for half, write in writes.items() if isinstance(write.exception(60), WriteOptionError)}
+    (written,) = halves.keys() - refused
+    assert found(spark, tmp_path) == halves[written]
+    with pytest.raises(PublishError, match="has been written there already"):
+        window.finish()
+
+
+def test_a_job_that_begins_anew_after_a_failure_writes_all_anew(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    (tmp_path / "b").touch()
+
+    def body() -> None:
+        with window.persisted() as frame:
+            rows = frame.selectExpr("cast(cast(value as string) as int) as n")
+            window.write_parquet(rows, f"{tmp_path}/a")
+            window.write_parquet(rows, f"{tmp_path}/b")
+
+    with pytest.raises(Exception, match="/b"):
+        body()
+    (tmp_path / "b").unlink()
+    body()
+    window.finish()
+    assert found(spark, tmp_path / "a") == found(spark, tmp_path / "b") == [*range(10)]
 
 
 def test_an_incomplete_read_is_not_published(

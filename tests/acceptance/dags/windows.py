@@ -106,7 +106,10 @@ for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_clu
             group=KafkaGroup(name, topics=[name], kafka_timeout=10),
             conn_id="spark_cluster",
             application=f"local:{Path(__file__).parents[2] / 'launchers' / 'jobs' / 'light.py'}",
-            application_args=[str(LAB / "lake" / f"{name}.ran"), str(LAB / "hold" / name), "{window_id}"],
+            application_args=[
+                *(str(LAB / "lake" / f"{name}.ran"), str(LAB / "hold" / name)),
+                *("{window_id}", "{starting_offsets}", "{ending_offsets}"),
+            ],
             ship=False,
             connector=None,
             driver_memory="512m",

@@ -1,9 +1,10 @@
 """A job that needs no Spark of its own, so that its driver is there in seconds: waits while the hold file is there.
 
-Arguments: where to note that it ran, the hold file, the window's id; and `session` for a cluster that insists on one. Fails
-while a file `<hold>.fail` is there.
+Arguments: where to note that it ran, the hold file, the window's id, its first offsets and its ends; and `session` for a cluster
+that insists on one. Fails while a file `<hold>.fail` is there.
 """
 
+import json
 import os
 import sys
 import time
@@ -13,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from airflow_kafka_offsets.spark.parent import die_with_jvm
 
 die_with_jvm()  # as current_window() does
-ran, hold, window, *more = sys.argv[1:]
+ran, hold, window, starts, ends, *more = sys.argv[1:]
+assert json.loads(starts).keys() == json.loads(ends).keys()
 if "session" in more:
     from pyspark.sql import SparkSession
 

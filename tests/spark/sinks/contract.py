@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError
+from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError, WriteOptionError
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class SinkContract(Rerun):
 
     is_checked_first: ClassVar[bool]
     """Whether an incomplete read leaves the target as it was."""
+    is_once: ClassVar[bool] = True
+    """Whether a job may write to a target once, as a second write would replace the first."""
     is_side_by_side: ClassVar[bool] = True
     """Whether windows that are written at the same time succeed; otherwise one may have to be tried again."""
 
@@ -161,6 +163,20 @@ class SinkContract(Rerun):
             self.assert_rows(spark, target, *rows_of(1, *range(7)))
         assert run(2).records == 10
         self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(10)))
+
+    def test_a_second_write_of_the_job_to_the_target_is_refused_and_ends_the_job_red(
+        self, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        window = run(1, "value < 3")
+        if not self.is_once:
+            job(self.code, window, target, "value < 7")
+            self.assert_rows(spark, target, *rows_of(1, *range(7)))
+            return
+        with pytest.raises(WriteOptionError, match="has been written there already"):
+            job(self.code, window, target, "value < 7")
+        self.assert_rows(spark, target, *rows_of(1, *range(3)))
+        with pytest.raises(PublishError, match="has been written there already"):  # when the job has passed over it
+            window.finish()
 
     def test_what_kafka_has_no_more_fails_the_job_and_leaves_the_target_as_it_was(
         self, kafka: KafkaBroker, topic: str, spark: SparkSession, run: Run, target: Any

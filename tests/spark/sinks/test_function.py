@@ -39,6 +39,7 @@ def replace_in(path: str) -> Callable[[DataFrame, KafkaWindow], int]:
 class TestFunction(SinkContract):
     code = "from tests.spark.sinks.test_function import replace_in; window.write(df, replace_in(target))"
     is_checked_first = False
+    is_once = False
 
     @pytest.fixture
     def target(self, tmp_path: Path) -> str:
