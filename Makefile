@@ -30,7 +30,7 @@ lock: pyproject.toml   ## resolve requirements.lock again
 lint: setup      ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-test-unit: setup ## the tests that need no server (seconds)
+test-unit: setup ## the tests that need no server (minutes)
 	@$(BIN)/python -m pytest -m "not server"
 
 # Two at a time: the tests with Airflow wait more than they work.
