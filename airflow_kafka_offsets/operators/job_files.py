@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import CONF_JOB
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
+from airflow_kafka_offsets.core.spark_json import apart
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
@@ -157,11 +158,12 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
         BadInputError: an argument got longer than a command line can carry.
     """
     filled = []
-    for argument in map(str, arguments):
+    for given in map(str, arguments):
+        argument = given
         for name, value in values.items():
-            if value.endswith("}"):
-                argument = argument.replace("{" + name + "}}", value + " }")  # see `placeholders`
             argument = argument.replace("{" + name + "}", value)
+        if argument != given:
+            argument = apart(argument)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(
                 f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "

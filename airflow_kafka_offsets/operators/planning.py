@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
 )
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
-from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets
+from airflow_kafka_offsets.core.spark_json import apart, dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
@@ -251,17 +251,13 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def placeholders(window: Window) -> dict[str, str]:
-    """Return what a user's own job may ask for by name: Spark's options of this window.
-
-    No "}}" is in it, which YARN takes out of each command line that it starts in a container, as if it ended a ``{{VARIABLE}}``.
-    """
+    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
     ranges = window.ranges.without_empty()
-    values = {
+    return {
         "window_id": window.id,
         "seq": str(window.seq),
         "assign": dump_assign(list(ranges)),
-        "starting_offsets": dump_offsets(ranges.starts),
-        "ending_offsets": dump_offsets(ranges.ends),
+        "starting_offsets": apart(dump_offsets(ranges.starts)),
+        "ending_offsets": apart(dump_offsets(ranges.ends)),
         "isolation_level": window.isolation_level.value,
     }
-    return {name: value.replace("}}", "} }") for name, value in values.items()}

@@ -6,11 +6,11 @@
     ├── NoWindowError         the job was not started with a window: start it through Airflow
     ├── HandoffError          what the launcher handed over can't be used: launcher and job are of different versions
     ├── ReaderOptionError     an option of read() that the window fixes: take it out
-    ├── WriteOptionError      a write was asked for that a rerun could not replace: correct the call
+    ├── WriteOptionError      a write was asked for that a rerun could not replace, or that would replace another: correct the call
     ├── UnfinishedReadError   read() was called again before the first frame was checked
     ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
-    ├── TargetError           the table to write to is not there, or is not what it has to be
+    ├── TargetError           the table to write to is not there, or is not what it has to be, or nobody would publish it
     ├── PublishError          the output could not be put in its place, or a job went on without it
     └── ConnectorError        no Spark here whose version says which Kafka connector fits
 """

@@ -139,11 +139,6 @@ class WindowReading:
         return self._taken == {0, 1}
 
     @property
-    def is_checked(self) -> bool:
-        """Whether all that was read was checked, as in a block of `persisted`."""
-        return self._checked is not None and self._unchecked is None
-
-    @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
         return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AFTER_A_SKIP))
@@ -212,12 +207,15 @@ class WindowReading:
             self._finish(counts)
             guard.release(self.id)
             yield frame
+        except BaseException:
+            self._written.clear()  # who tries the block again writes all of it again
+            raise
         finally:
             frame.unpersist()
 
     def _begin(self) -> None:
         if self._failed:
-            self._written.clear()  # the job begins anew, and may replace what it wrote before the failure
+            self._written.clear()  # the job begins anew, and writes again what it wrote before the failure
         elif self.is_unchecked:
             raise UnfinishedReadError(
                 f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "

@@ -104,7 +104,7 @@ class KafkaWindow(WindowReading):
 
     What it is and how it is read: see `WindowReading`. The methods that write take the frame of `read`, or what was made of
     it; each publishes only what is complete, or says so, and can be run again. What it writes is the window's whole output at that
-    target, so a job writes to each target once.
+    target, so a second write there (in the same words) raises `WriteOptionError`.
     """
 
     @_noted
@@ -303,8 +303,9 @@ class KafkaWindow(WindowReading):
         published = self._handoff.output_tables
         if published is not None and table not in published:
             raise TargetError(
-                f"Nobody would publish what is staged for {table}: the group {self.group} has no such table. In the DAG, say "
-                f"KafkaGroup({self.group!r}, ..., output_tables=[{table!r}]), in the same words, and clear the task"
+                f"Nobody would publish what is staged for {table}: output_tables of the group {self.group} are "
+                f"{', '.join(published) or 'none'}. Write the name as it stands there; or add {table!r} to them in the DAG, and clear "
+                "the task"
             )
         sink = JdbcTable(self._spark, url, table, properties)
         sink.check_ledger()
@@ -332,8 +333,6 @@ class KafkaWindow(WindowReading):
             DataLossError: Kafka no longer holds them.
         """
         results: list[_T] = []
-        if not is_classic(self._spark):
-            check_first = True  # also where all is checked already: the function may use the frame twice
         self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
         return results[0]
 
@@ -364,7 +363,7 @@ class KafkaWindow(WindowReading):
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
-        if not check_first and (is_classic(self._spark) or self.is_checked):
+        if not check_first and is_classic(self._spark):
             self._write(lambda: write(df), failed=failed)
             return
         with kept(df) as rows:
@@ -375,11 +374,8 @@ class KafkaWindow(WindowReading):
         if target.has_appended():
             self._skip(target.name)
             return False
-        if self.is_checked:
-            written = self._write(lambda: None, lambda _: target.append(df, options))
-        else:
-            with kept(df) as rows:
-                written = self._write(rows.count, lambda _: target.append(rows, options))
+        with kept(df) as rows:
+            written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
             self._skip(target.name)
         return written

@@ -64,11 +64,11 @@ def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
 def test_arguments_get_the_window_where_they_ask_for_it() -> None:
     values = placeholders(window_of(3))
     filled = fill(
-        ["--start", "{starting_offsets}", '{"json":"{seq}"}', "{unknown}", 5, '{"ends":{ending_offsets}}'], values
+        ["--start", "{starting_offsets}", '{"json":"{seq}"}', "{unknown}", 5, '{"a":{"ends":{ending_offsets}}}'], values
     )
     # With a space: YARN takes each "}}" out of a command line.
     assert filled[:5] == ["--start", '{"orders":{"1":1000000000,"2":1000000000} }', '{"json":"7"}', "{unknown}", "5"]
-    assert filled[5] == '{"ends":{"orders":{"1":1000000001,"2":1000000002} } }'
+    assert filled[5] == '{"a":{"ends":{"orders":{"1":1000000001,"2":1000000002} } } }'
     assert values["ending_offsets"] == '{"orders":{"1":1000000001,"2":1000000002} }'
     assert values["assign"] == '{"orders":[1,2]}'
 

@@ -125,8 +125,9 @@ def test_of_threads_that_write_to_one_directory_only_the_first_does(
         window.finish()
 
 
+@pytest.mark.parametrize("is_own", [False, True], ids=["a write", "the job's own"])
 def test_a_job_that_begins_anew_after_a_failure_writes_all_anew(
-    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, is_own: bool
 ) -> None:
     window = make_window(ranges)
     (tmp_path / "b").touch()
@@ -135,6 +136,8 @@ def test_a_job_that_begins_anew_after_a_failure_writes_all_anew(
         with window.persisted() as frame:
             rows = frame.selectExpr("cast(cast(value as string) as int) as n")
             window.write_parquet(rows, f"{tmp_path}/a")
+            if is_own and (tmp_path / "b").exists():
+                raise ValueError("not to /b")
             window.write_parquet(rows, f"{tmp_path}/b")
 
     with pytest.raises(Exception, match="/b"):

@@ -49,18 +49,6 @@ def values(window: KafkaWindow) -> DataFrame:
     return window.read().selectExpr("cast(cast(value as string) as int) as n")
 
 
-def test_what_was_checked_is_not_kept_a_second_time(
-    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window = make_window(ranges)
-    with window.persisted() as frame:
-        rows = frame.selectExpr("cast(cast(value as string) as int) as n")
-        monkeypatch.setattr("pyspark.sql.DataFrame.persist", lambda _: pytest.fail("it is kept already"))
-        assert window.write_delta(rows, f"{tmp_path}/orders", mode="append")
-        window.finish()
-    assert spark.read.format("delta").load(f"{tmp_path}/orders").count() == 10
-
-
 def history(spark: SparkSession, path: Path) -> list[dict]:
     rows = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
     return [json.loads(row.userMetadata) for row in rows if row.userMetadata]
