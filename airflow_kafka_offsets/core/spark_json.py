@@ -47,10 +47,10 @@ def dump_assign(partitions: list[TopicPartition]) -> str:
     return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
 
 
-def apart(text: str) -> str:
+def braces_apart(text: str) -> str:
     """Return JSON in which no two closing braces touch: YARN takes each ``}}`` out of a command line, as the end of a ``{{VARIABLE}}``.
 
-    >>> apart('{"orders":{"0":5}}')
+    >>> braces_apart('{"orders":{"0":5}}')
     '{"orders":{"0":5} }'
     """
     return re.sub(r"\}(?=\})", "} ", text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import CONF_JOB
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
-from airflow_kafka_offsets.core.spark_json import apart
+from airflow_kafka_offsets.core.spark_json import braces_apart
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
@@ -73,7 +73,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         topics=ranges_by_topic(window),
         options=options,
         report=str(report) if report else None,
-        output_tables=tuple(group.output_tables),
+        output_tables=group.output_tables,
     )
 
 
@@ -163,7 +163,7 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
         for name, value in values.items():
             argument = argument.replace("{" + name + "}", value)
         if argument != given:
-            argument = apart(argument)
+            argument = braces_apart(argument)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(
                 f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
 )
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
-from airflow_kafka_offsets.core.spark_json import apart, dump_assign, dump_offsets
+from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
@@ -257,7 +257,7 @@ def placeholders(window: Window) -> dict[str, str]:
         "window_id": window.id,
         "seq": str(window.seq),
         "assign": dump_assign(list(ranges)),
-        "starting_offsets": apart(dump_offsets(ranges.starts)),
-        "ending_offsets": apart(dump_offsets(ranges.ends)),
+        "starting_offsets": braces_apart(dump_offsets(ranges.starts)),
+        "ending_offsets": braces_apart(dump_offsets(ranges.ends)),
         "isolation_level": window.isolation_level.value,
     }
