@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 EXTRAS := postgres mysql redis zookeeper hbase s3 hdfs
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help setup lock lint test test-acceptance test-others test-unit bench demo
+.PHONY: help setup lock lint test test-unit fetch bench demo
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -33,16 +33,14 @@ lint: setup      ## ruff and mypy
 test-unit: setup ## the tests that need no server (minutes)
 	@$(BIN)/python -m pytest -m "not server"
 
-# Two at a time: the tests with Airflow wait more than they work.
-test: setup      ## all tests; first installs and fetches the servers that they use (minutes)
+# More processes than cores: most tests wait for a server. Each file is one process's, and the longest ones come first.
+PROCESSES ?= 6
+test: setup fetch ## all tests, PROCESSES=6 at a time; ORDER=random shuffles them
+	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadgroup --no-loadscope-reorder --durations=20 \
+	  $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(or $(SEED),$(shell date +%s)))
+
+fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab
-	@$(MAKE) --no-print-directory --jobs=2 test-acceptance test-others
-
-test-acceptance: setup
-	@$(BIN)/python -m pytest tests/acceptance
-
-test-others: setup
-	@$(BIN)/python -m pytest --ignore=tests/acceptance
 
 bench: setup     ## plan and commit; each offset store; 1,000 sensors; a large window and many small ones beside AvailableNow; on real servers
 	@$(BIN)/python -m tests.bench.plan_and_commit

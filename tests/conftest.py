@@ -51,8 +51,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses a server, before `-m` selects."""
+    """Mark each test that uses a server, before `-m` selects, and say which tests share a process: those of a file."""
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
@@ -67,6 +68,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         reporter.ensure_newline()
         reporter.write_line(f"{len(skipped)} skipped: with CI=true this is a failure", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _servers_are_up(request: pytest.FixtureRequest) -> None:
+    """Start a server again that died under an earlier test: one failure stays one failure."""
+    for name in _MARKER_OF_FIXTURE.keys() & set(request.fixturenames):
+        revive = getattr(request.getfixturevalue(name), "revive", None)
+        if revive is not None:
+            revive()
 
 
 @pytest.fixture(scope="session")

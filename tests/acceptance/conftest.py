@@ -1,53 +1,76 @@
-"""One Airflow with real Kafka, Spark and a ledger in PostgreSQL, for all acceptance tests."""
+"""One Airflow with real Kafka, Spark and a ledger in PostgreSQL, for all acceptance tests: they run beside each other.
+
+Each test owns its DAGs, which it shares with no other; group, topic and lake have the DAG's name. What a test stops is its own.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 import pytest
+import requests
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import Attempt, WindowRow
+from tests.acceptance.server import Servers, shared_servers
 from tests.lab.airflow import Airflow
 from tests.lab.airflow_api import AirflowApi
-from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
-from tests.lab.processes import LOOPBACK, wait_until
-from tests.lab.spark_connect import SparkConnect
+from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, end_offset, produce
 
-HERE = Path(__file__).parent
 PARTITIONS = 4
-EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
-"""The groups of the examples in dags/, which the Airflow of these tests runs too."""
 
 
 @dataclass(frozen=True)
 class Lab:
     """The servers, and what the tests ask of them. A DAG's group, topic and lake have the DAG's name."""
 
-    folder: Path
-    kafka: KafkaBroker
-    flaky_kafka: KafkaBroker
-    secure_kafka: SecureKafkaBroker
-    postgres: Postgres
-    airflow: Airflow
+    servers: Servers
     ledger: SqlLedger
+
+    @property
+    def folder(self) -> Path:
+        """Where lakes, and the files that hold jobs, are."""
+        return self.servers.folder
+
+    @property
+    def kafka(self) -> KafkaBroker:
+        """An open broker."""
+        return self.servers.kafka
+
+    @property
+    def secure_kafka(self) -> SecureKafkaBroker:
+        """A broker with passwords."""
+        return self.servers.secure_kafka
+
+    @property
+    def airflow(self) -> Airflow:
+        """Airflow; its components are stopped and started by `servers.control()`."""
+        return self.servers.airflow
 
     @property
     def api(self) -> AirflowApi:
         """Airflow's REST API."""
         return self.airflow.api
+
+    def connect(self, conn_id: str, fields: Mapping[str, Any]) -> None:
+        """Give Airflow a connection, or another one of that name."""
+        extra = {"extra": json.dumps(fields["extra"])} if "extra" in fields else {}
+        with suppress(requests.HTTPError):
+            self.api.request("DELETE", f"/connections/{conn_id}")
+        self.api.request("POST", "/connections", {**fields, **extra, "connection_id": conn_id})
 
     def topic(self, dag_id: str, records: int = 100, *, kafka: KafkaBroker | None = None) -> None:
         """Create the DAG's topic with that many records in each of its four partitions, and let the DAG run."""
@@ -156,75 +179,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for marker in ("airflow", "kafka", "spark", "postgres"):
                 item.add_marker(marker)
             # Some fixtures bring a hundred tasks to an end.
-            item.add_marker(pytest.mark.timeout(1500))
+            item.add_marker(pytest.mark.timeout(3000))
 
 
 @pytest.fixture(scope="session")
-def lab(
-    tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker, postgres: Postgres
-) -> Iterator[Lab]:
-    """Start what is not running yet. The ledger and one broker are this suite's own: tests stop them."""
-    from tests.lab.jars import spark_connector_jars
-
-    metadata = postgres.create_database("airflow")
-
-    jars = ",".join(str(path) for path in spark_connector_jars())
-    folder = tmp_path_factory.mktemp("acceptance")
-    for name in ("hold", "lake", "events"):
-        (folder / name).mkdir()
-    with ExitStack() as stack:
-        ledger = stack.enter_context(Postgres())
-        schema.upgrade(open_engine(ledger.url))
-        flaky = stack.enter_context(KafkaBroker(tmp_path_factory.mktemp("flaky")))
-        airflow = Airflow(
-            folder / "airflow",
-            HERE / "dags",
-            database_url=metadata,
-            connections=_connections(kafka, flaky, kafka_sasl, ledger),
-            environment={
-                "LAB": str(folder),
-                "CONNECTOR_JARS": jars,
-                "PYTHONPATH": str(HERE.parent.parent),
-                **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
-            },
-            settings={
-                "core": {"parallelism": "4"},
-                # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
-                "dag_processor": {"min_file_process_interval": "600"},
-                "kafka_offsets": {"ledger_conn_id": "ledger"},
-            },
-            preload=("confluent_kafka", "pandas", "pyspark.sql.connect.session"),
-        )
-        stack.callback(airflow.kill)
-        airflow.start()
-        yield Lab(folder, kafka, flaky, kafka_sasl, ledger, airflow, SqlLedger(ledger.url))
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Give the servers of this test run: one Airflow, one Kafka, one ledger for all its processes."""
+    base = tmp_path_factory.getbasetemp()
+    # The processes of one run have folders side by side.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "acceptance"
+    with shared_servers(folder) as servers:
+        yield Lab(servers, SqlLedger(servers.ledger.url))
 
 
-@pytest.fixture(scope="session")
-def connect(lab: Lab, spark_connect: SparkConnect) -> SparkConnect:
-    """Give Airflow the connection to a warm Spark Connect server."""
-    fields = {"connection_id": "spark_connect", "conn_type": "spark_connect", "host": f"sc://{LOOPBACK}"}
-    lab.api.request("POST", "/connections", {**fields, "port": spark_connect.port})
-    return spark_connect
+@pytest.fixture(autouse=True)
+def _airflow_is_up(request: pytest.FixtureRequest) -> None:
+    """Start a component again that died under an earlier test."""
+    if "lab" in request.fixturenames:
+        request.getfixturevalue("lab").servers.control().revive()
 
 
-def _connections(
-    kafka: KafkaBroker, flaky: KafkaBroker, secure: SecureKafkaBroker, postgres: Postgres
-) -> dict[str, dict[str, object]]:
-    from sqlalchemy import make_url
-
-    url = make_url(postgres.url)
-    return {
-        "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
-        "kafka_flaky": {"conn_type": "kafka", "extra": flaky.client_config()},
-        "kafka_secret": {"conn_type": "kafka", "extra": secure.client_config("alice")},
-        "spark_default": {"conn_type": "spark", "host": "local[1]"},
-        "ledger": {
-            "conn_type": "postgres",
-            "host": url.host,
-            "port": url.port,
-            "login": url.username,
-            "password": url.password,
-            "schema": url.database,
-        },
-    }
+@pytest.fixture(scope="module")
+def own_kafka(
+    lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[KafkaBroker]:
+    """Run a broker that this module's tests stop; its Airflow connection is `kafka_<module>`, without `test_`."""
+    module = request.module.__name__.rpartition(".")[2].removeprefix("test_")
+    with KafkaBroker(tmp_path_factory.mktemp("own-kafka")) as broker:
+        lab.connect(f"kafka_{module}", {"conn_type": "kafka", "extra": broker.client_config()})
+        yield broker

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from airflow_kafka_offsets.core.window import State
@@ -15,10 +13,7 @@ from tests.lab.spark_standalone import SparkStandalone
 @pytest.fixture(scope="module")
 def cluster(lab: Lab, spark_standalone: SparkStandalone) -> SparkStandalone:
     """Give Airflow the connection to a standalone cluster."""
-    fields = spark_standalone.connection()
-    lab.api.request(
-        "POST", "/connections", {**fields, "connection_id": "spark_cluster", "extra": json.dumps(fields["extra"])}
-    )
+    lab.connect("spark_cluster", spark_standalone.connection())
     return spark_standalone
 
 

@@ -47,7 +47,7 @@ def test_a_password_is_in_no_argv_log_xcom_rendered_field_ledger_or_event_log(la
     assert canary not in lab.api.log("canary", run, "load")
     assert canary not in str(lab.api.xcom("canary", run, "load"))
     assert canary not in str(lab.api.rendered_fields("canary", run, "load"))
-    assert canary not in dump(lab.postgres.url)
+    assert canary not in dump(lab.servers.ledger.url)
     events = [path.read_text(errors="replace") for path in (lab.folder / "events").rglob("*") if path.is_file()]
     assert any("canary" in text for text in events), "there is no event log"
     assert not [1 for text in events if canary in text]

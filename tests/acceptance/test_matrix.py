@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,35 +15,46 @@ from airflow_kafka_offsets.service import WindowService
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
 from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, stop_commit_half_way, table
 from tests.lab.processes import wait_until
-from tests.lab.spark_connect import SparkConnect
 from tests.lab.topics import create_topic, produce
 
-# First what holds an executor's slot until it is acted on, last what waits until Airflow has noticed that a backfill is over.
-CELLS = sorted(cells(), key=lambda cell: (not cell.is_held, cell.action == "reprocess"))
+# First what waits longest: until Airflow has noticed that a backfill is over.
+CELLS = sorted(cells(), key=lambda cell: cell.action != "reprocess")
 RECORDS = 5
+AT_ONCE = 16
+"""Cells that are under way at one moment. Most of them wait: for a retry, the scheduler, or Airflow to notice an end."""
 
 
 @pytest.fixture(scope="module")
-def runs(lab: Lab, connect: SparkConnect) -> dict[Cell, str]:
-    """Bring every run to its stage, do to it what its cell says, and wait for the end; return the run of each."""
+def runs(lab: Lab) -> Iterator[dict[Cell, Future[str]]]:
+    """Let every cell take its course, some at a time; each tells its own test of its run, or of its failure."""
     create_topic(lab.kafka, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     for partition in range(PARTITIONS):
         produce(lab.kafka, TOPIC, RECORDS, partition=partition, timestamp_ms=int(DAY.timestamp() * 1000) + 1)
-    (lab.folder / "matrix").mkdir()
-    for cell in CELLS:
-        if cell.is_held or cell.fails_first:
-            (lab.folder / "matrix" / f"{cell.dag_id}.{'held' if cell.is_held else cell.stage}").touch()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {cell: pool.submit(take_course, lab, cell) for cell in CELLS}
+        pool.shutdown(cancel_futures=True)
+
+
+def take_course(lab: Lab, cell: Cell) -> str:
+    """Bring the cell's run to its stage, do to it what the cell says, wait for the end, and return the run."""
+    told = lab.folder / "matrix" / f"{cell.dag_id}.{'held' if cell.is_held else cell.stage}"
+    if cell.is_held or cell.fails_first:
+        told.touch()
+    try:
         if cell.kind == "backfill":
             own_nothing_but_a_watermark(lab, cell)
-    started = {cell: start(lab, cell) for cell in CELLS}
-    runs = {cell: run() for cell, run in started.items()}
-    for cell, run in runs.items():
+        run = start(lab, cell)
         bring_to_stage(lab, cell, run)
         act(lab, cell, run)
-    for cell, run in runs.items():
         lab.api.wait_for_task(cell.dag_id, run, "load", "success", try_number=2, timeout=600)
         lab.api.wait_for_run(cell.dag_id, run, "success")
-    return runs
+        return run
+    except BaseException:
+        # What fails must not hold a slot of the executor, which the others wait for.
+        told.unlink(missing_ok=True)
+        (lab.folder / "matrix" / f"{cell.dag_id}.let-go").touch()
+        lab.api.pause(cell.dag_id)
+        raise
 
 
 def own_nothing_but_a_watermark(lab: Lab, cell: Cell) -> None:
@@ -54,17 +66,16 @@ def own_nothing_but_a_watermark(lab: Lab, cell: Cell) -> None:
     service.commit(planned.window.id, claim)
 
 
-def start(lab: Lab, cell: Cell) -> Callable[[], str]:
-    """Start the cell's run, and return how to get its id."""
+def start(lab: Lab, cell: Cell) -> str:
+    """Start the cell's run, and return its id."""
     lab.api.unpause(cell.dag_id)
     if cell.kind == "manual":
-        run = lab.api.trigger(cell.dag_id, logical_date=DAY)
-        return lambda: run
+        return lab.api.trigger(cell.dag_id, logical_date=DAY)
     if cell.kind == "asset-triggered":
         lab.api.create_asset_event(cell.dag_id)
     if cell.kind == "backfill":
         lab.api.backfill(cell.dag_id, DAY, DAY)
-    return lambda: str(lab.api.wait_for_first_run(cell.dag_id)["dag_run_id"])
+    return str(lab.api.wait_for_first_run(cell.dag_id)["dag_run_id"])
 
 
 def bring_to_stage(lab: Lab, cell: Cell, run: str) -> None:
@@ -109,21 +120,24 @@ def act(lab: Lab, cell: Cell, run: str) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.dag_id.removeprefix("matrix."))
-def test_a_rerun_has_the_same_window_and_the_lake_holds_it_once(lab: Lab, runs: dict[Cell, str], cell: Cell) -> None:
+def test_a_rerun_has_the_same_window_and_the_lake_holds_it_once(
+    lab: Lab, runs: dict[Cell, Future[str]], cell: Cell
+) -> None:
+    run = runs[cell].result()
     rows = [row for row in lab.windows(cell.dag_id) if row.held.window.span]
     (row,) = rows
     window = row.held.window
     assert window.state is State.COMMITTED
     assert window.lane is (Lane.BACKFILL if cell.kind == "backfill" else Lane.LIVE)
     assert window.span == RECORDS * PARTITIONS
-    assert row.held.holder.run_id == runs[cell]
+    assert row.held.holder.run_id == run
     jobs = [attempt.outcome.value for attempt in lab.attempts(row)]
     assert jobs[0] in first_outcomes(cell)
     assert jobs[1:] == ["succeeded"] * cell.runs_job_again
-    told = lab.api.xcom(cell.dag_id, runs[cell], "load", "window")
+    told = lab.api.xcom(cell.dag_id, run, "load", "window")
     assert told["window_id"] == window.id
     assert told["is_rerun"] == cell.is_rerun
-    assert lab.api.task(cell.dag_id, runs[cell], "after")["try_number"] == 1 + cell.runs_after_again
+    assert lab.api.task(cell.dag_id, run, "after")["try_number"] == 1 + cell.runs_after_again
     expect_once(lab, cell.dag_id, [window])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -47,18 +46,8 @@ def redis(lab: Lab, redis_secure: SecureRedisServer) -> Iterator[tuple[SecureRed
     """Give Airflow the connection to a Redis with TLS and a password, behind a proxy."""
     with Proxy(redis_secure.port) as proxy:
         login = redis_secure.login()
-        lab.api.request(
-            "POST",
-            "/connections",
-            {
-                "connection_id": "redis_lab",
-                "conn_type": "redis",
-                "host": login["host"],
-                "port": proxy.port,
-                "password": login["password"],
-                "extra": json.dumps({"ssl": True, "ssl_ca_certs": login["ssl_ca_certs"]}),
-            },
-        )
+        fields = {"conn_type": "redis", "host": login["host"], "port": proxy.port, "password": login["password"]}
+        lab.connect("redis_lab", {**fields, "extra": {"ssl": True, "ssl_ca_certs": login["ssl_ca_certs"]}})
         yield redis_secure, proxy
 
 
@@ -89,7 +78,7 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
     logs = [p.read_text(errors="replace") for p in (lab.airflow.home / "logs").rglob("*store_down*/**/*.log")]
     assert logs
     assert not [1 for log in logs if canary in log]
-    assert canary not in dump(lab.postgres.url)
+    assert canary not in dump(lab.servers.ledger.url)
     assert canary not in str(lab.api.rendered_fields("store_down", run, "load"))
     assert canary not in str(lab.api.xcom("store_down", run, "load"))
 
@@ -142,7 +131,7 @@ def stream(lab: Lab, topic: str, checkpoint: Path) -> None:
 def kafka_offsets(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line against the lab's ledger and Kafka."""
     command = [str(Path(sys.executable).with_name("kafka-offsets")), *arguments, "--bootstrap-servers"]
-    environment = {**os.environ, "KAFKA_OFFSETS_LEDGER": lab.postgres.url}
+    environment = {**os.environ, "KAFKA_OFFSETS_LEDGER": lab.servers.ledger.url}
     return subprocess.run(
         [*command, lab.kafka.bootstrap_servers], env=environment, capture_output=True, text=True, check=False
     )

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from airflow_kafka_offsets.core.window import Outcome, State
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.window import Outcome, State, Window
+from airflow_kafka_offsets.ports import WindowRow
 from tests.acceptance.conftest import Lab, Producing, expect_once, expect_tiling
 
 
-def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab) -> None:
+@dataclass(frozen=True)
+class Steady:
+    """Three runs while a producer wrote: their ids, windows, and what the first one handed downstream."""
+
+    runs: list[str]
+    rows: list[WindowRow]
+    result: dict[str, Any]
+
+    @property
+    def windows(self) -> list[Window]:
+        """Their windows."""
+        return [row.held.window for row in self.rows]
+
+
+@pytest.fixture(scope="module")
+def steady(lab: Lab) -> Steady:
+    """Run three times while a producer keeps writing."""
     lab.topic("steady", 500)
     with Producing(lab, "steady"):
-        for _ in range(3):
-            lab.api.run_to("steady")
-    rows = lab.windows("steady")
-    windows = [row.held.window for row in rows]
-    assert [w.state for w in windows] == [State.COMMITTED] * 3
-    assert [w.id for w in windows] == ["steady-000001", "steady-000002", "steady-000003"]
-    assert all(w.span > 0 for w in windows)
-    assert all(row.records == row.held.window.span for row in rows)
-    expect_tiling(windows)
-    expect_once(lab, "steady", windows)
+        runs = [lab.api.run_to("steady") for _ in range(3)]
+    return Steady(runs, lab.windows("steady"), lab.api.xcom("steady", runs[0], "load"))
 
 
-def test_what_downstream_gets_is_small_and_says_what_was_read(lab: Lab) -> None:
-    run = lab.api.runs("steady")[0]["dag_run_id"]
-    window = lab.windows("steady")[0].held.window
-    result = lab.api.xcom("steady", run, "load")
+def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab, steady: Steady) -> None:
+    assert [w.state for w in steady.windows] == [State.COMMITTED] * 3
+    assert [w.id for w in steady.windows] == ["steady-000001", "steady-000002", "steady-000003"]
+    assert all(w.span > 0 for w in steady.windows)
+    assert all(row.records == row.held.window.span for row in steady.rows)
+    expect_tiling(steady.windows)
+    expect_once(lab, "steady", [row.held.window for row in lab.windows("steady")])
+
+
+def test_what_downstream_gets_is_small_and_says_what_was_read(steady: Steady) -> None:
+    window, result = steady.windows[0], steady.result
     assert result["window_id"] == window.id
     assert (result["group"], result["seq"], result["is_rerun"]) == ("steady", 1, False)
     assert result["span"] == result["records"] == window.span
     assert result["ranges"]["steady"]["0"] == [0, window.ranges.ends[next(iter(window.ranges))]]
 
 
-def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab) -> None:
-    run = lab.api.runs("steady")[0]["dag_run_id"]
+def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab, steady: Steady) -> None:
+    run = steady.runs[0]
     before = [row.held.window for row in lab.windows("steady")]
     first_directory = lab.folder / "lake" / "steady" / f"window_id={before[0].id}"
     files = {path.name for path in first_directory.glob("*.parquet")}
@@ -46,7 +67,7 @@ def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab) 
     expect_once(lab, "steady", before)
 
 
-def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab) -> None:
+def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, steady: Steady) -> None:
     end = lab.end_offsets("steady")
     while {tp.partition: o for tp, o in lab.windows("steady")[-1].held.window.ranges.ends.items()} != end:
         lab.api.run_to("steady")

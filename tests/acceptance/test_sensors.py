@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.service import WindowService
 from tests.acceptance.conftest import Lab, expect_tiling
+from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
 from tests.lab.topics import delete_topic
 
@@ -19,13 +20,13 @@ Runs = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def runs(lab: Lab) -> Runs:
+def runs(lab: Lab, own_kafka: KafkaBroker) -> Runs:
     """Let all sensors defer, restart the triggerer under them, and only then let come what they wait for."""
     for dag_id in ("wait_lag", "wait_there", "wait_upstream"):
         lab.topic(dag_id, 10)
     for dag_id in ("wait_span", "wait_age", "wait_time", "wait_gone", "wait_late", "wait_soft", "arrivals"):
         lab.topic(dag_id, 0)
-    lab.topic("wait_flaky", 0, kafka=lab.flaky_kafka)
+    lab.topic("wait_flaky", 0, kafka=own_kafka)
     for dag_id in ("wait_downstream", "wait_nowhere"):
         lab.api.unpause(dag_id)
     lab.api.reparse("arrivals")
@@ -33,11 +34,8 @@ def runs(lab: Lab) -> Runs:
     runs = {dag_id: lab.api.trigger(dag_id, logical_date=now) for dag_id in [*WAITING, "wait_late", "wait_soft"]}
     for dag_id in WAITING:
         lab.api.wait_for_task(dag_id, runs[dag_id], "wait", "deferred")
-    triggerer = lab.airflow.components["triggerer"]
-    lab.flaky_kafka.stop()
-    triggerer.stop()
-    triggerer.launch()
-    triggerer.wait_ready()
+    own_kafka.stop()
+    lab.servers.control().restart("triggerer")
     for dag_id in ("wait_there", "wait_nowhere"):
         runs[dag_id] = lab.api.trigger(dag_id)
     fulfil(lab)
@@ -46,8 +44,8 @@ def runs(lab: Lab) -> Runs:
         timeout=60,
         what="the sensor notices that its broker is away",
     )
-    lab.flaky_kafka.start()
-    lab.produce("wait_flaky", 13, kafka=lab.flaky_kafka)
+    own_kafka.start()
+    lab.produce("wait_flaky", 13, kafka=own_kafka)
     return runs
 
 

@@ -11,7 +11,6 @@ from airflow_kafka_offsets.core.window import Outcome, State
 from tests.acceptance.conftest import Lab, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
 from tests.lab.processes import wait_until
-from tests.lab.spark_connect import SparkConnect
 
 
 def states(lab: Lab, dag_id: str) -> list[State]:
@@ -39,13 +38,19 @@ def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab) -> None
     assert (facts["window_id"], facts["records"], facts["span"]) == ("taskflow_local-000001", 400, 400)
 
 
-def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_window_again(
-    lab: Lab, connect: SparkConnect
-) -> None:
+@pytest.fixture(scope="module")
+def two_runs(lab: Lab) -> tuple[str, str]:
+    """Run twice over Spark Connect, and return the runs."""
     lab.topic("taskflow_connect")
     first = lab.api.run_to("taskflow_connect")
     lab.produce("taskflow_connect", 10)
-    second = lab.api.run_to("taskflow_connect")
+    return first, lab.api.run_to("taskflow_connect")
+
+
+def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_window_again(
+    lab: Lab, two_runs: tuple[str, str]
+) -> None:
+    first, second = two_runs
     expect_committed_once(lab, "taskflow_connect")
     assert lab.api.xcom("taskflow_connect", first, "load", "span") == 400
     assert lab.api.xcom("taskflow_connect", second, "load", "window")["records"] == 40
@@ -58,7 +63,7 @@ def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_wi
 
 
 def test_an_empty_window_starts_no_spark_and_a_replay_gives_the_value_of_each_window(
-    lab: Lab, connect: SparkConnect
+    lab: Lab, two_runs: tuple[str, str]
 ) -> None:
     empty = lab.api.run_to("taskflow_connect")
     assert states(lab, "taskflow_connect") == [State.COMMITTED] * 3
@@ -71,7 +76,7 @@ def test_an_empty_window_starts_no_spark_and_a_replay_gives_the_value_of_each_wi
     expect_committed_once(lab, "taskflow_connect")
 
 
-def test_a_second_run_waits_deferred_and_gets_the_window_after(lab: Lab, connect: SparkConnect) -> None:
+def test_a_second_run_waits_deferred_and_gets_the_window_after(lab: Lab) -> None:
     lab.topic("taskflow_waits")
     first = lab.api.trigger("taskflow_waits")
     with lab.hold("taskflow_waits") as hold:
@@ -85,9 +90,7 @@ def test_a_second_run_waits_deferred_and_gets_the_window_after(lab: Lab, connect
     expect_committed_once(lab, "taskflow_waits")
 
 
-def test_a_function_that_raises_commits_nothing_and_the_retry_gets_the_same_window(
-    lab: Lab, connect: SparkConnect
-) -> None:
+def test_a_function_that_raises_commits_nothing_and_the_retry_gets_the_same_window(lab: Lab) -> None:
     lab.topic("taskflow_raises")
     run = lab.api.run_to("taskflow_raises")
     assert lab.api.xcom("taskflow_raises", run, "load_or_raise") == "taskflow_raises-000001"
@@ -95,14 +98,14 @@ def test_a_function_that_raises_commits_nothing_and_the_retry_gets_the_same_wind
     expect_committed_once(lab, "taskflow_raises")
 
 
-def test_a_function_that_never_reads_its_window_fails(lab: Lab, connect: SparkConnect) -> None:
+def test_a_function_that_never_reads_its_window_fails(lab: Lab) -> None:
     lab.topic("taskflow_forgets")
     run = lab.api.run_to("taskflow_forgets", state="failed")
     assert "Window taskflow_forgets-000001: nothing was read" in lab.api.log("taskflow_forgets", run, "forget")
     assert states(lab, "taskflow_forgets") == [State.PLANNED]
 
 
-def test_windows_of_a_backlog_are_mapped_over_tasks(lab: Lab, connect: SparkConnect) -> None:
+def test_windows_of_a_backlog_are_mapped_over_tasks(lab: Lab) -> None:
     lab.topic("taskflow_mapped", 50)
     run = lab.api.run_to("taskflow_mapped")
     spans = [lab.api.xcom("taskflow_mapped", run, "load", map_index=n)["span"] for n in range(2)]
@@ -111,9 +114,7 @@ def test_windows_of_a_backlog_are_mapped_over_tasks(lab: Lab, connect: SparkConn
 
 
 @pytest.mark.parametrize("dag_id", ["taskflow_marked", "taskflow_marked_local"])
-def test_marking_the_task_failed_stops_the_work_and_commits_nothing(
-    lab: Lab, connect: SparkConnect, dag_id: str
-) -> None:
+def test_marking_the_task_failed_stops_the_work_and_commits_nothing(lab: Lab, dag_id: str) -> None:
     lab.topic(dag_id)
     run = lab.api.trigger(dag_id)
     with lab.hold(dag_id) as hold:
@@ -129,7 +130,7 @@ def test_marking_the_task_failed_stops_the_work_and_commits_nothing(
     assert not lab.lake(dag_id)
 
 
-def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab, connect: SparkConnect) -> None:
+def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab) -> None:
     password = lab.secure_kafka.password("alice")
     for dag_id in ("taskflow_secret", "taskflow_secret_connect"):
         for operation in (AclOperation.DESCRIBE, AclOperation.READ):
@@ -141,10 +142,10 @@ def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: L
     log = lab.api.log("taskflow_secret_connect", refused, "load")
     assert "The password of 'kafka_secret' does not travel to a Spark Connect server" in log
     assert outcomes(lab, "taskflow_secret_connect") == []
-    assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.postgres.url)
+    assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.servers.ledger.url)
 
 
-def test_a_sql_file_is_a_template_that_knows_its_window_when_it_runs(lab: Lab, connect: SparkConnect) -> None:
+def test_a_sql_file_is_a_template_that_knows_its_window_when_it_runs(lab: Lab) -> None:
     lab.topic("taskflow_sql")
     run = lab.api.run_to("taskflow_sql")
     expect_committed_once(lab, "taskflow_sql")
@@ -157,10 +158,10 @@ def test_a_sql_file_is_a_template_that_knows_its_window_when_it_runs(lab: Lab, c
     expect_committed_once(lab, "taskflow_sql")
 
 
-def test_the_token_of_a_server_is_in_no_log(lab: Lab, connect: SparkConnect) -> None:
+def test_the_token_of_a_server_is_in_no_log(lab: Lab) -> None:
     token = "a/secret+token=="
-    fields = {"connection_id": "spark_connect_token", "conn_type": "spark_connect", "host": "sc://localhost"}
-    lab.api.request("POST", "/connections", {**fields, "port": connect.port, "password": token})
+    fields = {"conn_type": "spark_connect", "host": "sc://localhost", "port": lab.servers.connect.port}
+    lab.connect("spark_connect_token", {**fields, "password": token})
     lab.topic("taskflow_token")
     run = lab.api.run_to("taskflow_token", state="failed")
     log = lab.api.log("taskflow_token", run, "load")

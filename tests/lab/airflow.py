@@ -114,6 +114,13 @@ class Airflow:
             raise
         return self
 
+    def restart(self, component: str) -> None:
+        """Stop a component in good order if it runs, start it again and wait until it is healthy."""
+        server = self.components[component]
+        server.stop()
+        self._launched = datetime.now(UTC)
+        server.start()
+
     def stop(self) -> None:
         """Stop the components in good order; tasks that do not end by themselves within seconds are killed."""
         api_server, *others = self.components.values()

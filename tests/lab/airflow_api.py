@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import requests
 
+from tests.lab.patience import Patience
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 _RUN_ENDS = ("success", "failed")
 _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
+# Several tests wait at once, and each question takes the server a hundredth of a second.
+_POLL_SECONDS = 0.5
 _ABOUT_THE_TASK = ("dag_id", "run_id", "task_id", "map_index", "try_number", "ti_id")
 _ABOUT_THE_CODE = ("level", "logger", "filename", "lineno")
 _NOT_IN_LINES = {"event", "timestamp", "error_detail", *_ABOUT_THE_TASK, *_ABOUT_THE_CODE}
@@ -65,7 +69,7 @@ class AirflowApi:
 
     def wait_for_dag(self, dag_id: str, *, timeout: float = 90) -> Json:
         """Return the Dag as soon as it is parsed; raise `DagImportError` when a file does not import."""
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while True:
             found = self._find(f"/dags/{dag_id}")
             if found is not None:
@@ -73,7 +77,7 @@ class AirflowApi:
             errors = self.request("GET", "/importErrors")["import_errors"]
             if errors:
                 raise DagImportError("\n".join(f"{error['filename']}\n{error['stack_trace']}" for error in errors))
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise UnexpectedStateError(
                     f"Dag {dag_id} is not there after {timeout:g} s, and nothing failed to import"
                 )
@@ -111,13 +115,13 @@ class AirflowApi:
 
     def wait_for_run(self, dag_id: str, run_id: str, state: str = "success", *, timeout: float = 180) -> Json:
         """Return the run as soon as it has this state; raise `UnexpectedStateError` when it ends in another one."""
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while (run := self.run(dag_id, run_id))["state"] != state:
-            if run["state"] in _RUN_ENDS or time.monotonic() > deadline:
+            if run["state"] in _RUN_ENDS or patience.is_over():
                 raise UnexpectedStateError(
                     f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self._story(dag_id, run_id)}"
                 )
-            time.sleep(0.3)
+            time.sleep(_POLL_SECONDS)
         return run
 
     def run_to(self, dag_id: str, conf: Json | None = None, state: str = "success", *, timeout: float = 180) -> str:
@@ -140,11 +144,11 @@ class AirflowApi:
 
     def wait_for_some_runs(self, dag_id: str, number: int, *, timeout: float = 120) -> list[Json]:
         """Return the runs of a Dag as soon as there are this many."""
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while len(runs := self.runs(dag_id)) < number:
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise UnexpectedStateError(f"Dag {dag_id} has {len(runs)} runs, not {number}, after {timeout:g} s")
-            time.sleep(0.3)
+            time.sleep(_POLL_SECONDS)
         return runs
 
     def wait_for_runs(self, dag_id: str, number: int, *, timeout: float = 180) -> list[Json]:
@@ -154,11 +158,11 @@ class AirflowApi:
 
     def wait_for_quiet(self, dag_id: str, *, timeout: float = 180) -> None:
         """Wait until all runs of a Dag are over."""
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while alive := [run["dag_run_id"] for run in self.runs(dag_id) if run["state"] not in _RUN_ENDS]:
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise UnexpectedStateError(f"runs {alive} of {dag_id} are not over after {timeout:g} s")
-            time.sleep(0.3)
+            time.sleep(_POLL_SECONDS)
 
     def backfill(
         self,
@@ -188,13 +192,13 @@ class AirflowApi:
             "run_backwards": backwards,
             "max_active_runs": max_active_runs,
         }
-        deadline = time.monotonic() + 60
+        patience = self._patience(60)
         while True:
             try:
                 return int(self.request("POST", "/backfills", body)["id"])
             except requests.HTTPError as error:
                 # SQLite, while the scheduler writes.
-                if error.response is None or error.response.status_code != 503 or time.monotonic() > deadline:
+                if error.response is None or error.response.status_code != 503 or patience.is_over():
                     raise
                 time.sleep(1)
 
@@ -218,9 +222,9 @@ class AirflowApi:
 
     def wait_for_backfill(self, backfill_id: int, *, timeout: float = 180) -> None:
         """Wait until all runs of a backfill are over and Airflow has noticed, which takes it up to half a minute."""
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while self.request("GET", f"/backfills/{backfill_id}")["completed_at"] is None:
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise UnexpectedStateError(f"backfill {backfill_id} is not complete after {timeout:g} s")
             time.sleep(0.5)
 
@@ -249,18 +253,18 @@ class AirflowApi:
 
         Raises `UnexpectedStateError` when the task ends in another state, or on timeout.
         """
-        deadline = time.monotonic() + timeout
+        patience = self._patience(timeout)
         while True:
             task = self.task(dag_id, run_id, task_id, map_index)
             is_this_try = try_number is None or task["try_number"] >= try_number
             if is_this_try and task["state"] == state:
                 return task
-            if time.monotonic() > deadline or (is_this_try and task["state"] in _TASK_ENDS):
+            if patience.is_over() or (is_this_try and task["state"] in _TASK_ENDS):
                 raise UnexpectedStateError(
                     f"{task_id} of {run_id} is {task['state']} in try {task['try_number']}, not {state}\n"
                     f"{self._story(dag_id, run_id)}"
                 )
-            time.sleep(0.3)
+            time.sleep(_POLL_SECONDS)
 
     def clear(
         self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False
@@ -301,6 +305,15 @@ class AirflowApi:
         path = f"{_task_path(dag_id, run_id, task_id)}/logs/{number}"
         answer = self.request("GET", path, full_content=True, map_index=map_index)
         return "\n".join(_line(entry) for entry in answer["content"])
+
+    def _patience(self, seconds: float) -> Patience:
+        return Patience(seconds, self._last_end)
+
+    def _last_end(self) -> Any:
+        """Return which task ended last, whoever's it is: while tasks end, the one that is waited for has its turn to come."""
+        query = {"end_date_gte": "2000-01-01T00:00:00Z", "order_by": "-end_date", "limit": 1}
+        ended = self.request("GET", "/dags/~/dagRuns/~/taskInstances", **query)["task_instances"]
+        return [(task["id"], task["end_date"]) for task in ended]
 
     def _find(self, path: str, **query: Any) -> Any:
         try:

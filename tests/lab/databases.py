@@ -41,6 +41,12 @@ class _Database:
         self._server.start()
         return self
 
+    def revive(self) -> None:
+        """Start it again if it has died."""
+        if self._server is None or not self._server.is_running:
+            self.stop()
+            self.start()
+
     def stop(self) -> None:
         """Shut down in good order, also when clients are connected."""
         if self._server:

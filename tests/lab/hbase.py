@@ -90,6 +90,12 @@ class HBaseServer:
         self._gateway.start()
         return self
 
+    def revive(self) -> None:
+        """Start it again if a part of it has died."""
+        if not (self._core.is_running and self._gateway.is_running):
+            self.stop()
+            self.start()
+
     def stop(self) -> None:
         """Shut down in good order."""
         self._gateway.stop()

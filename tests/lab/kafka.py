@@ -6,7 +6,7 @@ import base64
 import subprocess
 import uuid
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -83,6 +83,10 @@ class KafkaBroker(OneServer):
             log=folder / "broker.log",
             ready=self._is_serving,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give another process a copy, which makes an admin client of its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "admin"}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -178,10 +182,9 @@ class SecureKafkaBroker(KafkaBroker):
         """Address that clients are given; its name is the one in the certificate."""
         return f"localhost:{self.port}"
 
-    @staticmethod
-    def password(user: str) -> str:
-        """Return the password of a user."""
-        return f"{user}-pw"
+    def password(self, user: str) -> str:
+        """Return the password of a user, which no other broker's user has: it can be searched for."""
+        return f"{user}-{self._cluster_id}"
 
     def client_config(self, user: str = "root") -> dict[str, str]:
         """Return librdkafka settings of a client that logs in as this user."""

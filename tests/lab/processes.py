@@ -10,18 +10,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
 from tests.lab import guard
+from tests.lab.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 
@@ -57,16 +55,6 @@ def accepts_connections(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0
-
-
-def wait_until(condition: Callable[[], T], *, timeout: float, what: str, interval: float = 0.05) -> T:
-    """Poll until the condition holds, and return its value; `TimeoutError` after `timeout` seconds says what was waited for."""
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
-        time.sleep(interval)
-    return value
 
 
 def _start_guard(pid: int) -> subprocess.Popen[bytes]:
@@ -117,13 +105,21 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._left_behind: list[psutil.Process] | None = None
+        self._pid_elsewhere: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give another process a copy that knows the server's id; only whoever started it can stop it."""
+        mine = dict.fromkeys(("_process", "_guard", "_left_behind", "_ready"))
+        return {**self.__dict__, **mine, "_pid_elsewhere": self._process.pid if self._process else None}
 
     @property
     def pid(self) -> int:
         """Id of the running process, which is the id of its session and process group too."""
-        if self._process is None:
-            raise ServerError(f"{self.name} is not running")
-        return self._process.pid
+        if self._process is not None:
+            return self._process.pid
+        if self._pid_elsewhere is not None:
+            return self._pid_elsewhere
+        raise ServerError(f"{self.name} is not running")
 
     @property
     def is_running(self) -> bool:
@@ -160,7 +156,12 @@ class Server:
     def wait_ready(self) -> None:
         """Return when the server answers; stop it and raise `ServerError` when it dies or takes too long."""
         try:
-            wait_until(lambda: self._has_ended() or self._ready(), timeout=self.timeout, what=f"{self.name} is ready")
+            wait_until(
+                lambda: self._has_ended() or self._ready(),
+                timeout=self.timeout,
+                what=f"{self.name} is ready",
+                progress=self._work_done,
+            )
             if self._has_ended():
                 raise ServerError(
                     f"{self.name} ended with status {self._status()} before it was ready\n{self.log_tail()}"
@@ -245,6 +246,15 @@ class Server:
     def _has_ended(self) -> bool:
         return self._exit() is not None
 
+    def _work_done(self) -> tuple[int, int]:
+        """Return what grows while the server gets on with its start: whole seconds of CPU, and the size of its log."""
+        used = 0.0
+        for process in [self.pid, *(child.pid for child in self._offspring())]:
+            with contextlib.suppress(psutil.Error):
+                times = psutil.Process(process).cpu_times()
+                used += times.user + times.system
+        return int(used), self.log.stat().st_size
+
     def _status(self) -> int | None:
         ended = self._exit()
         return ended.si_status if ended else None
@@ -266,6 +276,12 @@ class ServerPair:
 
     def _servers(self) -> tuple[Server, Server]:
         raise NotImplementedError
+
+    def revive(self) -> None:
+        """Start both again if one of them has died."""
+        if not all(server.is_running for server in self._servers()):
+            self.stop()
+            self.start()
 
     def _prepare(self) -> None:
         """Get ready for a start."""
@@ -308,6 +324,12 @@ class OneServer:
         """Start it, on the data of its last run if there is any, and wait until it answers."""
         self._server.start()
         return self
+
+    def revive(self) -> None:
+        """Start it again if it has died."""
+        if not self._server.is_running:
+            self.stop()
+            self.start()
 
     def stop(self) -> None:
         """Shut down in good order."""

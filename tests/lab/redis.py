@@ -149,6 +149,11 @@ class RedisCluster:
             stack.pop_all()
         return self
 
+    def revive(self) -> None:
+        """Start those servers again that have died; they know their cluster."""
+        for server in self.servers:
+            server.revive()
+
     def stop(self) -> None:
         """Stop all servers."""
         for server in self.servers:

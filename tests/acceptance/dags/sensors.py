@@ -46,7 +46,7 @@ for name, make in {
     globals()[name] = dag
 
 with DAG("wait_flaky", schedule=None):
-    flaky = group("wait_flaky", kafka_conn_id="kafka_flaky")
+    flaky = group("wait_flaky", kafka_conn_id="kafka_sensors")
     KafkaEnoughSensor(task_id="wait", group=flaky, min_span=50, **SOON)
 
 with DAG("wait_upstream", schedule=None):

@@ -1,0 +1,56 @@
+"""The deadlines of the lab: generous on a busy machine, and for whoever gets on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.lab.patience import Patience, crowd_of_this_machine, wait_until
+
+
+class Clock:
+    """A clock that goes on by a second with each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def seconds_until_over(
+    seconds: float, *, crowd: float = 1, progress: Callable[[float], object] | None = None, most: int = 1000
+) -> float:
+    """Return how long a deadline lasts by the clock."""
+    clock = Clock()
+    moved = None if progress is None else lambda: progress(clock.now)
+    patience = Patience(seconds, moved, clock=clock, crowd=lambda: crowd)
+    return next(number for number in range(1, most) if patience.is_over())
+
+
+def test_on_a_quiet_machine_a_deadline_is_over_after_its_seconds() -> None:
+    assert seconds_until_over(10) == 10
+
+
+def test_while_four_threads_want_each_core_it_lasts_four_times_as_long() -> None:
+    assert seconds_until_over(10, crowd=4) == 40
+
+
+def test_it_begins_again_as_long_as_something_moves_but_not_for_ever() -> None:
+    assert seconds_until_over(10, progress=lambda now: now if now < 25 else "stuck") == 40
+    assert seconds_until_over(10, progress=lambda now: now) == 60
+
+
+def test_what_does_not_move_gets_no_more_time() -> None:
+    assert seconds_until_over(10, progress=lambda now: "stuck") == 10
+
+
+def test_who_waits_in_vain_is_told_for_what() -> None:
+    with pytest.raises(TimeoutError, match=r"waited 0\.1 s in vain .*: the sun shines"):
+        wait_until(lambda: False, timeout=0.1, what="the sun shines")
+
+
+def test_a_machine_has_at_least_one_thread_for_each_core() -> None:
+    assert crowd_of_this_machine() >= 1

@@ -1,0 +1,103 @@
+"""Waiting that stands bad weather: what takes a while on a quiet machine may take many times as long on a busy one."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_MOST_EXTENSIONS = 5
+
+
+class Patience:
+    """A deadline in seconds of a machine that has a core for everything that wants to run.
+
+    While twice as many threads want to run as there are cores, a second counts as half of one. When the seconds are over,
+    but something has moved since the last look, they begin again, five times at most.
+
+    Args:
+        seconds: How long it may take on a quiet machine.
+        progress: Returns a value that changes while whoever is waited for gets on; asked only when the seconds are over.
+        clock: Returns seconds.
+        crowd: Returns how many threads want to run for each core, at least 1.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        progress: Callable[[], object] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        crowd: Callable[[], float] | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self._progress = progress
+        self._clock = clock
+        self._crowd = crowd or crowd_of_this_machine
+        self._left = seconds
+        self._extensions = 0 if progress is None else _MOST_EXTENSIONS
+        self._seen = None if progress is None else progress()
+        self._looked_at = clock()
+
+    def is_over(self) -> bool:
+        """Whether the time is over, and nothing has moved."""
+        now = self._clock()
+        self._left -= (now - self._looked_at) / self._crowd()
+        self._looked_at = now
+        return self._left <= 0 and not self._begins_again()
+
+    def _begins_again(self) -> bool:
+        if self._progress is None or self._extensions == 0:
+            return False
+        before, self._seen = self._seen, self._progress()
+        if self._seen == before:
+            return False
+        self._extensions -= 1
+        self._left = self.seconds
+        return True
+
+
+def wait_until(
+    condition: Callable[[], T],
+    *,
+    timeout: float,
+    what: str,
+    interval: float = 0.05,
+    progress: Callable[[], object] | None = None,
+) -> T:
+    """Poll until the condition holds, and return its value; `TimeoutError` says what was waited for.
+
+    Args:
+        condition: What is waited for.
+        timeout: Seconds that it may take on a quiet machine; see `Patience`.
+        what: The condition in words.
+        interval: Seconds between two looks.
+        progress: See `Patience`.
+    """
+    patience = Patience(timeout, progress)
+    began = time.monotonic()
+    while not (value := condition()):
+        if patience.is_over():
+            raise TimeoutError(f"waited {timeout:g} s in vain ({time.monotonic() - began:.0f} s by the clock): {what}")
+        time.sleep(interval)
+    return value
+
+
+def crowd_of_this_machine() -> float:
+    """Return how many threads want to run for each core, at least 1."""
+    return max(1.0, _runnable() / (os.cpu_count() or 1))
+
+
+def _runnable() -> float:
+    try:
+        with open("/proc/loadavg") as file:
+            return float(file.read().split()[3].partition("/")[0])
+    except FileNotFoundError:  # not Linux
+        return psutil.getloadavg()[0]
