@@ -1,0 +1,93 @@
+"""Servers that several processes share: started once, stopped when the last user has left, also when it was killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.lab.patience import wait_until
+from tests.lab.processes import ServerError
+from tests.lab.sharing import ROOT, shared
+
+# Stands for servers: notes that it was started, and that it has stopped.
+SERVERS = """
+import os, sys
+from pathlib import Path
+from tests.lab.sharing import serve
+folder = Path(sys.argv[1])
+with (folder / "story").open("a") as story:
+    print("started", file=story, flush=True)
+    serve(folder, os.getpid(), {"pid": os.getpid()})
+    print("stopped", file=story, flush=True)
+"""
+USER = """
+import sys, time
+from pathlib import Path
+from tests.integration.test_sharing import command_of
+from tests.lab.sharing import shared
+folder = Path(sys.argv[1])
+with shared(folder, command_of(folder), what="they") as facts:
+    print(facts["pid"], flush=True)
+    sys.stdin.read()
+"""
+
+
+def command_of(folder: Path) -> list[str]:
+    return [sys.executable, "-c", SERVERS, str(folder)]
+
+
+def story(folder: Path) -> list[str]:
+    return (folder / "story").read_text().split()
+
+
+def start_user(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", USER, str(folder)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def server_of(user: subprocess.Popen[str]) -> int:
+    assert user.stdout
+    return int(user.stdout.readline())
+
+
+def test_three_who_ask_at_once_share_one_which_stops_after_the_last(tmp_path: Path) -> None:
+    users = [start_user(tmp_path) for _ in range(3)]
+    (pid,) = {server_of(user) for user in users}
+    for user in users[:2]:
+        user.communicate()
+    assert psutil.pid_exists(pid)
+    users[2].communicate()
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+
+
+def test_it_stops_also_when_its_last_user_was_killed(tmp_path: Path) -> None:
+    user = start_user(tmp_path)
+    server_of(user)
+    user.send_signal(signal.SIGKILL)
+    user.communicate()
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+
+
+def test_who_comes_after_one_that_died_gets_another(tmp_path: Path) -> None:
+    first = start_user(tmp_path)
+    died = psutil.Process(server_of(first))
+    died.kill()
+    wait_until(lambda: not died.is_running() or died.status() == psutil.STATUS_ZOMBIE, timeout=30, what="it is dead")
+    first.communicate()
+    with shared(tmp_path, command_of(tmp_path), what="they") as facts:
+        assert facts["pid"] != died.pid
+        assert story(tmp_path) == ["started", "started"]
+
+
+def test_who_asks_for_what_can_not_start_is_told_why(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('no such port')"]
+    with (
+        pytest.raises(ServerError, match=r"(?s)they could not be started.*no such port"),
+        shared(tmp_path, command, what="they"),
+    ):
+        pass

@@ -1,0 +1,121 @@
+"""Servers that several processes of a test run use at once: whoever asks first starts them, and they stop when the last has left.
+
+They run in a process of their own, which writes down what others must know of them. A lock that the kernel lets go with its
+holder says who uses them, so that they stop also when all were killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import pickle
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import psutil
+
+from tests.lab.patience import wait_until
+from tests.lab.processes import ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).parents[2]
+_LOOK_SECONDS = 0.5
+
+
+@contextmanager
+def shared(folder: Path, command: Sequence[str], *, what: str, timeout: float = 300) -> Iterator[Any]:
+    """Give what the servers of a folder have written of themselves.
+
+    Args:
+        folder: Where they say so; made if it is missing.
+        command: Starts them if nobody did. It calls `serve` when they are up.
+        what: Their name, for messages.
+        timeout: Seconds that they may take.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "starting").open("a") as starting, (folder / "users").open("a") as users:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if not _is_running(folder):
+            _start(folder, command, what=what, timeout=timeout)
+        fcntl.flock(starting, fcntl.LOCK_UN)
+        yield _read(folder)[1]
+
+
+def serve(folder: Path, process_id: int, facts: object) -> None:
+    """Tell others of servers that are up, and return when nobody uses them any more.
+
+    Args:
+        folder: As given to `shared`.
+        process_id: Of the process that runs them.
+        facts: What others get; must be picklable.
+    """
+    draft = _facts(folder).with_suffix(".new")
+    draft.write_bytes(pickle.dumps((process_id, facts)))
+    with (folder / "users").open("a") as users:
+        draft.rename(_facts(folder))
+        while not _is_mine(users):
+            time.sleep(_LOOK_SECONDS)
+        # Whoever comes now finds nothing here, and starts others.
+        _facts(folder).unlink()
+
+
+def _is_mine(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _facts(folder: Path) -> Path:
+    return folder / "facts.pickle"
+
+
+def _read(folder: Path) -> tuple[int, Any]:
+    found: tuple[int, Any] = pickle.loads(_facts(folder).read_bytes())
+    return found
+
+
+def _is_running(folder: Path) -> bool:
+    if not _facts(folder).exists():
+        return False
+    try:
+        return psutil.Process(_read(folder)[0]).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _start(folder: Path, command: Sequence[str], *, what: str, timeout: float) -> None:
+    _facts(folder).unlink(missing_ok=True)
+    log = folder / "server.log"
+    with log.open("ab") as opened:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=opened,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C is for the tests: they tear down what they have, and let go
+        )
+    wait_until(
+        lambda: _facts(folder).exists() or process.poll() is not None,
+        timeout=timeout,
+        what=f"{what} are started",
+        interval=0.2,
+        progress=lambda: _seconds_of_cpu(process.pid),
+    )
+    if not _facts(folder).exists():
+        raise ServerError(f"{what} could not be started\n--- {log}\n{log.read_text()[-4000:]}")
+
+
+def _seconds_of_cpu(pid: int) -> int:
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(pid)
+        return int(sum(sum(process.cpu_times()[:2]) for process in [first, *first.children(recursive=True)]))
+    return 0
