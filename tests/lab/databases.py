@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.lab.debian import ensure_program
+from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import LOOPBACK, Server, ServerError, accepts_connections, free_port
 
 _USER = "test"
@@ -30,7 +31,7 @@ class _Database:
     def __init__(self) -> None:
         self.port = free_port()
         # Not pytest's temporary folder: others may not enter it, and its paths are too long for a socket.
-        self.folder = Path(tempfile.mkdtemp(prefix="lab-db-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="lab-db-", dir=IN_MEMORY))
         self._server: Server | None = None
 
     def start(self) -> Self:

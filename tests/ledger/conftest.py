@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,18 +14,17 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from tests.lab.memory import IN_MEMORY
 from tests.ledger.races import Competition
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
 
-QUICK = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
-
 
 @pytest.fixture(scope="session")
 def sqlite_url() -> Iterator[str]:
     """Return the URL of a ledger in a file."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         url = f"sqlite:///{Path(folder) / 'ledger.db'}"
         schema.upgrade(open_engine(url))
         yield url

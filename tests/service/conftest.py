@@ -6,13 +6,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.service.world import QUICK, World
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
 
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
     """Return a folder for a ledger."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         yield Path(folder)
 
 

@@ -31,7 +31,8 @@ from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Win
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import NOON, claim, tp
-from tests.service.world import QUICK, World
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
 from tests.stores.memory import MemoryStore
 
 Record = tuple[TopicPartition, int]
@@ -54,7 +55,7 @@ class Lake(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory(dir=QUICK)
+        self.folder = TemporaryDirectory(dir=IN_MEMORY)
         options = {"on_data_loss": "skip", "max_offsets": 7, "max_open_windows": self.MAX_OPEN}
         self.store = MemoryStore()
         self.world = World(Path(self.folder.name), self.store, starting_offsets="latest", **options)

@@ -30,7 +30,8 @@ from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
-from tests.service.world import QUICK, World
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
 HOUR = timedelta(hours=1)
@@ -547,7 +548,7 @@ def test_consecutive_intervals_divide_all_windows_and_records(
     order: st.DrawFn,
 ) -> None:
     """Whatever the order of timestamps and of the runs, what was there before and where the borders lie."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = World(Path(folder), starting_offsets=started_at, max_offsets=max_offsets)
         for number, (records, runs_now) in enumerate(batches):
             for partition, tenths in records:

@@ -16,7 +16,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.request import Live
 from airflow_kafka_offsets.core.window import Window
 from tests.core.examples import NOON, claim, ranges, tp
-from tests.service.world import QUICK, World
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
 
 
 def at(hours: float) -> datetime:
@@ -200,7 +201,7 @@ def test_a_group_that_ends_now_does_not_care_about_timestamps(ahead: World) -> N
 def test_consecutive_windows_are_the_log_whatever_the_order_of_timestamps(
     batches: list[list[tuple[int, int]]], max_offsets: int | None, by_hand: set[int]
 ) -> None:
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = World(Path(folder), max_offsets=max_offsets, max_open_windows=3)
         windows: list[Window] = []
         for number, batch in enumerate(batches):

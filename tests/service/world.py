@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -16,16 +15,16 @@ from airflow_kafka_offsets.core.request import Request
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
+from tests.lab.memory import IN_MEMORY
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 
 # In memory, if there is such a folder: most of the time of these tests would be SQLite's fsync.
-QUICK = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 
 
 @cache
 def _empty_ledger() -> bytes:
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / "empty.db"
         SqlLedger(f"sqlite:///{path}", create=True)
         return path.read_bytes()

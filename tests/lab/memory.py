@@ -1,0 +1,8 @@
+"""A folder that is no disk, so that nobody waits for one."""
+
+from __future__ import annotations
+
+import os
+
+IN_MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
+"""For `tempfile`'s argument `dir`; None: this machine has no such folder, and the usual one is taken."""
