@@ -33,10 +33,10 @@ lint: setup      ## ruff and mypy
 test-unit: setup ## the tests that need no server (minutes)
 	@$(BIN)/python -m pytest -m "not server"
 
-# More processes than cores: most tests wait for a server. Each file is one process's, and the longest ones come first.
+# More processes than cores, as most tests wait for a server. What the fixtures of a file make stays in one process.
 PROCESSES ?= 6
 test: setup fetch ## all tests, PROCESSES=6 at a time; ORDER=random shuffles them
-	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadgroup --no-loadscope-reorder --durations=20 \
+	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(or $(SEED),$(shell date +%s)))
 
 fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)
