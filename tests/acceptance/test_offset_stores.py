@@ -13,7 +13,8 @@ import pytest
 from airflow_kafka_offsets.core.window import Outcome, State
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
-from tests.lab.jars import pyspark_home, spark_connector_jars
+from tests.lab.jars import spark_connector_jars
+from tests.lab.java import pyspark_home
 from tests.lab.kafka_tools import kafka_consumer_groups
 from tests.lab.proxy import Proxy
 from tests.lab.redis import SecureRedisServer

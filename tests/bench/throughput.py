@@ -34,7 +34,8 @@ from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, Handoff
 from airflow_kafka_offsets.spark.options import DEFAULTS
 from airflow_kafka_offsets.spark.shipping import write_zip
-from tests.lab.jars import pyspark_home, spark_connector_jars
+from tests.lab.jars import spark_connector_jars
+from tests.lab.java import pyspark_home
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.topics import create_topic

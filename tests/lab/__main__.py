@@ -1,40 +1,83 @@
 """Install and fetch what the tests need besides Python packages: `python -m tests.lab`.
 
-Afterwards no test has to wait for a download, and what is missing is told before the first test runs.
+Afterwards no test has to wait for a download, and what is missing is told before the first test runs. It may run beside
+tests: whoever needs a thing that is under way waits for that one.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
-from tests.lab.debian import ensure_program
-from tests.lab.hdfs import hdfs_jars
-from tests.lab.jars import hbase_classpath, java, jdbc_jars, kafka_classpath, spark_connector_jars, table_jars
-from tests.lab.kafka_tools import kafka_tools_classpath
+from tests.lab.debian import MissingProgramError, ensure_program
+from tests.lab.jars import (
+    DELTA,
+    HBASE,
+    HDFS,
+    ICEBERG,
+    JDBC,
+    KAFKA,
+    KAFKA_TOOLS,
+    YARN,
+    ZOOKEEPER,
+    JarError,
+    JarSet,
+    fetch,
+    spark_connector_jars,
+)
+from tests.lab.java import JavaError, java
 from tests.lab.redis import redis_program
-from tests.lab.yarn import yarn_jars
-from tests.lab.zookeeper import zookeeper_classpath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Debian's packages can only be installed one after the other.
+_PROGRAMS: dict[str, Callable[[], str]] = {
+    "OpenSSL": lambda: ensure_program(lambda: shutil.which("openssl"), package="openssl"),
+    "PostgreSQL": postgres_program,
+    "MariaDB": partial(mariadb_program, "mariadbd"),
+    "Redis": redis_program,
+    "Chromium": chromium,
+    "its driver": chromedriver,
+}
+# Beside each other; but of two sets that have most of their jars in common, the second waits for the first one's.
+_JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA))
+
+
+def install_programs() -> None:
+    """Find or install what comes from Debian's packages."""
+    for name, find in _PROGRAMS.items():
+        print(f"==> {name}: {find()}", flush=True)
+
+
+def fetch_jars(*jar_sets: JarSet) -> None:
+    """Fetch sets of jars, one after the other."""
+    for jar_set in jar_sets:
+        print(f"==> {jar_set.name}: {len(fetch(jar_set))} jars", flush=True)
+
+
+def fetch_spark_connector() -> None:
+    """Fetch Spark's Kafka source."""
+    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars", flush=True)
 
 
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
-    print(f"==> Java: {java()}")
-    ensure_program(lambda: shutil.which("openssl"), package="openssl")
-    print(f"==> PostgreSQL: {postgres_program()}")
-    print(f"==> MariaDB: {mariadb_program('mariadbd')}")
-    print(f"==> Redis: {redis_program()}")
-    print(f"==> ZooKeeper: {zookeeper_classpath()}")
-    print(f"==> Chromium: {chromium()}, {chromedriver()}")
-    print(f"==> Kafka: {kafka_classpath()}")
-    print(f"==> Kafka's tools: {kafka_tools_classpath()}")
-    print(f"==> HBase: {hbase_classpath()}")
-    print(f"==> HDFS: {hdfs_jars()}")
-    print(f"==> JDBC drivers: {len(jdbc_jars())} jars")
-    print(f"==> YARN: {yarn_jars()}")
-    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
-    print(f"==> Delta and Iceberg: {len(table_jars())} jars")
+    print(f"==> Java: {java()}", flush=True)
+    jobs = [install_programs, fetch_spark_connector, *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS)]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        runs = [pool.submit(job) for job in jobs]
+    failures = [failure for run in runs if (failure := run.exception())]
+    for failure in failures:
+        if not isinstance(failure, JarError | JavaError | MissingProgramError):
+            raise failure
+    if failures:
+        sys.exit("\n".join(map(str, failures)))
 
 
 if __name__ == "__main__":

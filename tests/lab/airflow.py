@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import configparser
+import hashlib
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +24,7 @@ import psutil
 import requests
 
 from tests.lab.airflow_api import AirflowApi
-from tests.lab.jars import CACHE
+from tests.lab.cache import CACHE, one_at_a_time, workshop
 from tests.lab.processes import LOOPBACK, Server, ServerError, free_port
 
 if TYPE_CHECKING:
@@ -137,12 +139,7 @@ class Airflow:
 
     def cli(self, *arguments: str) -> str:
         """Run an `airflow` command and return its stdout; its failure is a `ServerError` with all that it said."""
-        done = subprocess.run(
-            [_airflow(), *arguments], cwd=self.home, env=self.environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise ServerError(f"airflow {' '.join(arguments)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        return _run(*arguments, home=self.home, environment=self.environment)
 
     def task_process(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> psutil.Process | None:
         """Return the process that runs the task's `execute`; None when there is none, for example while deferred."""
@@ -200,13 +197,8 @@ class Airflow:
         return beat is None or datetime.fromisoformat(beat) > self._launched
 
     def _environment(self, connections: Mapping[str, Mapping[str, Any]], extra: Mapping[str, str]) -> dict[str, str]:
-        """Return ours without its Airflow settings, with the program folder of this Python first on PATH."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
         return {
-            **ours,
-            "PATH": f"{Path(sys.executable).parent}:{ours.get('PATH', '')}",
-            "AIRFLOW_HOME": str(self.home),
-            "NO_COLOR": "1",
+            **_plain_environment(self.home),
             # Spark drivers of the tasks, too, stay on loopback.
             "SPARK_LOCAL_IP": LOOPBACK,
             **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
@@ -260,24 +252,59 @@ class Airflow:
         if self._database_url:
             self.cli("db", "migrate")
         elif not (self.home / "airflow.db").exists():
-            shutil.copyfile(self._empty_metadata(), self.home / "airflow.db")
-
-    def _empty_metadata(self) -> Path:
-        """Return a migrated SQLite file without any rows, made once for each Airflow version."""
-        made = CACHE / "airflow" / f"metadata-{version('apache-airflow-core')}.db"
-        if not made.exists():
-            self.cli("db", "migrate")
-            made.parent.mkdir(parents=True, exist_ok=True)
-            draft = made.with_suffix(f".{os.getpid()}")
-            (self.home / "airflow.db").rename(draft)
-            draft.rename(made)
-        return made
+            shutil.copyfile(empty_metadata(), self.home / "airflow.db")
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def empty_metadata() -> Path:
+    """Return a SQLite file as `airflow db migrate` makes it, made once for all that have the same migrations."""
+    made = CACHE / "airflow" / f"metadata-{_migrations()}.db"
+    if made.exists():
+        return made
+    with one_at_a_time("airflow-metadata"), workshop("airflow-metadata") as home:
+        if not made.exists():
+            # In a home of its own, so that nobody's settings are in it.
+            _run("db", "migrate", home=home, environment=_plain_environment(home))
+            made.parent.mkdir(exist_ok=True)
+            (home / "airflow.db").rename(made)
+    return made
+
+
+def _migrations() -> str:
+    """Return a name for all that the result of a migration depends on."""
+    found = find_spec("airflow")
+    assert found is not None
+    assert found.origin is not None
+    migrations = Path(found.origin).parent / "migrations" / "versions"
+    digest = hashlib.sha256(f"alembic {version('alembic')}, sqlalchemy {version('sqlalchemy')}".encode())
+    for file in sorted(migrations.glob("*.py")):
+        digest.update(file.read_bytes())
+    return f"{version('apache-airflow-core')}-{digest.hexdigest()[:12]}"
+
+
+def _plain_environment(home: Path) -> dict[str, str]:
+    """Return ours without its Airflow settings, with the program folder of this Python first on PATH."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
+    return {
+        **ours,
+        "PATH": f"{Path(sys.executable).parent}:{ours.get('PATH', '')}",
+        "AIRFLOW_HOME": str(home),
+        "NO_COLOR": "1",
+    }
+
+
+def _run(*arguments: str, home: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        [_airflow(), *arguments], cwd=home, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ServerError(f"airflow {' '.join(arguments)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _airflow() -> str:

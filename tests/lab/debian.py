@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.cache import one_at_a_time
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -27,7 +29,10 @@ def ensure_program(find: Callable[[], str | None], *, package: str) -> str:
     if found is None:
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             raise MissingProgramError(f"install the Debian package {package}: apt-get install {package}")
-        _install(package)
+        with one_at_a_time("apt-get"):
+            # Another one may have been first.
+            if find() is None:
+                _install(package)
         found = find()
     if found is None:
         raise MissingProgramError(

@@ -8,7 +8,8 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.lab.jars import as_xml, hbase_classpath, java, pyspark_home
+from tests.lab.jars import as_xml, hbase_classpath
+from tests.lab.java import java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:

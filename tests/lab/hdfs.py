@@ -10,23 +10,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlencode
 
-from tests.lab.jars import as_xml, fetch, java, log_settings
+from tests.lab.jars import HDFS, as_xml, class_path, log_settings
+from tests.lab.java import java
 from tests.lab.processes import LOOPBACK, Server, ServerError, ServerPair, free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_VERSION = "3.4.1"
-_JARS = tuple(f"org.apache.hadoop:{name}:{_VERSION}" for name in ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common"))
 # WebHDFS uses reflection that Java 17 forbids.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-
-
-def hdfs_jars() -> Path:
-    """Return the folder with the jars of both nodes."""
-    return fetch(*_JARS)
 
 
 class Hdfs(ServerPair):
@@ -122,7 +116,7 @@ class Hdfs(ServerPair):
             (settings / "webapps" / pages).mkdir(parents=True)
         (settings / "core-site.xml").write_text(as_xml({"fs.defaultFS": f"hdfs://{LOOPBACK}:{self.rpc_port}"}))
         (settings / "hdfs-site.xml").write_text(as_xml(self._properties()))
-        program = [java(), *_JVM, "-cp", f"{settings}:{log_settings()}:{hdfs_jars()}/*"]
+        program = [java(), *_JVM, "-cp", f"{settings}:{log_settings()}:{class_path(HDFS)}"]
         self.name_node.command = [*program, _NAME_NODE]
         self.data_node.command = [*program, _DATA_NODE]
 

@@ -1,54 +1,88 @@
-"""Find Java, and fetch jars with the Ivy that PySpark ships; everything is kept in `.cache/jars` of the repository."""
+"""The jars of the lab's servers, as class paths. The cache keeps each jar once, whatever needs it."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
+import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.lab import ivy
+from tests.lab.cache import CACHE, keep, one_at_a_time, workshop
+from tests.lab.java import pyspark_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-CACHE = Path(__file__).parents[2] / ".cache"
+LIST = Path(__file__).with_name("jars.json")
+"""All jars of each set, so that no description of a jar has to be fetched and read to know them."""
 
-HBASE = ("org.apache.hbase:hbase-server:2.5.8", "org.apache.hbase:hbase-thrift:2.5.8")
-# Of the servlet API they need another version than the one that Hadoop brings along; the driver is a large one for nothing.
-HBASE_WITHOUT = (
-    "javax.servlet:servlet-api",
-    "org.mortbay.jetty:*",
-    "com.sun.jersey:*",
-    "com.sun.jersey.contribs:*",
-    "com.microsoft.sqlserver:*",
+
+@dataclass(frozen=True)
+class JarSet:
+    """Jars, and all that they need at run time.
+
+    Args:
+        name: Of the set.
+        roots: The jars, as `group:name:version`.
+        without: What to leave out though one of them needs it, as `group:name`; the name may be `*`.
+    """
+
+    name: str
+    roots: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+
+KAFKA = JarSet("kafka", ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36"))
+KAFKA_TOOLS = JarSet("kafka-tools", ("org.apache.kafka:kafka-tools:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36"))
+# Without the metrics it dies at its start, without snappy later; it does not say that it needs them.
+ZOOKEEPER = JarSet(
+    "zookeeper",
+    (
+        "org.apache.zookeeper:zookeeper:3.9.4",
+        "io.dropwizard.metrics:metrics-core:4.1.12.1",
+        "org.xerial.snappy:snappy-java:1.1.10.5",
+    ),
 )
-JDBC = ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2")
-# Both are built for one minor version of Spark.
-DELTA = ("io.delta:delta-spark_2.13:4.0.0",)
-# Spark has them; a second Scala library is one too many.
-DELTA_WITHOUT = ("org.scala-lang:*", "org.antlr:*")
-ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
-KAFKA = ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36")
+# Of the servlet API they need another version than the one that Hadoop brings along; the driver is a large one for nothing.
+HBASE = JarSet(
+    "hbase",
+    ("org.apache.hbase:hbase-server:2.5.8", "org.apache.hbase:hbase-thrift:2.5.8"),
+    without=(
+        "javax.servlet:servlet-api",
+        "org.mortbay.jetty:*",
+        "com.sun.jersey:*",
+        "com.sun.jersey.contribs:*",
+        "com.microsoft.sqlserver:*",
+    ),
+)
+HDFS = JarSet(
+    "hdfs", tuple(f"org.apache.hadoop:{name}:3.4.1" for name in ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common"))
+)
+# The resource manager loads classes of the timeline service, and does not say that it needs them.
+YARN = JarSet(
+    "yarn",
+    (
+        "org.apache.hadoop:hadoop-yarn-server-resourcemanager:3.4.1",
+        "org.apache.hadoop:hadoop-yarn-server-nodemanager:3.4.1",
+        "org.apache.hadoop:hadoop-yarn-server-timelineservice:3.4.1",
+        "org.apache.hadoop:hadoop-common:3.4.1",
+    ),
+)
+JDBC = JarSet("jdbc", ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2"))
+# Both are built for one minor version of Spark, which has what is left out; a second Scala library is one too many.
+DELTA = JarSet("delta", ("io.delta:delta-spark_2.13:4.0.0",), without=("org.scala-lang:*", "org.antlr:*"))
+ICEBERG = JarSet("iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",))
+SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG)
 
-# The namespace is the one by which Ivy knows Maven's classifiers.
-_IVY = """\
-<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="lab" module="lab"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies defaultconfmapping="default->default">
-{dependencies}
-  </dependencies>
-</ivy-module>
-"""
 # A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
 log4j.rootLogger=INFO,out
@@ -58,27 +92,8 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
 """
 
 
-class JavaError(Exception):
-    """There is no Java 17 or later here."""
-
-
 class JarError(Exception):
-    """Ivy could not fetch a jar."""
-
-
-@cache
-def java() -> str:
-    """Return the path of `java`, version 17 or later: the one in JAVA_HOME, else the one on PATH."""
-    home = os.environ.get("JAVA_HOME")
-    program = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if program is None:
-        where = f"in JAVA_HOME={home}" if home else "on PATH"
-        raise JavaError(f"no java {where}: install Java 17 (Debian: openjdk-17-jre-headless)")
-    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < 17:
-        raise JavaError(f"Java 17 or later is needed, {program} is: {said.strip()}")
-    return program
+    """A jar could not be fetched, or nobody knows which ones are needed."""
 
 
 def spark_connector() -> str:
@@ -88,31 +103,30 @@ def spark_connector() -> str:
 
 def kafka_classpath() -> str:
     """Return a class path that runs a Kafka broker and lets it log to stdout."""
-    return f"{log_settings()}:{fetch(*KAFKA)}/*"
+    return f"{log_settings()}:{class_path(KAFKA)}"
 
 
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
-    return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
+    return f"{log_settings()}:{class_path(HBASE)}"
 
 
 def jdbc_jars() -> list[Path]:
     """Return the JDBC drivers of PostgreSQL and MariaDB."""
-    return sorted(fetch(*JDBC).glob("*.jar"))
+    return fetch(JDBC)
 
 
 def table_jars() -> list[Path]:
     """Return the jars of Delta and Iceberg for the installed PySpark."""
-    return [jar for folder in (fetch(*DELTA, without=DELTA_WITHOUT), fetch(*ICEBERG)) for jar in folder.glob("*.jar")]
+    return [*fetch(DELTA), *fetch(ICEBERG)]
 
 
 def log_settings() -> Path:
     """Return a folder for the class path, which lets a server log to stdout."""
-    settings = CACHE / "kafka-log" / "log4j.properties"
-    if not settings.exists():
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(_LOG_SETTINGS)
-    return settings.parent
+    folder = CACHE / f"log-settings-{hashlib.sha256(_LOG_SETTINGS.encode()).hexdigest()[:12]}"
+    if not (folder / "log4j.properties").exists():
+        keep(folder / "log4j.properties", _LOG_SETTINGS)
+    return folder
 
 
 def as_xml(properties: Mapping[str, str]) -> str:
@@ -123,52 +137,60 @@ def as_xml(properties: Mapping[str, str]) -> str:
     return f"<configuration>\n{lines}</configuration>\n"
 
 
-def fetch(*coordinates: str, without: Sequence[str] = ()) -> Path:
-    """Return a folder with these artifacts and all that they need at run time.
-
-    Args:
-        coordinates: `group:name:version`, or `group:name:version:classifier`; what each of them needs comes with it.
-        without: What to leave out though somebody needs it, as `group:name`; the name may be `*`.
-    """
-    folder = CACHE / "jars" / _key([*coordinates, *(f"-{module}" for module in without)])
-    with _one_at_a_time():
-        if not folder.exists():
-            _retrieve(_dependencies(coordinates, without), folder, what=", ".join(coordinates))
-    return folder
+def class_path(jar_set: JarSet) -> str:
+    """Return a class path of the jars of a set."""
+    return ":".join(map(str, fetch(jar_set)))
 
 
-def _key(parts: Sequence[str]) -> str:
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-    return f"{parts[0].split(':')[1]}-{digest}"
+def fetch(jar_set: JarSet) -> list[Path]:
+    """Return the jars of a set, and all that they need at run time; what the cache does not have is downloaded."""
+    jars = listed(jar_set)
+    if _missing(jars):
+        with one_at_a_time(jar_set.name):
+            # Meanwhile, whoever was first has got them.
+            if missing := _missing(jars):
+                _download(missing, jar_set)
+    return [_place(jar) for jar in jars]
 
 
-def _retrieve(dependencies: str, folder: Path, *, what: str) -> None:
-    # Beside its destination, so that the rename at the end is atomic: a folder is complete or absent.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as work:
-        Path(work, "ivy.xml").write_text(_IVY.format(dependencies=dependencies))
-        pattern = f"{work}/jars/[artifact]-[revision](-[classifier]).[ext]"
-        ivy = [java(), "-cp", f"{pyspark_home()}/jars/*", "org.apache.ivy.Main", "-ivy", f"{work}/ivy.xml"]
-        _run([*ivy, "-cache", f"{work}/ivy", "-retrieve", pattern], what=what)
-        Path(work, "jars").rename(folder)
+def listed(jar_set: JarSet) -> list[str]:
+    """Return the coordinates of all jars of a set, as they were when somebody asked for the last time."""
+    entry = _list().get(jar_set.name)
+    if entry is None or (entry["roots"], entry["without"]) != (list(jar_set.roots), list(jar_set.without)):
+        raise JarError(f"{LIST.name} does not list what {', '.join(jar_set.roots)} need: `make lock-jars`")
+    return list(entry["jars"])
 
 
-def _dependencies(coordinates: Sequence[str], without: Sequence[str]) -> str:
-    """Return Ivy's XML for them: one element a module, as a second one of the same module would replace the first."""
-    classifiers: dict[str, list[str]] = {}
-    for coordinate in coordinates:
-        group, name, revision, *classifier = coordinate.split(":")
-        classifiers.setdefault(f"{group}:{name}:{revision}", []).extend(classifier or [""])
-    excludes = "".join('\n    <exclude org="{}" module="{}"/>'.format(*module.split(":")) for module in without)
-    return "\n".join(_dependency(*module.split(":"), of) for module, of in classifiers.items()) + excludes
+@cache
+def _list() -> dict[str, Any]:
+    return json.loads(LIST.read_text())
 
 
-def _dependency(group: str, name: str, revision: str, classifiers: Sequence[str]) -> str:
-    head = f'    <dependency org="{group}" name="{name}" rev="{revision}"'
-    if classifiers == [""]:
-        return f"{head}/>"
-    of = {classifier: f' m:classifier="{classifier}"' if classifier else "" for classifier in classifiers}
-    artifacts = "".join(f'<artifact name="{name}" type="jar" ext="jar"{extra}/>' for extra in of.values())
-    return f"{head}>{artifacts}</dependency>"
+def _place(jar: str) -> Path:
+    return CACHE / "jars" / ivy.file_of(jar)
+
+
+def _missing(jars: list[str]) -> list[str]:
+    return [jar for jar in jars if not _place(jar).exists()]
+
+
+def _download(jars: list[str], jar_set: JarSet) -> None:
+    said = ""
+    with workshop(jar_set.name) as work:
+        try:
+            ivy.download(jars, work)
+        except ivy.IvyError as failure:
+            said = str(failure)
+        # Also after a failure: the next time has the less to do.
+        for jar in jars:
+            if (work / ivy.file_of(jar)).exists():
+                _place(jar).parent.mkdir(parents=True, exist_ok=True)
+                (work / ivy.file_of(jar)).replace(_place(jar))
+    if missing := _missing(jars):
+        which = ", ".join(missing)
+        raise JarError(
+            f"could not fetch {len(missing)} of the {len(jars)} jars that {jar_set.name} lacked: {which}\n{said}"
+        )
 
 
 def spark_connector_jars() -> list[Path]:
@@ -176,52 +198,29 @@ def spark_connector_jars() -> list[Path]:
 
     They are resolved by spark-submit itself, into the cache that it uses later.
     """
-    known = CACHE / "jars" / f"{_key([spark_connector()])}.txt"
-    with _one_at_a_time():
+    known = CACHE / "jars" / f"{spark_connector().replace(':', '_')}.txt"
+    with one_at_a_time("spark-connector"):
         if not known.exists() or not all(Path(jar).exists() for jar in known.read_text().splitlines()):
-            known.write_text("\n".join(_resolve_with_spark(spark_connector())))
+            keep(known, "\n".join(_resolve_with_spark(spark_connector())))
     return [Path(jar) for jar in known.read_text().splitlines()]
 
 
 def _resolve_with_spark(coordinates: str) -> list[str]:
+    # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
     with tempfile.TemporaryDirectory() as work:
         # An application that does nothing: the packages are resolved before it runs.
         Path(work, "nothing.py").touch()
         command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--verbose"]
-        said = _run([*command, "--packages", coordinates, f"{work}/nothing.py"], what=coordinates, directory=work)
-    return re.findall(r"^file://([^\s,]+\.jar)$", said, re.MULTILINE)
-
-
-def _run(command: list[str], *, what: str, directory: str | None = None) -> str:
-    # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+        done = subprocess.run(
+            [*command, "--packages", coordinates, f"{work}/nothing.py"],
+            cwd=work,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     if done.returncode != 0:
-        raise JarError(f"could not fetch {what}:\n" + "\n".join(done.stdout.splitlines()[-30:]))
-    return done.stdout
-
-
-def pyspark_home() -> Path:
-    """Return the folder of the installed PySpark: what its scripts call SPARK_HOME."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise JarError("PySpark is not installed here: `make setup`")
-    return Path(found.origin).parent
-
-
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Let a second process wait for the first one's download instead of repeating it."""
-    folder = CACHE / "jars"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        raise JarError(f"could not fetch {coordinates}:\n" + "\n".join(done.stdout.splitlines()[-30:]))
+    return re.findall(r"^file://([^\s,]+\.jar)$", done.stdout, re.MULTILINE)

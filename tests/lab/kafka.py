@@ -19,7 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.lab.certificates import make_certificates
-from tests.lab.jars import java, kafka_classpath
+from tests.lab.jars import kafka_classpath
+from tests.lab.java import java
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 
 if TYPE_CHECKING:

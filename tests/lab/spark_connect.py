@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 import requests
 
-from tests.lab.jars import java, jdbc_jars, pyspark_home, spark_connector_jars, table_jars
+from tests.lab.jars import jdbc_jars, spark_connector_jars, table_jars
+from tests.lab.java import java, pyspark_home
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 from tests.lab.tables import table_settings
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tests.lab.jars import java, pyspark_home
+from tests.lab.java import java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 from tests.lab.spark_connect import OPENS
 

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tests.lab.jars import as_xml, fetch, java, log_settings, pyspark_home
+from tests.lab.jars import YARN, as_xml, class_path, log_settings
+from tests.lab.java import java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_VERSION = "3.4.1"
-# The resource manager loads classes of the timeline service, and does not say that it needs them.
-_JARS = (
-    *(f"org.apache.hadoop:hadoop-yarn-server-{name}:{_VERSION}" for name in ("resourcemanager", "nodemanager")),
-    f"org.apache.hadoop:hadoop-yarn-server-timelineservice:{_VERSION}",
-    f"org.apache.hadoop:hadoop-common:{_VERSION}",
-)
 # Guice makes classes at run time, which Java 17 forbids.
 _JVM = (
     *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -29,11 +23,6 @@ _JVM = (
 _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 _OVER = ("FINISHED", "FAILED", "KILLED")
-
-
-def yarn_jars() -> Path:
-    """Return the folder with the jars of both managers."""
-    return fetch(*_JARS)
 
 
 class Yarn(ServerPair):
@@ -119,7 +108,7 @@ class Yarn(ServerPair):
         for name, properties in files.items():
             (self.settings / f"{name}.xml").write_text(as_xml(properties))
         directories = [f"-Dhadoop.log.dir={self.folder}/logs", f"-Dyarn.log.dir={self.folder}/logs"]
-        program = [java(), *_JVM, *directories, "-cp", f"{self.settings}:{log_settings()}:{yarn_jars()}/*"]
+        program = [java(), *_JVM, *directories, "-cp", f"{self.settings}:{log_settings()}:{class_path(YARN)}"]
         self.resource_manager.command = [*program, _RESOURCE_MANAGER]
         self.node_manager.command = [*program, _NODE_MANAGER]
 

@@ -6,19 +6,14 @@ import socket
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.certificates import make_certificates
-from tests.lab.jars import fetch, java
+from tests.lab.jars import ZOOKEEPER, class_path
+from tests.lab.java import java
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Without the metrics it dies at its start, without snappy later; it does not say that it needs them.
-_JARS = (
-    "org.apache.zookeeper:zookeeper:3.9.4",
-    "io.dropwizard.metrics:metrics-core:4.1.12.1",
-    "org.xerial.snappy:snappy-java:1.1.10.5",
-)
 QUICK = {"zookeeper.forceSync": "no"}
 """Properties of a server that does not wait for its disk: what it confirmed outlives it, and not the machine."""
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -54,7 +49,7 @@ class ZooKeeperServer(OneServer):
         settings = self.folder / "zoo.cfg"
         settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        self._server.command = [java(), *_JVM, *self._properties, "-cp", zookeeper_classpath(), main, settings]
+        self._server.command = [java(), *_JVM, *self._properties, "-cp", class_path(ZOOKEEPER), main, settings]
         self._server.start()
         return self
 
@@ -97,8 +92,3 @@ class ZooKeeperServer(OneServer):
             "4lw.commands.whitelist": "srvr,cons",
             "maxClientCnxns": "0",
         }
-
-
-def zookeeper_classpath() -> str:
-    """Return a class path that runs a server."""
-    return f"{fetch(*_JARS)}/*"

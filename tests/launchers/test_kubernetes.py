@@ -17,7 +17,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.launching import JobName, label_value
 from airflow_kafka_offsets.core.reader_options import reader_options
 from airflow_kafka_offsets.service import Planned
-from tests.lab.jars import pyspark_home
+from tests.lab.java import pyspark_home
 from tests.lab.processes import LOOPBACK, free_port
 from tests.operators.test_command_line import REFERENCES
 from tests.operators.test_job_files import window_of
