@@ -8,6 +8,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+from tests.lab import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +45,13 @@ _MARKER_OF_FIXTURE = {
     "spark_standalone": "spark",
     "yarn": "yarn",
 }
+_MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
+
+# How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
+# take the smaller of both. No deadline: the machine may be busy.
+settings.register_profile("deep", deadline=None, max_examples=50)
+settings.register_profile("quick", settings.get_profile("deep"), max_examples=8, stateful_step_count=12)
+settings.load_profile("deep")
 
 
 def pytest_configure() -> None:
@@ -56,7 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-                item.add_marker("server")
+        if any(item.get_closest_marker(marker) for marker in _MARKERS_OF_SERVERS):
+            item.add_marker("server")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse servers to a test that is not marked: `make test-unit` would start them, too."""
+    processes.refused_to = None if item.get_closest_marker("server") else item.nodeid
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -668,6 +668,7 @@ def test_a_partition_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str
         log_of(kafka, timeout=1).bounds(partitions_of(topic, 0, 7), COMMITTED)
 
 
+@pytest.mark.kafka
 def test_a_broker_that_hangs_is_an_error_and_answers_again_afterwards(
     pair: tuple[KafkaBroker, KafkaBroker], topic: str
 ) -> None:
@@ -688,6 +689,7 @@ def test_a_broker_that_hangs_is_an_error_and_answers_again_afterwards(
     assert log_of(first).snapshot([topic], COMMITTED) == before
 
 
+@pytest.mark.kafka
 def test_a_leader_that_hangs_fails_the_lookup_and_gives_no_offset(
     pair: tuple[KafkaBroker, KafkaBroker], topic: str
 ) -> None:
@@ -706,6 +708,7 @@ def test_a_leader_that_hangs_fails_the_lookup_and_gives_no_offset(
     assert log_of(first).snapshot([topic], COMMITTED) == before
 
 
+@pytest.mark.kafka
 def test_a_partition_without_leader_is_named_until_its_broker_is_back(
     pair: tuple[KafkaBroker, KafkaBroker], topic: str
 ) -> None:

@@ -40,12 +40,14 @@ def is_dead(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.server
 def test_a_server_that_dies_shows_the_end_of_its_log(tmp_path: Path) -> None:
     server = Server("nobody", [sys.executable, "-c", "exit('no disk')"], log=tmp_path / "log", ready=lambda: False)
     with pytest.raises(ServerError, match=r"ended with status 1[^\n]*\n[^\n]*\nno disk"):
         server.start()
 
 
+@pytest.mark.server
 def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_path: Path) -> None:
     starts_a_child = (
         "import subprocess, time; "
@@ -57,6 +59,7 @@ def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_pa
     wait_until(lambda: is_dead(child), timeout=5, what="the child is dead")
 
 
+@pytest.mark.server
 def test_an_exception_stops_the_server(tmp_path: Path) -> None:
     server = Server("sleeper", ["sleep", "600"], log=tmp_path / "log", ready=lambda: True)
 

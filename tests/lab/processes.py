@@ -27,6 +27,9 @@ LOOPBACK = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
 _given_out: set[int] = set()
 
+refused_to: str | None = None
+"""The test that is running, if it has no marker of a server."""
+
 
 class ServerError(Exception):
     """A server that did not start, or died; its message ends with the last lines of the server's log."""
@@ -134,6 +137,8 @@ class Server:
 
     def launch(self) -> None:
         """Start the program and return at once, so that several can get ready side by side."""
+        if refused_to is not None:
+            raise ServerError(f"{refused_to} starts {self.name}, and has no marker of a server: mark it `server`")
         if self.is_running:
             raise ServerError(f"{self.name} is running already, process {self.pid}")
         self.log.parent.mkdir(parents=True, exist_ok=True)

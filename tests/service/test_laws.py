@@ -474,9 +474,8 @@ class ThreeOpen(Lake):
 
 
 PROFILE = settings(
-    max_examples=12,
-    stateful_step_count=25,
-    deadline=None,
+    max_examples=min(12, settings.default.max_examples),
+    stateful_step_count=min(25, settings.default.stateful_step_count),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 

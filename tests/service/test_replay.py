@@ -530,7 +530,7 @@ def test_intervals_work_backwards_and_while_the_live_schedule_goes_on(latecomer:
     assert latecomer.watermark == {0: 34, 1: 0}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(15, settings.default.max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(
     started_at=st.sampled_from(["earliest", "latest", at(-6)]),
     batches=st.lists(

@@ -192,7 +192,7 @@ def test_a_group_that_ends_now_does_not_care_about_timestamps(ahead: World) -> N
 # The law.
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(15, settings.default.max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(
     batches=st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(-60, 60)), max_size=12), min_size=1, max_size=7),
     max_offsets=st.none() | st.integers(1, 10),
