@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -15,13 +16,8 @@ from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.planning import suspects
 from airflow_kafka_offsets.core.waiting import (
     Answer,
-    CommittedUntil,
-    Condition,
-    LogCondition,
     OffsetsAt,
     Seen,
-    TimePassed,
-    WindowCommitted,
     decide,
     decide_until,
     decide_window,

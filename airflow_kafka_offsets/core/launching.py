@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.window import Claim, Window
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.window import Claim, Window
 
 CONF_JOB = "spark.kafka_offsets.job"
 """Spark property that says which job of which window this is, where a cluster has no tags: ``<window>.<job>``."""

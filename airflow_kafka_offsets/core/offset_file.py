@@ -15,9 +15,8 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import OffsetsJsonError, StoreContentError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets, refuse_duplicates
+from airflow_kafka_offsets.core.store_address import MIN_KEEP
 
-MIN_KEEP = 10
-"""The fewest versions that may be kept. Also how many newer ones tell a writer that it came too late: see `came_too_late`."""
 LEFTOVER_AGE = timedelta(days=1)
 """After that time nobody is still writing a temporary file."""
 MAX_DELETED = 20

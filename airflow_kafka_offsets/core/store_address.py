@@ -9,7 +9,9 @@ from types import MappingProxyType
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.offset_file import MIN_KEEP
+
+MIN_KEEP = 10
+"""The fewest versions that ``keep`` may say. Also how many newer ones tell a writer of offset files that it came too late."""
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
     "files": frozenset({"keep"}),

@@ -1,22 +1,29 @@
-"""What a sensor waits for, and whether it is there: decided from what ledger and Kafka hold at one moment."""
+"""Whether what a sensor waits for is there: decided from what ledger and Kafka hold at one moment."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core import ownership
-from airflow_kafka_offsets.core.errors import MAX_NAMED, BadInputError, IllegalStepError
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.conditions import (
+    Arrived,
+    CommittedUntil,
+    Enough,
+    Event,
+    LagAtMost,
+    LogCondition,
+    TimePassed,
+)
+from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.planning import judge_all, plan_window
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import State, Window, parse_window_id
+from airflow_kafka_offsets.core.window import State, Window
 
 OffsetsAt = Mapping[TopicPartition, int | None]
 """What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
@@ -24,134 +31,6 @@ OffsetsAt = Mapping[TopicPartition, int | None]
 
 CALL_AGAIN_AFTER = timedelta(minutes=15)
 """When a run that was called for has not planned by then, and none works on a window, another one is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Enough:
-    """Enough is unread, or something unread is old enough: Spark's minOffsetsPerTrigger and maxTriggerDelay.
-
-    Attributes:
-        group: whose watermark counts. Without one, all that Kafka holds is unread: whatever its starting offsets say, the
-            first run comes sooner rather than never.
-        min_span: unread offsets in sum over all partitions; None: their number does not matter.
-        max_age: how old the oldest unread record may become, by Kafka's timestamps; None: its age does not matter.
-    """
-
-    group: KafkaGroup
-    min_span: int | None = None
-    max_age: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.min_span is None and self.max_age is None:
-            raise BadInputError("Say when it is enough: min_span, max_age or both")
-        if self.min_span is not None and not (is_whole(self.min_span) and self.min_span >= 1):
-            raise BadInputError(f"min_span must be a whole number, at least 1, got {self.min_span!r}")
-        _check_duration("max_age", self.max_age)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What a group looked like when a run was called for.
-
-    Attributes:
-        position: where its next window would start; None: it had none yet.
-        ends: the end offsets.
-        at: the moment.
-    """
-
-    position: Offsets | None
-    ends: Offsets
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """Enough has arrived that no run was ever called for.
-
-    Attributes:
-        enough: group and bounds. What an open window has is not counted again: only what the next one would read.
-        last: the last call. As long as no run has planned since, only what came later counts; afterwards all that is
-            left, so that a backlog is drained window by window. A call that leads to no plan is repeated after
-            `CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take a dead run's window over.
-    """
-
-    enough: Enough
-    last: Event | None = None
-
-    @property
-    def group(self) -> KafkaGroup:
-        """Whose topics."""
-        return self.enough.group
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """Kafka's time has passed a moment: each partition holds a record of that moment or later.
-
-    Never before the wall clock says so, as a record may be dated in the future.
-
-    Attributes:
-        group: whose topics.
-        until: the moment, with its zone.
-        idle_after: a partition without a record for that long is not waited for any more; None: each one must speak.
-    """
-
-    group: KafkaGroup
-    until: datetime
-    idle_after: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        _check_time(self.until)
-        _check_duration("idle_after", self.idle_after)
-
-
-@dataclass(frozen=True, slots=True)
-class LagAtMost:
-    """The lag, in sum over all partitions, is at most a bound; without a watermark, all that Kafka holds is lag."""
-
-    group: KafkaGroup
-    max_lag: int
-
-    def __post_init__(self) -> None:
-        if not (is_whole(self.max_lag) and self.max_lag >= 0):
-            raise BadInputError(f"max_lag must be a whole number, at least 0, got {self.max_lag!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class WindowCommitted:
-    """One window is committed."""
-
-    window_id: str
-    ledger_conn_id: str | None = None
-
-    def __post_init__(self) -> None:
-        parse_window_id(self.window_id)
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedUntil:
-    """All that a group could read at a cut time is committed.
-
-    The proof is a committed live window that was cut then or later and not capped, with no older live window open. A
-    capped window left something of that time unread, and so a group that lags behind is waited for until it has caught up.
-    """
-
-    group_name: str
-    until: datetime
-    ledger_conn_id: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_time(self.until)
-
-
-LogCondition = Enough | Arrived | TimePassed | LagAtMost
-"""What wants a look at Kafka; all but `TimePassed` at the ledger too."""
-
-LedgerCondition = WindowCommitted | CommittedUntil
-"""What only the ledger knows."""
-
-Condition = LogCondition | LedgerCondition
-_KINDS = {kind.__name__: kind for kind in (Enough, TimePassed, LagAtMost, WindowCommitted, CommittedUntil)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +65,6 @@ class Answer:
     is_met: bool
     facts: Mapping[str, Any]
     event: Event | None = None
-
-
-def ledger_conn_id(condition: Condition) -> str | None:
-    """Return the connection to the ledger that knows what a condition is about."""
-    if isinstance(condition, LedgerCondition):
-        return condition.ledger_conn_id
-    return condition.group.ledger_conn_id
 
 
 def position_for(condition: LogCondition, state: GroupState) -> Position | None:
@@ -304,69 +176,6 @@ def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequen
         "held_back_by": [held.window.id for held in state.open[:MAX_NAMED]] if proof is None else [],
     }
     return Answer(proof is not None, facts)
-
-
-def condition_to_json(condition: Condition) -> dict[str, Any]:
-    """Return a condition as JSON-able data, for triggers."""
-    document: dict[str, Any] = {"kind": type(condition).__name__}
-    for f in fields(condition):
-        value = getattr(condition, f.name)
-        match value:
-            case KafkaGroup():
-                value = value.to_json()
-            case datetime():
-                value = value.isoformat()
-            case timedelta():
-                value = value.total_seconds()
-        document[f.name] = value
-    plain: dict[str, Any] = json.loads(json.dumps(document))  # to Airflow, an enum is no text
-    return plain
-
-
-def condition_from_json(document: Mapping[str, Any]) -> Condition:
-    """Rebuild a condition from `condition_to_json`; keys of a newer version are ignored."""
-    kind = _KINDS[document["kind"]]
-    values = {f.name: document[f.name] for f in fields(kind) if f.name in document}
-    for name, value in values.items():
-        if name == "group":
-            values[name] = KafkaGroup.from_json(value)
-        elif name == "until":
-            values[name] = datetime.fromisoformat(value)
-        elif name in ("max_age", "idle_after") and value is not None:
-            values[name] = timedelta(seconds=value)
-    return kind(**values)
-
-
-def parse_moment(name: str, value: datetime | str) -> datetime:
-    """Read a moment as a template renders it.
-
-    >>> parse_moment("until", "2026-01-31 12:00:00+00:00")
-    datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
-
-    Raises:
-        BadInputError: it is no time, or has no zone.
-    """
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError as exc:
-        raise BadInputError(
-            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {value!r} (a run that was not "
-            "scheduled may have no data interval)"
-        ) from exc
-    _check_time(moment)
-    return moment
-
-
-def _check_time(moment: datetime) -> None:
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInputError(f"A moment needs a zone, e.g. +00:00 behind it; got {moment!r}")
-    if moment < EPOCH:
-        raise BadInputError(f"Kafka knows no time before 1970, got {moment.isoformat()}")
-
-
-def _check_duration(name: str, duration: timedelta | None) -> None:
-    if duration is not None and not (isinstance(duration, timedelta) and duration > timedelta(0)):
-        raise BadInputError(f"{name} must be a timedelta above zero, got {duration!r}")
 
 
 def _back(now: datetime, duration: timedelta) -> datetime:

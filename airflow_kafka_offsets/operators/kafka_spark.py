@@ -38,8 +38,6 @@ from airflow_kafka_offsets.operators.runs import claim_of
 from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.spark.connector import connector_package
-from airflow_kafka_offsets.spark.source import is_classic
-from airflow_kafka_offsets.spark.window import KafkaWindow
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -176,6 +174,8 @@ class KafkaSparkOperator(PySparkOperator):
     def _job(
         self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Report:
+        from airflow_kafka_offsets.spark import KafkaWindow
+
         self._spark = spark
         self._stop.check()  # again: a session may have taken long to open, and nobody had it to stop
         window_id = planned.window.id
@@ -245,6 +245,8 @@ class KafkaSparkOperator(PySparkOperator):
 
 
 def _interrupt(spark: SparkSession) -> None:
+    from airflow_kafka_offsets.spark.source import is_classic
+
     try:
         if is_classic(spark):
             spark.sparkContext.cancelAllJobs()

@@ -12,8 +12,8 @@ from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.core import errors
+from airflow_kafka_offsets.core.conditions import Condition, LedgerCondition, condition_to_json, ledger_conn_id
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
-from airflow_kafka_offsets.core.waiting import Condition, LedgerCondition, condition_to_json, ledger_conn_id
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.waiting import Enough, LagAtMost, TimePassed, parse_moment
+from airflow_kafka_offsets.core.conditions import Enough, LagAtMost, TimePassed, parse_moment
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.core.conditions import CommittedUntil, WindowCommitted, parse_moment
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.waiting import CommittedUntil, WindowCommitted, parse_moment
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.waiting import LedgerCondition
+    from airflow_kafka_offsets.core.conditions import LedgerCondition
 
 
 class WindowCommittedSensor(ConditionSensor):

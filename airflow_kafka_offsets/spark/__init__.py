@@ -4,7 +4,26 @@ Runs on clusters where only pyspark and the standard library are: nothing here i
 imported where it is first used, and the syntax is that of Python 3.9, the oldest that Spark 4 takes.
 """
 
-from airflow_kafka_offsets.spark.errors import KafkaWindowError
-from airflow_kafka_offsets.spark.window import KafkaWindow, current_window
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.spark.errors import KafkaWindowError
+    from airflow_kafka_offsets.spark.window import KafkaWindow, current_window
+
+_EXPORTS = {
+    "KafkaWindow": "airflow_kafka_offsets.spark.window",
+    "KafkaWindowError": "airflow_kafka_offsets.spark.errors",
+    "current_window": "airflow_kafka_offsets.spark.window",
+}
 
 __all__ = ["KafkaWindow", "KafkaWindowError", "current_window"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: who parses a DAG or launches a job needs neither the window nor its sinks."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)

@@ -11,7 +11,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 class ConditionTrigger(BaseTrigger):
     """Fires when a condition is met, or when waiting can't help any more.
 
-    :param condition: the condition as JSON-able data, see `core.waiting.condition_to_json`.
+    :param condition: the condition as JSON-able data, see `core.conditions.condition_to_json`.
     :param poll_interval: seconds between two looks, at least 5.
     :param silent_fail: wait on whatever goes wrong.
     """
@@ -35,8 +35,8 @@ class ConditionTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait. Whatever does not answer is asked again: the sensor's own time-out says how long."""
+        from airflow_kafka_offsets.core.conditions import condition_from_json
         from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
-        from airflow_kafka_offsets.core.waiting import condition_from_json
         from airflow_kafka_offsets.triggers.polling import answered
 
         condition = condition_from_json(self.condition)

@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from airflow_kafka_offsets.core.conditions import Arrived, Enough, Event, condition_to_json
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.waiting import Arrived, Enough, Event, condition_to_json
 
 
 class KafkaOffsetsTrigger(BaseEventTrigger):

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_kafka_offsets.core.conditions import LedgerCondition, ledger_conn_id
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.waiting import LedgerCondition, ledger_conn_id
 from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.waiting import Answer, Condition
+    from airflow_kafka_offsets.core.conditions import Condition
+    from airflow_kafka_offsets.core.waiting import Answer
     from airflow_kafka_offsets.ports import LogOffsets
 
 log = logging.getLogger(__name__)

@@ -33,8 +33,7 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters import kafka_log
 from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.waiting import (
+from airflow_kafka_offsets.core.conditions import (
     Condition,
     Enough,
     LagAtMost,
@@ -42,6 +41,7 @@ from airflow_kafka_offsets.core.waiting import (
     condition_to_json,
     ledger_conn_id,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.service import WindowService
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger

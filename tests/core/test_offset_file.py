@@ -13,7 +13,6 @@ from airflow_kafka_offsets.core.errors import BadInputError, StoreContentError
 from airflow_kafka_offsets.core.offset_file import (
     LEFTOVER_AGE,
     MAX_DELETED,
-    MIN_KEEP,
     OffsetFile,
     came_too_late,
     dump_offset_file,
@@ -25,7 +24,7 @@ from airflow_kafka_offsets.core.offset_file import (
     version_of,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.core.store_address import MIN_KEEP, StoreAddress, parse_store_address
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 ORDERS = TopicPartition("orders", 2)

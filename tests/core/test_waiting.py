@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.core.conditions import (
+    Arrived,
+    CommittedUntil,
+    Enough,
+    LagAtMost,
+    LogCondition,
+    TimePassed,
+)
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     DataLossError,
@@ -28,25 +35,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
-from airflow_kafka_offsets.core.waiting import (
-    CALL_AGAIN_AFTER,
-    Arrived,
-    CommittedUntil,
-    Condition,
-    Enough,
-    LagAtMost,
-    LogCondition,
-    Seen,
-    TimePassed,
-    WindowCommitted,
-    condition_from_json,
-    condition_to_json,
-    decide,
-    decide_until,
-    decide_window,
-    lookup_times,
-    parse_moment,
-)
+from airflow_kafka_offsets.core.waiting import CALL_AGAIN_AFTER, Seen, decide, decide_until, decide_window, lookup_times
 from airflow_kafka_offsets.core.window import Held, State, Window
 from tests.core.examples import NOON, claim, group, log, position, tp, window
 
@@ -324,48 +313,6 @@ def test_all_that_was_there_at_a_cut_time_is_committed(
 
 
 # What users write
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Enough(group()),
-        lambda: Enough(group(), min_span=0),
-        lambda: Enough(group(), min_span=True),
-        lambda: Enough(group(), max_age=timedelta(0)),
-        lambda: Enough(group(), max_age=60),  # type: ignore[arg-type]
-        lambda: LagAtMost(group(), -1),
-        lambda: TimePassed(group(), datetime(2026, 1, 1)),
-        lambda: TimePassed(group(), NOON, idle_after=timedelta(0)),
-        lambda: TimePassed(group(), datetime(1969, 1, 1, tzinfo=UTC)),
-        lambda: CommittedUntil("lake", datetime(2026, 1, 1)),
-        lambda: WindowCommitted("lake"),
-        lambda: parse_moment("until", ""),
-        lambda: parse_moment("until", "noon"),
-        lambda: parse_moment("until", "2026-01-01T00:00:00"),
-    ],
-)
-def test_nonsense_is_refused(wrong: Any) -> None:
-    with pytest.raises(BadInputError):
-        wrong()
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        Enough(group(starting_offsets=timedelta(hours=2)), min_span=5),
-        Enough(group(), max_age=timedelta(minutes=1.5)),
-        TimePassed(group(), NOON, HOUR),
-        TimePassed(group(), NOON),
-        LagAtMost(group(ledger_conn_id="ledger"), 0),
-        WindowCommitted("lake-000001", "ledger"),
-        CommittedUntil("lake", NOON),
-    ],
-)
-def test_a_condition_survives_the_way_to_the_triggerer(condition: Condition) -> None:
-    document = condition_to_json(condition)
-    assert condition_from_json(json.loads(json.dumps(document))) == condition
-    assert all(type(value) in (str, int, float, dict, type(None)) for value in document.values())
 
 
 @pytest.mark.parametrize(

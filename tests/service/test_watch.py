@@ -8,6 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_kafka_offsets.core.conditions import (
+    CommittedUntil,
+    Condition,
+    Enough,
+    LagAtMost,
+    TimePassed,
+    WindowCommitted,
+)
 from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     KafkaRefusedError,
@@ -20,15 +28,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.request import Live
-from airflow_kafka_offsets.core.waiting import (
-    Answer,
-    CommittedUntil,
-    Condition,
-    Enough,
-    LagAtMost,
-    TimePassed,
-    WindowCommitted,
-)
+from airflow_kafka_offsets.core.waiting import Answer
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.watch import NEWEST, Watch
 from tests.core.examples import NOON, claim, group, tp

@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_kafka_offsets.core.conditions import Enough, condition_to_json
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError
-from airflow_kafka_offsets.core.waiting import Enough, condition_to_json
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
 from tests.core.examples import group, tp
 from tests.service.test_watch import MoodyLog

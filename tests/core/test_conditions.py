@@ -1,0 +1,67 @@
+"""What is waited for, as values."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.conditions import (
+    CommittedUntil,
+    Condition,
+    Enough,
+    LagAtMost,
+    TimePassed,
+    WindowCommitted,
+    condition_from_json,
+    condition_to_json,
+    parse_moment,
+)
+from airflow_kafka_offsets.core.errors import BadInputError
+from tests.core.examples import NOON, group
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Enough(group()),
+        lambda: Enough(group(), min_span=0),
+        lambda: Enough(group(), min_span=True),
+        lambda: Enough(group(), max_age=timedelta(0)),
+        lambda: Enough(group(), max_age=60),  # type: ignore[arg-type]
+        lambda: LagAtMost(group(), -1),
+        lambda: TimePassed(group(), datetime(2026, 1, 1)),
+        lambda: TimePassed(group(), NOON, idle_after=timedelta(0)),
+        lambda: TimePassed(group(), datetime(1969, 1, 1, tzinfo=UTC)),
+        lambda: CommittedUntil("lake", datetime(2026, 1, 1)),
+        lambda: WindowCommitted("lake"),
+        lambda: parse_moment("until", ""),
+        lambda: parse_moment("until", "noon"),
+        lambda: parse_moment("until", "2026-01-01T00:00:00"),
+    ],
+)
+def test_nonsense_is_refused(wrong: Any) -> None:
+    with pytest.raises(BadInputError):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        Enough(group(starting_offsets=timedelta(hours=2)), min_span=5),
+        Enough(group(), max_age=timedelta(minutes=1.5)),
+        TimePassed(group(), NOON, HOUR),
+        TimePassed(group(), NOON),
+        LagAtMost(group(ledger_conn_id="ledger"), 0),
+        WindowCommitted("lake-000001", "ledger"),
+        CommittedUntil("lake", NOON),
+    ],
+)
+def test_a_condition_survives_the_way_to_the_triggerer(condition: Condition) -> None:
+    document = condition_to_json(condition)
+    assert condition_from_json(json.loads(json.dumps(document))) == condition
+    assert all(type(value) in (str, int, float, dict, type(None)) for value in document.values())
