@@ -66,6 +66,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "kafka_offsets_ledger",
                         "default": None,
                     },
+                    "cache_folder": {
+                        "description": (
+                            "Folder for what can be made again at any time: the jars of Spark's Kafka connector. "
+                            "Empty: airflow_kafka_offsets in the user's folder for caches (XDG_CACHE_HOME, else ~/.cache). "
+                            "It is made on first use, for its user alone."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "/var/cache/airflow_kafka_offsets",
+                        "default": None,
+                    },
                 },
             }
         },

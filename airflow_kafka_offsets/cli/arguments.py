@@ -307,6 +307,27 @@ VERIFY = Command(
         *_COMMON,
     ),
 )
+JARS = Command(
+    "jars",
+    "fetch the jars of Spark's Kafka connector ahead of time",
+    "Show the jars of the Kafka connector that fits Spark, and fetch them with Spark's own spark-submit if they are not there yet. "
+    "Launches in client mode use them from there, without the network. Asks neither the ledger nor Kafka.",
+    f"{_HERE}.jars.jars",
+    (
+        argument(
+            "--spark-home",
+            metavar="FOLDER",
+            help="of this Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
+        ),
+        argument(
+            "--to",
+            metavar="FOLDER",
+            help="keep them below this folder, which can be copied into an image, instead of the cache folder "
+            "(Airflow's configuration, [kafka_offsets] cache_folder)",
+        ),
+        _OUTPUT,
+    ),
+)
 DB = CommandGroup(
     "db",
     "the ledger's tables",
@@ -338,5 +359,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     EXPORT,
     COPY,
     VERIFY,
+    JARS,
     DB,
 )

@@ -28,7 +28,6 @@ from airflow_kafka_offsets.operators.injection import call, hide_injected
 from airflow_kafka_offsets.operators.job_files import (
     Report,
     handoff_of,
-    joined,
     read_report,
     refuse_login,
     write_login,
@@ -37,7 +36,6 @@ from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open
 from airflow_kafka_offsets.operators.runs import claim_of
 from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
-from airflow_kafka_offsets.spark.connector import connector_package
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
 XCOM_WINDOW = "window"
 """XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
 
-_PACKAGES = "spark.jars.packages"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
 
@@ -79,8 +76,10 @@ class KafkaSparkOperator(PySparkOperator):
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     :param emit_empty: let outlets have an asset event for an empty window, too.
-    :param connector: coordinates of Spark's Kafka connector; ``"auto"``: those of the installed pyspark, unless
-        ``spark.jars.packages`` or ``spark.jars`` name one already; None: Spark has it, as a Connect server must.
+    :param connector: ``"auto"``: Spark's Kafka connector of the version of the task's own Spark, unless that has it or
+        ``spark.jars.packages`` or ``spark.jars`` name one already. Its jars are fetched once a machine, and given as files after that
+        (``kafka-offsets jars`` fetches them ahead of time). Coordinates, for ``spark.jars.packages``. None: Spark has it,
+        as a Connect server must.
     """
 
     template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
@@ -122,10 +121,10 @@ class KafkaSparkOperator(PySparkOperator):
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
-        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
         self._try_number = context["ti"].try_number
@@ -222,13 +221,12 @@ class KafkaSparkOperator(PySparkOperator):
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
         """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
+        from airflow_kafka_offsets.operators.connector import for_session
+
+        if self._remote:
+            return {}
         conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
-        if self._remote or self.connector is None:
-            return {}
-        if "spark-sql-kafka" in f"{conf.get(_PACKAGES)} {conf.get('spark.jars')}":
-            return {}
-        package = connector_package() if self.connector == "auto" else self.connector
-        return {_PACKAGES: joined(conf.get(_PACKAGES), package) or ""}
+        return for_session(self.connector, conf)
 
     def on_kill(self) -> None:
         """Stop what Spark does for this task, and commit nothing any more.
