@@ -20,3 +20,12 @@ def test_a_dag_file_makes_dags_whose_jobs_exist(path: Path) -> None:
         assert dag.tasks
         for task in dag.tasks:
             assert Path(getattr(task, "application", path)).is_file()
+
+
+@pytest.mark.parametrize("folder", [DAGS, Path(__file__).parent / "acceptance" / "dags"], ids=["examples", "acceptance"])
+def test_airflow_does_not_start_the_spark_of_a_job_to_look_for_dags_in_it(folder: Path) -> None:
+    from airflow.utils.file import list_py_file_paths
+
+    read = {Path(path).relative_to(folder) for path in list_py_file_paths(folder, safe_mode=True)}
+    assert Path("orders.py") in read or Path("examples", "orders.py") in read
+    assert [path for path in read if "jobs" in path.parts] == []

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import WindowRow
 from tests.lab.airflow import Airflow
-from tests.lab.jars import kafka_classpath, spark_connector_jars
+from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic
@@ -166,14 +167,8 @@ def kill(process: psutil.Process) -> bool:
 
 def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     """Start everything, play the scenes, and return how many orders were produced."""
-    with step("fetching Kafka and Spark's connector (the first time: a minute or two)"):
-        kafka_classpath()
-        spark_connector_jars()
-    with step("starting a Kafka broker"):
-        kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
-        create_topic(kafka, TOPIC, PARTITIONS)
-    demo = start_airflow(stack, folder, kafka)
-    orders = Orders(kafka)
+    demo = start_servers(stack, folder)
+    orders = Orders(demo.kafka)
     orders.start()
     say(f"producing {ORDERS_PER_SECOND:,} orders a second into {PARTITIONS} partitions; {DAG} runs every 30 s")
     demo.airflow.api.unpause(DAG)
@@ -191,25 +186,47 @@ def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     return demo, orders.produced
 
 
-def start_airflow(stack: ExitStack, folder: Path, kafka: KafkaBroker) -> Demo:
-    """Start Airflow's scheduler, API server, Dag processor and triggerer, with the DAGs of this repository."""
+def start_servers(stack: ExitStack, folder: Path) -> Demo:
+    """Start a Kafka broker and the four parts of Airflow, and fetch what is not there yet, all beside each other."""
     lake = folder / "lake"
     lake.mkdir()
-    with step("starting Airflow: API server, scheduler, Dag processor, triggerer"):
-        airflow = Airflow(
-            folder / "airflow",
-            DAGS,
-            connections={
-                "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
-                "spark_default": {"conn_type": "spark", "host": "local[2]"},
-            },
-            environment={"DEMO_LAKE": str(lake)},
-        )
-        stack.callback(airflow.stop)
-        airflow.start()
-        airflow.api.wait_for_dag(DAG)
-    say(f"Airflow is up at {airflow.url} (user {airflow.user}, password {airflow.password})")
+    # It knows its address before it runs.
+    kafka = KafkaBroker(folder / "kafka")
+    airflow = Airflow(
+        folder / "airflow",
+        DAGS,
+        connections={
+            "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
+            "spark_default": {"conn_type": "spark", "host": "local[2]"},
+        },
+        environment={"DEMO_LAKE": str(lake)},
+    )
+    with step("starting Kafka and Airflow (the first time: downloading Kafka and Spark's connector, too)"):
+        with ThreadPoolExecutor(3) as pool:
+            starts = [
+                pool.submit(start_kafka, stack, kafka),
+                pool.submit(start_airflow, stack, airflow),
+                pool.submit(spark_connector_jars),
+            ]
+        for start in starts:
+            start.result()
     return Demo(kafka, airflow, SqlLedger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
+
+
+def start_kafka(stack: ExitStack, kafka: KafkaBroker) -> None:
+    """Start the broker, and create the topic."""
+    stack.callback(kafka.stop)
+    kafka.start()
+    create_topic(kafka, TOPIC, PARTITIONS)
+    say(f"  Kafka is up at {kafka.bootstrap_servers}")
+
+
+def start_airflow(stack: ExitStack, airflow: Airflow) -> None:
+    """Start Airflow's scheduler, API server, Dag processor and triggerer, with the DAGs of this repository."""
+    stack.callback(airflow.stop)
+    airflow.start()
+    airflow.api.wait_for_dag(DAG)
+    say(f"  Airflow is up at {airflow.url} (user {airflow.user}, password {airflow.password})")
 
 
 def clear_the_first_run(demo: Demo) -> None:

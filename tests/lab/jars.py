@@ -206,8 +206,12 @@ def spark_connector_jars() -> list[Path]:
 
 
 def _resolve_with_spark(coordinates: str) -> list[str]:
-    # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+    environment = {
+        **os.environ,
+        # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+    }
     with tempfile.TemporaryDirectory() as work:
         # An application that does nothing: the packages are resolved before it runs.
         Path(work, "nothing.py").touch()
