@@ -34,6 +34,7 @@
     ├── ClusterError                the Spark cluster; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
     │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
+    ├── StartArchiveError           a start archive can't be made; launches go on without one
     └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
 
 An adapter translates its client's exceptions into these, always ``from exc``.
@@ -257,3 +258,7 @@ class ClusterUnavailableError(ClusterError):
 
 class JobAliveError(ClusterError):
     """An earlier job of the window is still at work, or may be."""
+
+
+class StartArchiveError(KafkaOffsetsError):
+    """A start archive can't be made; launches go on without one."""
