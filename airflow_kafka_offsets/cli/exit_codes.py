@@ -7,6 +7,7 @@ from enum import IntEnum
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
+    ConnectorUnavailableError,
     KafkaOffsetsError,
     KafkaUnavailableError,
     LedgerError,
@@ -29,7 +30,7 @@ MEANING = {
     ExitCode.OK: "done, or answered",
     ExitCode.REFUSED: "refused: what Kafka holds or the state of a window does not allow it; nothing was changed",
     ExitCode.USAGE: "correct what you wrote (an argument; an unknown group, window or connection); nothing was changed",
-    ExitCode.UNAVAILABLE: "Kafka, the ledger or the offset store can't be used (no answer, access refused, tables of another version)",
+    ExitCode.UNAVAILABLE: "Kafka, the ledger, the offset store or Spark's connector can't be used (no answer, access refused, tables of another version)",
     ExitCode.UNCONFIRMED: "a dry run: the change wants --yes, and --supersede where windows lose their offsets",
 }
 
@@ -46,6 +47,8 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
         case BadInputError():
             return ExitCode.USAGE
         case KafkaUnavailableError() | LedgerError() | StoreUnavailableError() | StoreBehindError():
+            return ExitCode.UNAVAILABLE
+        case ConnectorUnavailableError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

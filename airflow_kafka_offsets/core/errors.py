@@ -35,6 +35,7 @@
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
     │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
     ├── StartArchiveError           a start archive can't be made; launches go on without one
+    ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
     └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
 
 An adapter translates its client's exceptions into these, always ``from exc``.
@@ -242,6 +243,10 @@ class NoEvidenceError(WindowError):
 
 class ConfirmationError(WindowError):
     """The step takes ownership of offsets away and was not confirmed."""
+
+
+class ConnectorUnavailableError(KafkaOffsetsError):
+    """The jars of Spark's Kafka connector are not on this machine, and could not be fetched; nothing was planned."""
 
 
 class ConcurrentChangeError(KafkaOffsetsError):

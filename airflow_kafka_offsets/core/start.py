@@ -77,9 +77,7 @@ class ArchiveName:
         return f"{self.place}-{self.state}-{self.size}.jsa"
 
 
-def archive_name(
-    java: Java, spark_home: str, jars: Sequence[tuple[str, int, int]], size: int
-) -> ArchiveName:
+def archive_name(java: Java, spark_home: str, jars: Sequence[tuple[str, int, int]], size: int) -> ArchiveName:
     """Return the name of an archive.
 
     Args:

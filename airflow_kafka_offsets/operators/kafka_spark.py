@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,6 @@ from airflow_kafka_offsets.operators.injection import call, hide_injected
 from airflow_kafka_offsets.operators.job_files import (
     Report,
     handoff_of,
-    joined,
     read_report,
     refuse_login,
     write_login,
@@ -42,7 +40,6 @@ from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open
 from airflow_kafka_offsets.operators.runs import claim_of
 from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
-from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.source import is_classic
 from airflow_kafka_offsets.spark.window import KafkaWindow
 
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
 XCOM_WINDOW = "window"
 """XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
 
-_PACKAGES = "spark.jars.packages"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
 
@@ -86,8 +82,10 @@ class KafkaSparkOperator(PySparkOperator):
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     :param emit_empty: let outlets have an asset event for an empty window, too.
-    :param connector: coordinates of Spark's Kafka connector; ``"auto"``: those of the installed pyspark, unless
-        ``spark.jars.packages`` or ``spark.jars`` name one already; None: Spark has it, as a Connect server must.
+    :param connector: ``"auto"``: Spark's Kafka connector of the version of the task's own Spark, unless that has it or
+        ``spark.jars.packages`` or ``spark.jars`` name one already. Its jars are fetched once a machine, and given as files after that
+        (``kafka-offsets jars`` fetches them ahead of time). Coordinates, for ``spark.jars.packages``. None: Spark has it,
+        as a Connect server must.
     :param start_archive: of a Spark of the task's own: see `KafkaSparkSubmitOperator`.
     :param compiler: of a Spark of the task's own: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
     """
@@ -137,12 +135,12 @@ class KafkaSparkOperator(PySparkOperator):
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
-        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._archive = start.chosen_archive(self.start_archive)
         self._runs_tasks = start.is_local(_master(connection, self.config_kwargs))
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
         self._try_number = context["ti"].try_number
@@ -166,15 +164,16 @@ class KafkaSparkOperator(PySparkOperator):
             while_opening.enter_context(start.environment_with(self._start_environment()))
             value = self._open(partial(self._in_one_session, function, while_opening))
         if self._archive == "make":
-            start.make_archive_after(os.environ, own_spark_submit())
+            start.make_archive_after(os.environ, None)
         return value
 
     def _start_environment(self) -> dict[str, str]:
         from airflow_kafka_offsets.wiring.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
-        runs_tasks, program = self._runs_tasks, own_spark_submit()
-        return start_environment(os.environ, self._archive, self.compiler, span, runs_tasks=runs_tasks, program=program)
+        return start_environment(
+            os.environ, self._archive, self.compiler, span, runs_tasks=self._runs_tasks, program=None
+        )
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
         given = self.python_callable, self.config_kwargs
@@ -252,13 +251,12 @@ class KafkaSparkOperator(PySparkOperator):
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
         """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
+        from airflow_kafka_offsets.operators.connector import for_session
+
+        if self._remote:
+            return {}
         conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
-        if self._remote or self.connector is None:
-            return {}
-        if "spark-sql-kafka" in f"{conf.get(_PACKAGES)} {conf.get('spark.jars')}":
-            return {}
-        package = connector_package() if self.connector == "auto" else self.connector
-        return {_PACKAGES: joined(conf.get(_PACKAGES), package) or ""}
+        return for_session(self.connector, conf)
 
     def on_kill(self) -> None:
         """Stop what Spark does for this task, and commit nothing any more.
@@ -272,13 +270,6 @@ class KafkaSparkOperator(PySparkOperator):
         thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
-
-
-def own_spark_submit() -> str:
-    """Return the spark-submit that pyspark starts for a Spark of this process's own."""
-    found = find_spec("pyspark")
-    home = Path(os.path.realpath(found.origin)).parent if found is not None and found.origin else Path()
-    return str(home / "bin" / "spark-submit")
 
 
 def _master(connection: Connection | None, conf: Mapping[str, Any]) -> str:

@@ -44,7 +44,6 @@ from airflow_kafka_offsets.operators.planning import (
 from airflow_kafka_offsets.operators.runs import claim_of, task_state
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
-from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.shipping import write_zip
 from airflow_kafka_offsets.wiring.clusters import open_cluster, open_standalone
 
@@ -54,11 +53,12 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Claim, Window
+    from airflow_kafka_offsets.operators.connector import Told
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service import Planned, WindowService
 
 # What `_prepare` changes for each window.
-_OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "name")
+_OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
 
 class KafkaSparkSubmitOperator(SparkSubmitOperator):
@@ -77,8 +77,10 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     :param emit_empty: let outlets have an asset event for an empty window, too.
-    :param connector: coordinates of Spark's Kafka connector for ``--packages``; ``"auto"``: those of the installed
-        pyspark, unless `packages` or `jars` name one already; None: the cluster has it.
+    :param connector: ``"auto"``: Spark's Kafka connector of the version of the Spark that is launched, unless that has it or `packages`
+        or `jars` name one already. In client mode its jars are fetched once a machine, and given as files after that
+        (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Coordinates, for
+        ``--packages`` in any mode. None: the cluster has it.
     :param ship: send the job side of this package along (``--py-files``); False: the cluster has it; a path or URL: the
         cluster finds its zip there.
     :param start_archive: in client mode, what is done about the archive from which the driver's JVM starts: ``use`` one that is there;
@@ -127,6 +129,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._job: JobName | None = None
         self._note: Callable[[str], None] | None = None
         self._has_retry = False
+        self._told: Told | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Plan, launch, check, commit."""
@@ -157,7 +160,6 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         check_spark_conf(self.conf or {})
         if isinstance(self.application_args, str):
             raise BadInputError("application_args must be a list of arguments, not one text")
-        self._connector_package()
         self._archive = start.chosen_archive(self.start_archive)
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self._get_hook()
@@ -181,6 +183,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             if standalone.is_python(self.application):
                 standalone.check_reachable(self.application, ship=self.ship)
             open_standalone(hook).check()
+        self._told = self._with_connector(hook)
         return options
 
     def _check_yarn(self, hook: SparkSubmitHook) -> None:
@@ -286,14 +289,24 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.py_files = joined(
                 self.py_files, self.ship if isinstance(self.ship, str) else str(write_zip(directory))
             )
-        self.packages = joined(self.packages, self._connector_package())
+        told = self._told or self._with_connector(hook)
+        self.packages, self.jars = told.packages or self.packages, told.jars or self.jars
         if self._names_job:
             self.name = planned.window.id
 
-    def _connector_package(self) -> str | None:
-        if "spark-sql-kafka" in f"{self.packages} {self.jars}":
-            return None
-        return connector_package() if self.connector == "auto" else self.connector
+    def _with_connector(self, hook: SparkSubmitHook) -> Told:
+        from airflow_kafka_offsets.operators.connector import Given, for_submit
+
+        return for_submit(
+            self.connector,
+            Given(self.packages, self.jars, self.exclude_packages),
+            is_client=self._is_client_mode(),
+            binary=hook._connection["spark_binary"],
+            environment={} if hook._is_kubernetes else self.env_vars or {},  # there they are for the driver's pod
+            conf=self.conf or {},
+            properties_file=self.properties_file,
+            repositories=self._repositories,
+        )
 
     def _defaults(self, hook: SparkSubmitHook) -> dict[str, str]:
         if not hook._is_yarn:

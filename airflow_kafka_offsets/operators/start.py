@@ -37,15 +37,13 @@ def add_options(hook: SparkSubmitHook, archive: StartArchive, compiler: Compiler
         command = build(application)
         given.append(hook._env)
         runs_tasks, program = is_local(hook._connection["master"]), hook._connection["spark_binary"]
-        ours = start_environment(
-            environment_of(hook), archive, compiler, span, runs_tasks=runs_tasks, program=program
-        )
+        ours = start_environment(environment_of(hook), archive, compiler, span, runs_tasks=runs_tasks, program=program)
         hook._env = {**(hook._env or {}), **ours}
         return command
 
-    def read_and_restore(lines: Iterator[Any]) -> None:
+    def read_and_restore(itr: Iterator[Any]) -> None:
         hook._env = given[-1]  # spark-submit has it; what the user runs after that is not ours
-        read_log(lines)
+        read_log(itr)
 
     hook._build_spark_submit_command = build_and_add  # type: ignore[method-assign]
     hook._process_spark_submit_log = read_and_restore  # type: ignore[method-assign]
@@ -88,7 +86,7 @@ def environment_with(added: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def make_archive_after(environment: Mapping[str, str], program: str = "spark-submit") -> None:
+def make_archive_after(environment: Mapping[str, str], program: str | None) -> None:
     """Make the start archive if there is none, when the task's windows are committed: nothing that happens to it can harm them.
 
     Not beside the job: memory that a second JVM takes may be what the driver needs.
@@ -98,4 +96,6 @@ def make_archive_after(environment: Mapping[str, str], program: str = "spark-sub
     try:
         start.make_archive_after(environment, program, dying_with_parent())
     except AirflowTaskTimeout:
-        log.warning("The task's time was over while it made a start archive; its windows are committed, so it is no failure")
+        log.warning(
+            "The task's time was over while it made a start archive; its windows are committed, so it is no failure"
+        )

@@ -1,24 +1,135 @@
-"""Which Kafka connector fits a Spark: the one place that knows its coordinates."""
+"""Which Kafka connector fits a Spark, and how it gets there: the one place that knows its coordinates.
+
+Spark knows its version by its own jars: the name of ``spark-core`` in the folder ``jars`` of its home says which connector fits, and the
+connector's own jar there says that none is needed. Otherwise Spark can resolve coordinates with Ivy at each launch
+(``--packages``), or be given files (``--jars``) that were resolved once.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 
 from airflow_kafka_offsets.spark.errors import ConnectorError
 
-_COORDINATES = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+AUTO = "auto"
+"""What an operator's `connector` says when this module decides."""
+
+_ORGANISATION = "org.apache.spark"
+_ARTIFACT = "spark-sql-kafka-0-10"
+# Spark 4 is built for no other.
+_SCALA = "2.13"
+# A connector of another layout, or a fork of it, counts as one too.
+_NAMED = "spark-sql-kafka"
+_CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>\d.*?)(?<!-tests)(?<!-sources)(?<!-javadoc)\.jar")
 
 
-def connector_package(spark_version: str | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class SparkBuild:
+    """A Spark, by the names of its own jars.
+
+    Attributes:
+        version: such as ``4.0.0``; a vendor's own suffix is part of it.
+        scala: version of Scala that it was built for, such as ``2.13``.
+        jars: the names of its jars.
+    """
+
+    version: str
+    scala: str
+    jars: frozenset[str]
+
+    @property
+    def connector(self) -> str:
+        """The Maven coordinates of the connector that fits."""
+        return connector_package(self.version, self.scala)
+
+    @property
+    def has_connector(self) -> bool:
+        """Whether the connector is among its jars."""
+        return any(name.startswith(f"{_ARTIFACT}_") for name in self.jars)
+
+    def lacks(self, jar: str) -> bool:
+        """Whether a jar that Ivy fetched, ``<organisation>_<file>``, is not among its own.
+
+        The connector requires some that every Spark has (Hadoop's client, 50 MB): they would be copied at each launch.
+        """
+        return not any(jar.endswith(f"_{name}") for name in self.jars)
+
+
+def spark_build(jars: Iterable[str]) -> SparkBuild | None:
+    """Return the Spark that has these jars; None: their names do not say which one.
+
+    >>> spark_build(["spark-core_2.13-4.0.0.jar", "zstd-jni-1.5.6-9.jar"]).connector
+    'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
+    """
+    names = frozenset(jars)
+    found = [match for match in map(_CORE.fullmatch, names) if match]
+    if len(found) != 1:
+        return None
+    return SparkBuild(found[0]["version"], found[0]["scala"], names)
+
+
+class Way(Enum):
+    """How Spark gets the connector."""
+
+    NOTHING = "it has it, or it is named already"
+    PACKAGES = "Spark resolves coordinates at each launch"
+    FILES = "files that were resolved once"
+
+
+def way_of(
+    connector: str | None,
+    build: SparkBuild | None,
+    *,
+    is_client: bool,
+    packages: str | None = None,
+    jars: str | None = None,
+    excludes: str | None = None,
+) -> Way:
+    """Decide how Spark gets the connector.
+
+    Args:
+        connector: coordinates; `AUTO`; None: whoever runs Spark has seen to it.
+        build: the Spark that is launched from this machine; None: not known.
+        is_client: whether its driver runs on this machine.
+        packages: coordinates that Spark is told beside that, as a list with commas.
+        jars: files, likewise.
+        excludes: what Ivy is told to leave out, likewise.
+    """
+    if connector is None or _NAMED in f"{packages} {jars}":
+        return Way.NOTHING
+    if connector != AUTO or build is None or not is_client:
+        return Way.PACKAGES
+    if build.has_connector:
+        return Way.NOTHING
+    # Ivy is asked anyway, or told what to leave out: it chooses one version of what several packages require.
+    return Way.PACKAGES if packages or excludes else Way.FILES
+
+
+def folder_name(coordinates: str) -> str:
+    """Return the name of the folder that holds the jars of these coordinates.
+
+    >>> folder_name("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0")
+    'spark-sql-kafka-0-10_2.13-4.0.0'
+    """
+    _, artifact, revision = coordinates.split(":")
+    return f"{artifact}-{revision}"
+
+
+def connector_package(spark_version: str | None = None, scala: str = _SCALA) -> str:
     """Return the Maven coordinates of Spark's Kafka connector, for ``--packages``. It must be of Spark's own version.
 
     Args:
         spark_version: version of the Spark that runs the job; None: that of the installed pyspark or pyspark-client.
+        scala: version of Scala that this Spark was built for.
 
     Raises:
         ConnectorError: no version was given, and there is no pyspark here.
     """
-    return f"{_COORDINATES}:{spark_version or _installed_version()}"
+    return f"{_ORGANISATION}:{_ARTIFACT}_{scala}:{spark_version or _installed_version()}"
 
 
 def _installed_version() -> str:
@@ -29,5 +140,5 @@ def _installed_version() -> str:
             continue
     raise ConnectorError(
         "Neither pyspark nor pyspark-client is installed here, so the version of Spark is not known. Name the connector "
-        f"that fits the cluster yourself: {_COORDINATES}:<version of Spark>"
+        f"that fits the cluster yourself: {_ORGANISATION}:{_ARTIFACT}_{_SCALA}:<version of Spark>"
     )

@@ -56,7 +56,7 @@ def start_environment(
     span: int,
     *,
     runs_tasks: bool,
-    program: str = "spark-submit",
+    program: str | None = "spark-submit",
 ) -> dict[str, str]:
     """Return the environment variables that a launch in client mode adds; what stands in them already is kept.
 
@@ -66,7 +66,7 @@ def start_environment(
         compiler: of the driver's JVM.
         span: of the window, in offsets.
         runs_tasks: whether the driver's own JVM reads and writes the records.
-        program: spark-submit.
+        program: spark-submit; None: the one that pyspark starts for a session of this process.
     """
     ours = [
         *([] if archive == "off" else _archive_options(environment, program)),
@@ -76,11 +76,10 @@ def start_environment(
     return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
 
 
-def _archive_options(environment: Mapping[str, str], program: str) -> list[str]:
+def _archive_options(environment: Mapping[str, str], program: str | None) -> list[str]:
     from airflow_kafka_offsets.adapters.start.archives import start_options
-    from airflow_kafka_offsets.adapters.start.programs import find_spark
 
-    spark = find_spark(environment, program)
+    spark = _spark(environment, program)
     try:
         return [] if spark is None else start_options(spark, cache_folder())
     except (BadInputError, OSError) as exc:  # no reason to fail a launch
@@ -88,51 +87,66 @@ def _archive_options(environment: Mapping[str, str], program: str) -> list[str]:
         return []
 
 
+def _spark(environment: Mapping[str, str], program: str | None) -> Spark | None:
+    from airflow_kafka_offsets.adapters.spark_home import find_home, home_of_pyspark
+    from airflow_kafka_offsets.adapters.start.programs import spark_at
+
+    home = home_of_pyspark(environment) if program is None else find_home(program, environment)
+    return spark_at(home, environment)
+
+
 def make_archive(
+    home: Path | None,
     environment: Mapping[str, str],
     *,
-    program: str = "spark-submit",
     folder: Path | None = None,
     again: bool = False,
     before_exec: Callable[[], None] | None = None,
-) -> tuple[Spark, Path | None, bool]:
-    """Make the start archive of the Spark that a program would start, unless there is one.
+) -> tuple[Path | None, bool]:
+    """Make the start archive of a Spark, unless there is one.
 
     Args:
+        home: Spark's; None: nobody knows.
         environment: of spark-submit.
-        program: spark-submit.
         folder: the cache folder; None: the configured one.
         again: also where there is one.
         before_exec: called in the process that makes it, before it runs.
 
     Returns:
-        The Spark; the archive (None: another process makes it now); whether it was made now.
+        The archive (None: another process makes it now), and whether it was made now.
 
     Raises:
         StartArchiveError: there can't be one, or it could not be made.
         BadInputError: the cache folder can't be used.
     """
     from airflow_kafka_offsets.adapters.start import archives
-    from airflow_kafka_offsets.adapters.start.programs import find_java, find_spark
+    from airflow_kafka_offsets.adapters.start.programs import spark_at
 
-    spark = find_spark(environment, program)
+    spark = spark_at(home, environment)
     if spark is None:
-        missing = "Java" if find_java(environment) is None else f"Spark: {program}"
         raise StartArchiveError(
-            f"No start archive can be made, as there is no {missing} here. Install it, or set JAVA_HOME and SPARK_HOME as the tasks have them"
+            f"No start archive can be made: there is no {'Spark' if home is None else f'Spark in {home}, or no Java'} here. Set SPARK_HOME "
+            "and JAVA_HOME as the tasks have them"
         )
     cache = cache_folder() if folder is None else folder
     there = None if again else archives.find_archive(spark, cache)
     if there is not None:
-        return spark, there, False
+        return there, False
     made = archives.make_archive(spark, cache, environment, before_exec=before_exec)
-    return spark, made, made is not None
+    return made, made is not None
 
 
-def make_archive_after(environment: Mapping[str, str], program: str, before_exec: Callable[[], None] | None) -> None:
+def make_archive_after(
+    environment: Mapping[str, str], program: str | None, before_exec: Callable[[], None] | None
+) -> None:
     """Make the start archive if there is none, after the work of a task: whatever goes wrong is no reason to fail it."""
+    from airflow_kafka_offsets.adapters.start import archives
+
     try:
-        spark, archive, is_new = make_archive(environment, program=program, before_exec=before_exec)
+        spark = _spark(environment, program)
+        if spark is None or archives.has_failed(spark, cache_folder()):
+            return
+        archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
     except (KafkaOffsetsError, OSError) as exc:
         log.warning("The start archive could not be made; launches start as they do without one. %s", exc)
         return

@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,8 @@ FOLDER = "archives"
 
 TIME_LIMIT = 900.0
 """Seconds that the run may take which makes an archive: 20 on an idle machine, ten minutes on a busy one."""
+
+_A_DAY = 86_400
 
 _JOB = Path(__file__).with_name("training.py")
 _LOWEST_PRIORITY = 19
@@ -129,6 +132,19 @@ def make_archive(
         raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}") from exc
 
 
+def has_failed(spark: Spark, cache_folder: Path) -> bool:
+    """Whether an archive was to be made of this very Spark within a day, and was not: each try costs half a minute."""
+    try:
+        return time.time() - _failed(spark, cache_folder / FOLDER).stat().st_mtime < _A_DAY
+    except OSError:
+        return False
+
+
+def _failed(spark: Spark, folder: Path) -> Path:
+    name = _name_now(spark)
+    return folder / f".failed-{name.place}-{name.state}"
+
+
 def _check_possible(spark: Spark) -> None:
     java = spark.java
     if not java.has_archives:
@@ -154,6 +170,7 @@ def _make(
 ) -> Path:
     name = _name_now(spark)
     _remove(folder, f".draft-{name.place}-")  # of whoever was killed; none is at work, as the lock is ours
+    _failed(spark, folder).touch()  # also if this process is killed
     with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as work:
         draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
         try:
@@ -161,9 +178,13 @@ def _make(
             conf = [part for key, value in _CONF.items() for part in ("--conf", f"{key}={value}")]
             run(options_to_make(str(draft), spark.java), *conf, str(_JOB), work)
             if not draft.exists():
-                raise StartArchiveError(f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}")
+                raise StartArchiveError(
+                    f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}"
+                )
             run(options_to_check(str(draft), spark.java), "--version")
-            return _publish(draft, folder, replace(name, size=draft.stat().st_size))
+            made = _publish(draft, folder, replace(name, size=draft.stat().st_size))
+            _failed(spark, folder).unlink()
+            return made
         finally:
             draft.unlink(missing_ok=True)
 
@@ -200,7 +221,9 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
     if folder.stat().st_uid == os.geteuid():
         folder.chmod(0o755)  # whatever the umask: what others can write is not used
     if not _is_only_ours(folder):
-        raise StartArchiveError(f"{folder} belongs to somebody else, or others can write to it: what is in it is not used")
+        raise StartArchiveError(
+            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used"
+        )
     descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -271,5 +294,3 @@ class _Run:
         os.nice(_LOWEST_PRIORITY)
         if self._before_exec is not None:
             self._before_exec()
-
-

@@ -1,4 +1,4 @@
-"""Which Java and which Spark would be started, found as Spark's scripts find them, and without a process."""
+"""Which Java Spark's scripts would start, found as they find it, and what would be on its class path."""
 
 from __future__ import annotations
 
@@ -47,38 +47,17 @@ class Spark:
         return found
 
 
-def find_spark(environment: Mapping[str, str], program: str = "spark-submit") -> Spark | None:
-    """Return the Spark that a program would start; None: that can't be said without starting it.
+def spark_at(home: Path | None, environment: Mapping[str, str]) -> Spark | None:
+    """Return the Spark in a home; None: it is none, or there is no Java that could be started.
 
     Args:
+        home: its folder, as its scripts have it; None: nobody knows.
         environment: of the process that is to start it.
-        program: name or path.
     """
-    home = find_spark_home(environment, program)
     java = find_java(environment)
-    if home is None or java is None:
+    if home is None or java is None or not (home / "jars").is_dir():
         return None
     return Spark(home, java, Path(environment.get("SPARK_CONF_DIR") or home / "conf"))
-
-
-def find_spark_home(environment: Mapping[str, str], program: str = "spark-submit") -> Path | None:
-    """Return Spark's home as its script `find-spark-home` works it out."""
-    given = environment.get("SPARK_HOME")
-    if given:
-        return _checked_home(Path(given))
-    path = shutil.which(program, path=environment.get("PATH"))
-    if path is None:
-        return None
-    scripts = Path(path).parent.absolute()
-    if not (scripts / "find_spark_home.py").exists():
-        return _checked_home(scripts.parent)
-    # Installed by pip: its Python is asked where pyspark is, and that is beside the scripts.
-    homes = [_checked_home(home) for home in scripts.parent.glob("lib/python*/site-packages/pyspark")]
-    return homes[0] if len(homes) == 1 else None
-
-
-def _checked_home(home: Path) -> Path | None:
-    return home if (home / "jars").is_dir() else None
 
 
 def find_java(environment: Mapping[str, str]) -> Java | None:

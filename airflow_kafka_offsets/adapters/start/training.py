@@ -25,7 +25,9 @@ def main(folder: Path) -> None:
         F.col("id").alias("offset"),
         F.current_timestamp().alias("timestamp"),
     )
-    counted = records.observe(seen, F.count(F.lit(1)).alias("records"), F.histogram_numeric("partition", F.lit(4)).alias("bars"))
+    counted = records.observe(
+        seen, F.count(F.lit(1)).alias("records"), F.histogram_numeric("partition", F.lit(4)).alias("bars")
+    )
     text = counted.selectExpr("*", "cast(value as string) as json")
     parsed = text.withColumn("value", F.from_json("json", "id long, note string")).select("*", "value.*")
     parsed.drop("value", "json").write.mode("overwrite").parquet(_uri(folder / "parquet"))
@@ -33,7 +35,9 @@ def main(folder: Path) -> None:
         raise SystemExit(f"{seen.get['records']} of {RECORDS} records were written")
     lake = spark.read.parquet(_uri(folder / "parquet"))
     lake.createOrReplaceTempView("lake")
-    spark.sql("select partition, count(*) from lake where note is not null group by partition order by partition").collect()
+    spark.sql(
+        "select partition, count(*) from lake where note is not null group by partition order by partition"
+    ).collect()
     joined = lake.join(lake.groupBy("id").agg(F.min("offset").alias("first")), "id")
     joined.write.partitionBy("partition").mode("overwrite").json(_uri(folder / "json"))
     spark.read.json(_uri(folder / "json")).dropDuplicates(["id"]).write.format("noop").mode("overwrite").save()

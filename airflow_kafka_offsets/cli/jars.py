@@ -1,0 +1,57 @@
+"""``kafka-offsets jars``: Spark's Kafka connector, before a launch needs it."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.wiring.cache import cache_folder
+from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
+
+
+def jars(args: Namespace) -> Answer:
+    """Find the jars, or fetch them."""
+    spark = spark_of(args.spark_home)
+    known = {"spark_home": str(spark.home), "spark_version": spark.build.version, "coordinates": spark.build.connector}
+    if spark.build.has_connector:
+        return Answer(
+            {**known, "in_spark": True, "fetched": False, "folder": None, "jars": []},
+            lambda: f"Spark {spark.build.version} in {spark.home} has its Kafka connector: nothing has to be fetched.",
+        )
+    to = Path(args.to).expanduser().absolute() if args.to else cache_folder()
+    # Ctrl-C reaches spark-submit too: it is in the group of this process.
+    found, is_fetched = jars_in(to, Fetching(spark.home, spark.build.connector, environment=spark.environment))
+    folder = found[0].parent
+    document = {**known, "in_spark": False, "fetched": is_fetched, "folder": str(folder)}
+    what = "Fetched" if is_fetched else "Already there"
+    return Answer(
+        {**document, "jars": [jar.name for jar in found]},
+        lambda: "\n".join(
+            [f"{what}: {spark.build.connector}, {len(found)} jars in {folder}", *(j.name for j in found)]
+        ),
+    )
+
+
+def spark_of(home: str | None) -> LocalSpark:
+    """Return the Spark that is named, else the one that tasks would start.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    if home is not None:
+        spark = spark_at(Path(home).expanduser().absolute(), os.environ)
+        if spark is None:
+            raise BadInputError(
+                f"{home} is no home of Spark: {home}/jars/spark-core_<scala>-<version>.jar is not there"
+            )
+        return spark
+    spark = local_spark("spark-submit", os.environ)
+    if spark is None:
+        raise BadInputError(
+            "No Spark is found here: neither SPARK_HOME nor the spark-submit on PATH leads to a folder with jars/spark-core_*.jar. "
+            "Name it: --spark-home FOLDER"
+        )
+    return spark

@@ -1,0 +1,45 @@
+r"""Java's properties files, as Spark reads its own: ``spark-defaults.conf``, or the file that spark-submit is given.
+
+https://docs.oracle.com/en/java/javase/17/docs/api/java.base/java/util/Properties.html#load(java.io.Reader)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_BLANK = " \t\f"
+# The name ends at the first blank, = or : that no backslash escapes.
+_ENTRY = re.compile(rf"((?:\\.|[^\\=:{_BLANK}])*)[{_BLANK}]*[=:]?[{_BLANK}]*(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Return names and values; of a name that is there twice, the last.
+
+    >>> parse_properties("# ours\nspark.jars  /a.jar,\\\n    /b.jar\nspark.ui.enabled=false\n")
+    {'spark.jars': '/a.jar,/b.jar', 'spark.ui.enabled': 'false'}
+    """
+    entries = [match for match in map(_ENTRY.fullmatch, _lines(text)) if match]
+    return {_unescaped(match[1]): _unescaped(match[2]) for match in entries}
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the logical lines: without comments and blank lines, each with those that continue it."""
+    natural = iter(re.split(r"\r\n|\r|\n", text))
+    for line in natural:
+        logical = line.lstrip(_BLANK)
+        if not logical or logical[0] in "#!":
+            continue
+        while _is_continued(logical):
+            logical = logical[:-1] + next(natural, "").lstrip(_BLANK)
+        yield logical
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROL.get(m[2], m[2]), text)
