@@ -77,6 +77,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "/var/cache/airflow_kafka_offsets",
                         "default": None,
                     },
+                    "start_archive": {
+                        "description": (
+                            "What a launch does about the archive from which the JVM of a driver starts: use (one that is there), make "
+                            "(it after the first job that found none, and use it: for workers that live long), off. "
+                            "An operator's start_archive wins."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "make",
+                        "default": "use",
+                    },
                 },
             }
         },

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in
 
 def jars(args: Namespace) -> Answer:
     """Find the jars, or fetch them."""
-    spark = _spark(args.spark_home)
+    spark = spark_of(args.spark_home)
     known = {"spark_home": str(spark.home), "spark_version": spark.build.version, "coordinates": spark.build.connector}
     if spark.build.has_connector:
         return Answer(
@@ -35,7 +35,12 @@ def jars(args: Namespace) -> Answer:
     )
 
 
-def _spark(home: str | None) -> LocalSpark:
+def spark_of(home: str | None) -> LocalSpark:
+    """Return the Spark that is named, else the one that tasks would start.
+
+    Raises:
+        BadInputError: there is none.
+    """
     if home is not None:
         spark = spark_at(Path(home).expanduser().absolute(), os.environ)
         if spark is None:

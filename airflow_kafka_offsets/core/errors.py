@@ -34,6 +34,7 @@
     ├── ClusterError                the Spark cluster; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
     │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
+    ├── StartArchiveError           a start archive can't be made; launches go on without one
     ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
     └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
 
@@ -262,3 +263,7 @@ class ClusterUnavailableError(ClusterError):
 
 class JobAliveError(ClusterError):
     """An earlier job of the window is still at work, or may be."""
+
+
+class StartArchiveError(KafkaOffsetsError):
+    """A start archive can't be made; launches go on without one."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,9 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.reader_options import reader_options
+from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
 from airflow_kafka_offsets.core.window import Scope
+from airflow_kafka_offsets.operators import start
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.connect import (
     end_sessions,
@@ -80,6 +84,8 @@ class KafkaSparkOperator(PySparkOperator):
         ``spark.jars.packages`` or ``spark.jars`` name one already. Its jars are fetched once a machine, and given as files after that
         (``kafka-offsets jars`` fetches them ahead of time). Coordinates, for ``spark.jars.packages``. None: Spark has it,
         as a Connect server must.
+    :param start_archive: of a Spark of the task's own: see `KafkaSparkSubmitOperator`.
+    :param compiler: of a Spark of the task's own: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
     """
 
     template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
@@ -96,6 +102,8 @@ class KafkaSparkOperator(PySparkOperator):
         poll_interval: float = 10,
         emit_empty: bool = False,
         connector: str | None = "auto",
+        start_archive: StartArchive | None = None,
+        compiler: Compiler = "auto",
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -104,12 +112,16 @@ class KafkaSparkOperator(PySparkOperator):
         named = others.pop("window", None)
         super().__init__(python_callable=python_callable, op_kwargs=others, **kwargs)
         check_on_open_window(on_open_window)
+        check_start_archive(start_archive)
+        check_compiler(compiler)
         self.group = group
         self.window = window if named is None else named
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
         self.emit_empty = emit_empty
         self.connector = connector
+        self.start_archive = start_archive
+        self.compiler = compiler
         self._stop = Stop()
         self._spark: SparkSession | None = None
         self._remote: str | None = None
@@ -121,6 +133,8 @@ class KafkaSparkOperator(PySparkOperator):
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
+        self._archive = start.chosen_archive(self.start_archive)
+        self._runs_tasks = start.is_local(_master(connection, self.config_kwargs))
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
@@ -142,9 +156,22 @@ class KafkaSparkOperator(PySparkOperator):
         function = self.python_callable
         if self._remote:
             return self._all(partial(self._in_own_session, self._remote, function))
-        if any(p.needs_job for p in self._planned):
-            return self._open(partial(self._in_one_session, function))
-        return self._all(_no_job)
+        if not any(p.needs_job for p in self._planned):
+            return self._all(_no_job)
+        with ExitStack() as while_opening:
+            while_opening.enter_context(start.environment_with(self._start_environment()))
+            value = self._open(partial(self._in_one_session, function, while_opening))
+        if self._archive == "make":
+            start.make_archive_after(os.environ, None)
+        return value
+
+    def _start_environment(self) -> dict[str, str]:
+        from airflow_kafka_offsets.wiring.start import start_environment
+
+        span = sum(p.window.span for p in self._planned if p.needs_job)
+        return start_environment(
+            os.environ, self._archive, self.compiler, span, runs_tasks=self._runs_tasks, program=None
+        )
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
         given = self.python_callable, self.config_kwargs
@@ -159,7 +186,10 @@ class KafkaSparkOperator(PySparkOperator):
         finally:
             (self.python_callable, self.config_kwargs), self._spark = given, None
 
-    def _in_one_session(self, function: Callable[..., Any], *args: Any, spark: SparkSession, **kwargs: Any) -> Any:
+    def _in_one_session(
+        self, function: Callable[..., Any], while_opening: ExitStack, *args: Any, spark: SparkSession, **kwargs: Any
+    ) -> Any:
+        while_opening.close()  # what the function starts itself is its own
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
@@ -240,6 +270,13 @@ class KafkaSparkOperator(PySparkOperator):
         thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
+
+
+def _master(connection: Connection | None, conf: Mapping[str, Any]) -> str:
+    """Return the master as `PySparkOperator` works it out."""
+    extra = connection.extra_dejson if connection else {}
+    url = connection.host if connection is not None and connection.host else "local[*]"
+    return str(conf.get("spark.master") or extra.get("spark.master") or url)
 
 
 def _interrupt(spark: SparkSession) -> None:

@@ -16,8 +16,9 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import SPARK_SUBMIT, JobName, job_name, tags
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
+from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
 from airflow_kafka_offsets.core.window import Scope
-from airflow_kafka_offsets.operators import launching, standalone
+from airflow_kafka_offsets.operators import launching, standalone, start
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.job_files import (
     YARN_WAITS,
@@ -82,6 +83,11 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         ``--packages`` in any mode. None: the cluster has it.
     :param ship: send the job side of this package along (``--py-files``); False: the cluster has it; a path or URL: the
         cluster finds its zip there.
+    :param start_archive: in client mode, what is done about the archive from which the driver's JVM starts: ``use`` one that is there;
+        ``make`` it after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
+        configuration, else ``use``.
+    :param compiler: in client mode, of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``full`` is Java's own way;
+        ``auto``: quick for small windows, and where the executors are elsewhere.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "window")
@@ -97,10 +103,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         emit_empty: bool = False,
         connector: str | None = "auto",
         ship: bool | str = True,
+        start_archive: StartArchive | None = None,
+        compiler: Compiler = "auto",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_on_open_window(on_open_window)
+        check_start_archive(start_archive)
+        check_compiler(compiler)
         self.group = group
         self.window = window
         self.on_open_window = on_open_window
@@ -108,6 +118,11 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self.emit_empty = emit_empty
         self.connector = connector
         self.ship = ship
+        self.start_archive = start_archive
+        self.compiler = compiler
+        self._archive: StartArchive = "use"
+        self._span = 0
+        self._launched: dict[str, str] | None = None
         self._names_job = "name" not in kwargs
         self._stop = Stop()
         self._claim: Claim | None = None
@@ -135,6 +150,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         )
         results = work.all(planned)
         emit_events(self, context, results, emit_empty=self.emit_empty)
+        if self._launched is not None and self._archive == "make":
+            start.make_archive_after(self._launched, self._get_hook()._connection["spark_binary"])
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
@@ -143,6 +160,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         check_spark_conf(self.conf or {})
         if isinstance(self.application_args, str):
             raise BadInputError("application_args must be a list of arguments, not one text")
+        self._archive = start.chosen_archive(self.start_archive)
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self._get_hook()
         master = hook._connection["master"]
@@ -188,6 +206,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         row = service.row(planned.window.id)
         assert self._claim is not None
         self._job = job_name(planned.window, row.planned_at, self._claim, max_tries)
+        self._span = planned.window.span
         with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
             self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
@@ -317,6 +336,9 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self._stop.check()
             if hook._should_track_driver_status and standalone.is_python(application):
                 return self._submit_python(hook, application)
+            if hook._connection["deploy_mode"] == "client":
+                self._launched = start.environment_of(hook)
+                start.add_options(hook, self._archive, self.compiler, self._span)
             # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
             # spark-submit that outlives its worker would submit beside the retry.
             return submit(application, preexec_fn=dying_with_parent(), **kwargs)

@@ -1,0 +1,154 @@
+"""How a launch gets its start archive and its compiler: by two environment variables of spark-submit, and nothing else.
+
+Spark puts what stands there before the user's own options of the driver's JVM. So nobody has to read or merge those, wherever they stand (operator, connection,
+properties file, spark-defaults.conf), and where both say something, the user's counts. An executor gets none of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, StartArchiveError
+from airflow_kafka_offsets.core.start import (
+    LAUNCHER_OPTIONS,
+    SUBMIT_OPTIONS,
+    Compiler,
+    StartArchive,
+    check_start_archive,
+    compiler_options,
+    quick_launcher,
+    with_options,
+)
+from airflow_kafka_offsets.wiring import SECTION
+from airflow_kafka_offsets.wiring.cache import cache_folder
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.adapters.start.programs import Spark
+
+OPTION = "start_archive"
+"""Its name in Airflow's configuration."""
+
+log = logging.getLogger(__name__)
+
+
+def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
+    """Return what is to be done about the start archive: what the operator says, else ``[kafka_offsets] start_archive``.
+
+    Raises:
+        BadInputError: the configuration says something else.
+    """
+    if of_operator is not None:
+        return of_operator
+    from airflow.sdk.configuration import conf
+
+    said = conf.get(SECTION, OPTION, fallback=None) or "use"
+    check_start_archive(said, f"[{SECTION}] {OPTION} in Airflow's configuration")
+    return cast(StartArchive, said)
+
+
+def start_environment(
+    environment: Mapping[str, str],
+    archive: StartArchive,
+    compiler: Compiler,
+    span: int,
+    *,
+    runs_tasks: bool,
+    program: str | None = "spark-submit",
+) -> dict[str, str]:
+    """Return the environment variables that a launch in client mode adds; what stands in them already is kept.
+
+    Args:
+        environment: of spark-submit.
+        archive: what is to be done about the start archive.
+        compiler: of the driver's JVM.
+        span: of the window, in offsets.
+        runs_tasks: whether the driver's own JVM reads and writes the records.
+        program: spark-submit; None: the one that pyspark starts for a session of this process.
+    """
+    ours = [
+        *([] if archive == "off" else _archive_options(environment, program)),
+        *compiler_options(compiler, span, runs_tasks=runs_tasks),
+    ]
+    launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))}
+    return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
+
+
+def _archive_options(environment: Mapping[str, str], program: str | None) -> list[str]:
+    from airflow_kafka_offsets.adapters.start.archives import start_options
+
+    spark = _spark(environment, program)
+    try:
+        return [] if spark is None else start_options(spark, cache_folder())
+    except (BadInputError, OSError) as exc:  # no reason to fail a launch
+        log.info("No start archive is used: %s", exc)
+        return []
+
+
+def _spark(environment: Mapping[str, str], program: str | None) -> Spark | None:
+    from airflow_kafka_offsets.adapters.spark_home import find_home, home_of_pyspark
+    from airflow_kafka_offsets.adapters.start.programs import spark_at
+
+    home = home_of_pyspark(environment) if program is None else find_home(program, environment)
+    return spark_at(home, environment)
+
+
+def make_archive(
+    home: Path | None,
+    environment: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    again: bool = False,
+    before_exec: Callable[[], None] | None = None,
+) -> tuple[Path | None, bool]:
+    """Make the start archive of a Spark, unless there is one.
+
+    Args:
+        home: Spark's; None: nobody knows.
+        environment: of spark-submit.
+        folder: the cache folder; None: the configured one.
+        again: also where there is one.
+        before_exec: called in the process that makes it, before it runs.
+
+    Returns:
+        The archive (None: another process makes it now), and whether it was made now.
+
+    Raises:
+        StartArchiveError: there can't be one, or it could not be made.
+        BadInputError: the cache folder can't be used.
+    """
+    from airflow_kafka_offsets.adapters.start import archives
+    from airflow_kafka_offsets.adapters.start.programs import spark_at
+
+    spark = spark_at(home, environment)
+    if spark is None:
+        raise StartArchiveError(
+            f"No start archive can be made: there is no {'Spark' if home is None else f'Spark in {home}, or no Java'} here. Set SPARK_HOME "
+            "and JAVA_HOME as the tasks have them"
+        )
+    cache = cache_folder() if folder is None else folder
+    there = None if again else archives.find_archive(spark, cache)
+    if there is not None:
+        return there, False
+    made = archives.make_archive(spark, cache, environment, before_exec=before_exec)
+    return made, made is not None
+
+
+def make_archive_after(
+    environment: Mapping[str, str], program: str | None, before_exec: Callable[[], None] | None
+) -> None:
+    """Make the start archive if there is none, after the work of a task: whatever goes wrong is no reason to fail it."""
+    from airflow_kafka_offsets.adapters.start import archives
+
+    try:
+        spark = _spark(environment, program)
+        if spark is None or archives.has_failed(spark, cache_folder()):
+            return
+        archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
+    except (KafkaOffsetsError, OSError) as exc:
+        log.warning("The start archive could not be made; launches start as they do without one. %s", exc)
+        return
+    if is_new:
+        log.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)
