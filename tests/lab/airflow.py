@@ -58,6 +58,10 @@ _QUICK = {
 }
 
 
+# The API server answers up to forty requests at once, and with fifteen connections some of them in vain.
+_MANY_CONNECTIONS = {"sql_alchemy_pool_size": "40"}
+
+
 class Airflow:
     """The four components, with one user `admin` and its password.
 
@@ -239,7 +243,7 @@ class Airflow:
                 "simple_auth_manager_users": f"{self.user}:admin",
                 "simple_auth_manager_passwords_file": str(self.home / "passwords.json"),
             },
-            "database": {"sql_alchemy_conn": database_url, **self._async_engine()},
+            "database": {"sql_alchemy_conn": database_url, **_MANY_CONNECTIONS, **self._async_engine()},
             "api": {"host": LOOPBACK, "port": str(self.port), "base_url": self.url},
             "usage_data_collection": {"enabled": "False"},
         }

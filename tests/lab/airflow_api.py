@@ -19,6 +19,9 @@ _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
 # Several tests wait at once, and each question takes the server a hundredth of a second.
 _POLL_SECONDS = 0.5
+_REQUEST_SECONDS = 240
+# How long the server may answer what is only asked with "too busy".
+_ANSWER_SECONDS = 60
 _ABOUT_THE_TASK = ("dag_id", "run_id", "task_id", "map_index", "try_number", "ti_id")
 _ABOUT_THE_CODE = ("level", "logger", "filename", "lineno")
 _NOT_IN_LINES = {"event", "timestamp", "error_detail", *_ABOUT_THE_TASK, *_ABOUT_THE_CODE}
@@ -44,18 +47,32 @@ class AirflowApi:
         self._session = requests.Session()
 
     def request(self, method: str, path: str, body: Json | None = None, **query: Any) -> Any:
-        """Send a request to a path below /api/v2 and return the decoded answer; None when it is empty."""
+        """Send a request to a path below /api/v2 and return the decoded answer; None when it is empty.
+
+        What only asks is asked again when the server is too busy to answer.
+        """
         if "Authorization" not in self._session.headers:
             self._log_in()
+        patience = Patience(_ANSWER_SECONDS)
+        while True:
+            try:
+                return self._once(method, path, body, query)
+            except (requests.Timeout, requests.HTTPError) as error:
+                is_busy = error.response is None or error.response.status_code >= 500
+                if method != "GET" or not is_busy or patience.is_over():
+                    raise
+            time.sleep(_POLL_SECONDS)
+
+    def _once(self, method: str, path: str, body: Json | None, query: Json) -> Any:
         url = f"{self.url}/api/v2{path}"
-        answer = self._session.request(method, url, json=body, params=query, timeout=60)
+        answer = self._session.request(method, url, json=body, params=query, timeout=_REQUEST_SECONDS)
         if not answer.ok:
             raise requests.HTTPError(f"{method} {path}: {answer.status_code} {answer.text[:2000]}", response=answer)
         return answer.json() if answer.content else None
 
     def _log_in(self) -> None:
         login = {"username": self._user, "password": self._password}
-        answer = self._session.post(f"{self.url}/auth/token", json=login, timeout=60)
+        answer = self._session.post(f"{self.url}/auth/token", json=login, timeout=_REQUEST_SECONDS)
         answer.raise_for_status()
         self._session.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 

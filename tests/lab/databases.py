@@ -146,7 +146,7 @@ class Postgres(_Database):
             "port": self.port,
             "unix_socket_directories": "",
             "fsync": "off",
-            "max_connections": 200,
+            "max_connections": 400,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return Server(
