@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.lab import processes
+from tests.lab.start import PROVIDER_CACHE, quick_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +56,10 @@ settings.load_profile("deep")
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped."""
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.update(quick_start())
+    os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 
 @pytest.hookimpl(tryfirst=True)

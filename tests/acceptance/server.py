@@ -24,6 +24,7 @@ from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
+from tests.lab.start import PROVIDER_CACHE
 
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
@@ -126,7 +127,7 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
             "core": {"parallelism": "12"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600"},
-            "kafka_offsets": {"ledger_conn_id": "ledger"},
+            "kafka_offsets": {"ledger_conn_id": "ledger", "cache_folder": str(PROVIDER_CACHE)},
         },
         preload=("confluent_kafka", "pandas", "pyspark.sql.connect.session"),
     )

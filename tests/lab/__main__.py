@@ -32,6 +32,7 @@ from tests.lab.jars import (
 )
 from tests.lab.java import JavaError, java
 from tests.lab.redis import redis_program
+from tests.lab.start import start_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +67,20 @@ def fetch_spark_connector() -> None:
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars", flush=True)
 
 
+def make_start_archive() -> None:
+    """Make what Spark starts from."""
+    print(f"==> Archive that Spark starts from: {start_archive()}", flush=True)
+
+
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
     print(f"==> Java: {java()}", flush=True)
-    jobs = [install_programs, fetch_spark_connector, *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS)]
+    jobs = [
+        install_programs,
+        fetch_spark_connector,
+        make_start_archive,
+        *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
+    ]
     with ThreadPoolExecutor(len(jobs)) as pool:
         runs = [pool.submit(job) for job in jobs]
     failures = [failure for run in runs if (failure := run.exception())]
