@@ -22,7 +22,9 @@ def test_a_dag_file_makes_dags_whose_jobs_exist(path: Path) -> None:
             assert Path(getattr(task, "application", path)).is_file()
 
 
-@pytest.mark.parametrize("folder", [DAGS, Path(__file__).parent / "acceptance" / "dags"], ids=["examples", "acceptance"])
+@pytest.mark.parametrize(
+    "folder", [DAGS, Path(__file__).parent / "acceptance" / "dags"], ids=["examples", "acceptance"]
+)
 def test_airflow_does_not_start_the_spark_of_a_job_to_look_for_dags_in_it(folder: Path) -> None:
     from airflow.utils.file import list_py_file_paths
 

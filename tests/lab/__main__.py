@@ -68,13 +68,16 @@ def fetch_spark_connector() -> None:
 
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
-    print(f"==> Java: {java()}", flush=True)
+    try:
+        print(f"==> Java: {java()}", flush=True)
+    except JavaError as failure:
+        sys.exit(str(failure))
     jobs = [install_programs, fetch_spark_connector, *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS)]
     with ThreadPoolExecutor(len(jobs)) as pool:
         runs = [pool.submit(job) for job in jobs]
     failures = [failure for run in runs if (failure := run.exception())]
     for failure in failures:
-        if not isinstance(failure, JarError | JavaError | MissingProgramError):
+        if not isinstance(failure, JarError | MissingProgramError):
             raise failure
     if failures:
         sys.exit("\n".join(map(str, failures)))
