@@ -74,7 +74,10 @@ def make_start_archive() -> None:
 
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
-    print(f"==> Java: {java()}", flush=True)
+    try:
+        print(f"==> Java: {java()}", flush=True)
+    except JavaError as failure:
+        sys.exit(str(failure))
     jobs = [
         install_programs,
         fetch_spark_connector,
@@ -85,7 +88,7 @@ def main() -> None:
         runs = [pool.submit(job) for job in jobs]
     failures = [failure for run in runs if (failure := run.exception())]
     for failure in failures:
-        if not isinstance(failure, JarError | JavaError | MissingProgramError):
+        if not isinstance(failure, JarError | MissingProgramError):
             raise failure
     if failures:
         sys.exit("\n".join(map(str, failures)))

@@ -26,9 +26,10 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import WindowRow
 from tests.lab.airflow import Airflow
-from tests.lab.jars import spark_connector_jars
+from tests.lab.jars import JarError, spark_connector_jars
+from tests.lab.java import JavaError
 from tests.lab.kafka import KafkaBroker
-from tests.lab.processes import wait_until
+from tests.lab.processes import ServerError, wait_until
 from tests.lab.topics import create_topic
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -131,6 +132,14 @@ class Demo:
 
         wait_until(is_done, timeout=PATIENCE, what=f"{committed} windows are committed", interval=0.5)
 
+    def wait_for_retry(self, window_id: str) -> None:
+        """Wait until the window is worked on for a second time."""
+
+        def is_retried() -> bool:
+            return any(row.held.window.id == window_id and row.attempts > 1 for row in self.windows())
+
+        wait_until(is_retried, timeout=PATIENCE, what=f"a second attempt at {window_id}", interval=0.5)
+
     def kill_a_job_midway(self) -> str:
         """SIGKILL the Spark driver of a window while it writes, and return the window's id."""
         killed: list[str] = []
@@ -176,9 +185,11 @@ def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     with step("waiting for the next Spark job, to kill it while it writes"):
         killed = demo.kill_a_job_midway()
     say(f"  SIGKILL to the driver of window {killed}; Airflow retries the task")
-    demo.wait_for(WINDOWS)
+    demo.wait_for_retry(killed)
+    # While that window is at work, the next one is not cut yet: it will hold all the rest.
     orders.stop()
     say(f"the producer stops after {orders.produced:,} orders")
+    demo.wait_for(WINDOWS)
     with step("letting the schedule read the rest"):
         wait_until(lambda: demo.has_read(orders.produced), timeout=PATIENCE, what="all orders are read", interval=0.5)
     clear_the_first_run(demo)
@@ -200,6 +211,8 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             "spark_default": {"conn_type": "spark", "host": "local[2]"},
         },
         environment={"DEMO_LAKE": str(lake)},
+        # Nobody changes a Dag file here, and to read them again and again takes the time of their tasks.
+        settings={"dag_processor": {"min_file_process_interval": "60"}},
     )
     with step("starting Kafka and Airflow (the first time: downloading Kafka and Spark's connector, too)"):
         with ThreadPoolExecutor(3) as pool:
@@ -324,6 +337,8 @@ def main() -> int:
         say("stopped")
     except requests.RequestException as exc:
         say(f"Airflow did not answer: {exc}")
+    except (JarError, JavaError, ServerError) as exc:
+        say(str(exc))
     finally:
         if held:
             shutil.rmtree(folder, ignore_errors=True)

@@ -71,9 +71,8 @@ def download(jars: Sequence[str], folder: Path) -> None:
             pool.submit(_run, "\n".join(part), folder, name=f"part-{number}", usepoms=False)
             for number, part in enumerate(parts)
         ]
-    failures = [str(failure) for run in runs if (failure := run.exception())]
-    if failures:
-        raise IvyError("\n".join(failures))
+    for run in runs:
+        run.result()
 
 
 def resolve(roots: Sequence[str], without: Sequence[str], folder: Path) -> list[str]:
@@ -135,4 +134,4 @@ def _run(dependencies: str, folder: Path, *, name: str, usepoms: bool) -> None:
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
-        raise IvyError("\n".join(done.stdout.splitlines()[-30:]))
+        raise IvyError("\n".join([line for line in done.stdout.splitlines() if line.strip()][-10:]))

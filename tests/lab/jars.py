@@ -187,7 +187,7 @@ def _download(jars: list[str], jar_set: JarSet) -> None:
                 _place(jar).parent.mkdir(parents=True, exist_ok=True)
                 (work / ivy.file_of(jar)).replace(_place(jar))
     if missing := _missing(jars):
-        which = ", ".join(missing)
+        which = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise JarError(
             f"could not fetch {len(missing)} of the {len(jars)} jars that {jar_set.name} lacked: {which}\n{said}"
         )
