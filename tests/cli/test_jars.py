@@ -53,7 +53,7 @@ def test_jars_that_are_there_are_shown_and_not_fetched(
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "cache"))
     package = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6"
     done = jars(capsys)
-    assert (done.code, done.out) == (0, f"Already there: {package}, 1 jars in {kept}\nconnector.jar\n")
+    assert (done.code, done.out) == (0, f"Already there: {package}, 1 jar in {kept}\nconnector.jar\n")
     document: dict[str, Any] = jars(capsys, "-o", "json").json
     assert document == {
         "spark_home": str(home),
