@@ -11,7 +11,8 @@ import pytest
 from hypothesis import settings
 
 from tests.lab import processes
-from tests.lab.start import PROVIDER_CACHE, quick_start
+from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.start import quick_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

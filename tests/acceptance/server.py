@@ -18,13 +18,13 @@ from sqlalchemy import make_url
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from tests.lab.airflow import Airflow
+from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import PROVIDER_CACHE
 
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")

@@ -28,6 +28,7 @@ from tests.lab.jars import (
     JarError,
     JarSet,
     fetch,
+    jars_for_launches,
     spark_connector_jars,
 )
 from tests.lab.java import JavaError, java
@@ -63,8 +64,11 @@ def fetch_jars(*jar_sets: JarSet) -> None:
 
 
 def fetch_spark_connector() -> None:
-    """Fetch Spark's Kafka source."""
-    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars", flush=True)
+    """Fetch Spark's Kafka source, for the lab's own Sparks and for the operators of the tests."""
+    print(
+        f"==> Spark's Kafka source: {len(spark_connector_jars())} jars, for launches in {jars_for_launches()}",
+        flush=True,
+    )
 
 
 def make_start_archive() -> None:

@@ -29,6 +29,9 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 CACHE = cache_folder(os.environ)
 
+PROVIDER_CACHE = CACHE / "provider"
+"""What the operators of the tests keep between launches: the jars of Spark's Kafka connector, and the archive that Spark starts from."""
+
 
 @contextlib.contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:

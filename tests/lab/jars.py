@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.lab import ivy
-from tests.lab.cache import CACHE, keep, one_at_a_time, workshop
+from tests.lab.cache import CACHE, PROVIDER_CACHE, keep, one_at_a_time, workshop
 from tests.lab.java import pyspark_home
 
 if TYPE_CHECKING:
@@ -109,6 +109,14 @@ def kafka_classpath() -> str:
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
     return f"{log_settings()}:{class_path(HBASE)}"
+
+
+def jars_for_launches() -> Path:
+    """Return the cache folder of the operators, with the connector's jars in it: no launch has to fetch them."""
+    folder = PROVIDER_CACHE
+    folder.mkdir(parents=True, exist_ok=True)
+    _run([str(Path(sys.executable).parent / "kafka-offsets"), "jars", "--to", str(folder)], what=spark_connector())
+    return folder
 
 
 def jdbc_jars() -> list[Path]:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.adapters.start.archives import find_archive, make_archive, start_options
 from airflow_kafka_offsets.adapters.start.programs import spark_at
 from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS, compiler_options, quick_launcher
-from tests.lab.cache import CACHE
+from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.java import pyspark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PROVIDER_CACHE = CACHE / "provider"
-"""What the operators of the tests keep between launches: the jars of Spark's Kafka connector, and the archive."""
 
 
 def start_archive() -> Path | None:
