@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.spark_standalone import SparkStandalone
+    from tests.lab.start import StartArchive
     from tests.lab.yarn import Yarn
     from tests.lab.zookeeper import ZooKeeperServer
 
@@ -40,6 +41,7 @@ _MARKER_OF_FIXTURE = {
     "spark_connect": "spark",
     "table_jars": "spark",
     "spark_standalone": "spark",
+    "start_archive": "spark",
     "yarn": "yarn",
 }
 
@@ -202,6 +204,14 @@ def spark_standalone(
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
+    """Return a start archive, and a Spark that has it."""
+    from tests.lab.start import make_by_two
+
+    return make_by_two(tmp_path_factory.mktemp("start"))
 
 
 @pytest.fixture(scope="session")

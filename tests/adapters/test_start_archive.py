@@ -24,16 +24,10 @@ from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.start import archive_name, options_to_check, options_to_use, with_options
 from tests.lab.jars import java, pyspark_home
 from tests.lab.processes import wait_until
+from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 
-PROGRAM = Path(sys.executable).parent / "kafka-offsets"
 ROOT = Path(__file__).parents[2]
 JAVA_25 = Path("/usr/lib/jvm/temurin-25-jdk-amd64")
-
-
-def ours(**added: str) -> dict[str, str]:
-    """Return an environment in which nobody said anything to Spark."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {**clean, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **added}
 
 
 def spark_in(home: Path, **added: str) -> Spark:
@@ -72,43 +66,14 @@ def start(tmp_path: Path) -> Callable[..., Started]:
     return start
 
 
-@pytest.fixture(scope="session")
-def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home whose jars a test can add to, with an empty folder of settings."""
-    return home_like(tmp_path_factory.mktemp("spark"))
-
-
-def home_like(home: Path) -> Path:
-    for part in ("bin", "python"):
-        (home / part).symlink_to(pyspark_home() / part)
-    (home / "jars").mkdir()
-    for jar in (pyspark_home() / "jars").iterdir():
-        (home / "jars" / jar.name).symlink_to(jar)
-    return home
-
-
-@pytest.fixture(scope="session")
-def made_by_two(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> tuple[Path, list[str]]:
-    """Let two processes make the archive at one moment, and return the cache folder and what they said."""
-    cache = tmp_path_factory.mktemp("cache")
-    command = [PROGRAM, "archive", "--spark-home", spark_home, "--to", cache]
-    makers = [
-        subprocess.Popen(command, env=ours(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(2)
-    ]
-    said = [maker.communicate()[0] for maker in makers]
-    assert [maker.returncode for maker in makers] == [0, 0], said
-    return cache, said
-
-
-@pytest.fixture(scope="session")
-def cache(made_by_two: tuple[Path, list[str]]) -> Path:
-    return made_by_two[0]
+@pytest.fixture
+def spark(start_archive: StartArchive) -> Spark:
+    return spark_in(start_archive.home)
 
 
 @pytest.fixture
-def spark(spark_home: Path) -> Spark:
-    return spark_in(spark_home)
+def cache(start_archive: StartArchive) -> Path:
+    return start_archive.cache
 
 
 @pytest.fixture
@@ -129,10 +94,8 @@ def copy(tmp_path: Path, archive: Path) -> Iterator[Path]:
     shutil.rmtree(folder)  # 170 MB
 
 
-def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(
-    made_by_two: tuple[Path, list[str]], archive: Path
-) -> None:
-    cache, said = made_by_two
+def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(start_archive: StartArchive, archive: Path) -> None:
+    said, cache = start_archive.said, start_archive.cache
     assert sorted(text.split(":")[0].split(" ")[0] for text in said) == ["Another", "Made"]
     assert [path for path in (cache / FOLDER).iterdir() if not path.name.startswith(".lock")] == [archive]
     assert archive.stat().st_mode & 0o777 == 0o644
@@ -269,15 +232,15 @@ def test_the_java_is_the_one_that_sparks_scripts_start(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) is None
 
 
-def test_another_java_refuses_it_in_silence(start: Callable[..., Started], spark: Spark, archive: Path) -> None:
-    if not JAVA_25.exists() or spark.java.version == 25:
-        return  # told apart by their names anyway; where there is a second Java, it is asked
-    other = find_java({"JAVA_HOME": str(JAVA_25)})
-    assert other is not None
-    forced = start(options_to_use(str(archive), other), spark, JAVA_HOME=str(JAVA_25))
-    assert (forced.code, forced.archived) == (0, 0)
-    assert "[aot" not in forced.said
-    assert "[cds" not in forced.said
+if JAVA_25.exists():  # where there is a second Java
+
+    def test_another_java_refuses_it_in_silence(start: Callable[..., Started], spark: Spark, archive: Path) -> None:
+        other = find_java({"JAVA_HOME": str(JAVA_25)})
+        assert other is not None
+        forced = start(options_to_use(str(archive), other), spark, JAVA_HOME=str(JAVA_25))
+        assert (forced.code, forced.archived) == (0, 0)
+        assert "[aot" not in forced.said
+        assert "[cds" not in forced.said
 
 
 def test_what_a_maker_checks_a_draft_with_ends_a_jvm_that_can_not_use_it(
@@ -356,8 +319,8 @@ def test_a_folder_of_others_is_no_place_for_one(spark: Spark, tmp_path: Path) ->
         make_archive(spark, tmp_path, ours())
 
 
-def test_the_command_tells_what_is_there_and_needs_neither_ledger_nor_kafka(spark_home: Path, cache: Path) -> None:
-    command: list[str | Path] = [PROGRAM, "archive", "--spark-home", spark_home, "--to", cache]
+def test_the_command_tells_what_is_there_and_needs_neither_ledger_nor_kafka(spark: Spark, cache: Path) -> None:
+    command: list[str | Path] = [PROGRAM, "archive", "--spark-home", spark.home, "--to", cache]
     done = subprocess.run([*command, "-o", "json"], env=_nothing(), capture_output=True, text=True, check=True)
     assert '"made": false' in done.stdout
     refused = subprocess.run(command, env=_nothing(SPARK_CONF_DIR="/etc"), capture_output=True, text=True, check=False)
