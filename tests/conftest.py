@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
-from tests.lab.start import quick_start
+from tests.lab.quick import quick_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.spark_standalone import SparkStandalone
+    from tests.lab.start import StartArchive
     from tests.lab.yarn import Yarn
     from tests.lab.zookeeper import ZooKeeperServer
 
@@ -45,6 +46,7 @@ _MARKER_OF_FIXTURE = {
     "spark_connect": "spark",
     "table_jars": "spark",
     "spark_standalone": "spark",
+    "start_archive": "spark",
     "yarn": "yarn",
 }
 _MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
@@ -232,6 +234,14 @@ def spark_standalone(
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
+    """Return a start archive, and a Spark that has it."""
+    from tests.lab.start import make_by_two
+
+    return make_by_two(tmp_path_factory.mktemp("start"))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,6 @@ from sqlalchemy import make_url
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from tests.lab.airflow import Airflow
-from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
@@ -127,7 +126,7 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
             "core": {"parallelism": "12"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600"},
-            "kafka_offsets": {"ledger_conn_id": "ledger", "cache_folder": str(PROVIDER_CACHE)},
+            "kafka_offsets": {"ledger_conn_id": "ledger"},
         },
         preload=("confluent_kafka", "pandas", "pyspark.sql.connect.session"),
     )

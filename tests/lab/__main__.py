@@ -32,8 +32,8 @@ from tests.lab.jars import (
     spark_connector_jars,
 )
 from tests.lab.java import JavaError, java
+from tests.lab.quick import start_archive
 from tests.lab.redis import redis_program
-from tests.lab.start import start_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

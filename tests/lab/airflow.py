@@ -24,7 +24,7 @@ import psutil
 import requests
 
 from tests.lab.airflow_api import AirflowApi
-from tests.lab.cache import CACHE, one_at_a_time, workshop
+from tests.lab.cache import CACHE, PROVIDER_CACHE, one_at_a_time, workshop
 from tests.lab.processes import LOOPBACK, Server, ServerError, free_port
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Airflow:
             "database": {"sql_alchemy_conn": database_url, **_MANY_CONNECTIONS, **self._async_engine()},
             "api": {"host": LOOPBACK, "port": str(self.port), "base_url": self.url},
             "usage_data_collection": {"enabled": "False"},
-            "kafka_offsets": {"cache_folder": str(CACHE / "kafka_offsets")},
+            "kafka_offsets": {"cache_folder": str(PROVIDER_CACHE)},
         }
 
     def _async_engine(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import WindowRow
 from tests.lab.airflow import Airflow
-from tests.lab.jars import JarError, spark_connector_jars
+from tests.lab.jars import JarError, jars_for_launches
 from tests.lab.java import JavaError
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import ServerError, wait_until
@@ -219,7 +219,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             starts = [
                 pool.submit(start_kafka, stack, kafka),
                 pool.submit(start_airflow, stack, airflow),
-                pool.submit(spark_connector_jars),
+                pool.submit(jars_for_launches),
             ]
         for start in starts:
             start.result()

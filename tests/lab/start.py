@@ -1,31 +1,56 @@
-"""The lab's Sparks start as quickly as users' do: from an archive of classes, and with the quick compiler alone."""
+"""A Spark whose drivers start from an archive."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
-from airflow_kafka_offsets.adapters.start.archives import find_archive, make_archive, start_options
-from airflow_kafka_offsets.adapters.start.programs import spark_at
-from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS, compiler_options, quick_launcher
-from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.java import pyspark_home
 
-if TYPE_CHECKING:
-    from pathlib import Path
+PROGRAM = Path(sys.executable).parent / "kafka-offsets"
 
 
-def start_archive() -> Path | None:
-    """Return the archive of the installed PySpark, and make it if it is not there; None: another process makes it now."""
-    spark = spark_at(pyspark_home(), os.environ)
-    if spark is None:
-        return None
-    return find_archive(spark, PROVIDER_CACHE) or make_archive(spark, PROVIDER_CACHE, os.environ)
+@dataclass(frozen=True)
+class StartArchive:
+    """An archive that two processes made at one moment.
+
+    Attributes:
+        home: of its Spark.
+        cache: the cache folder that holds it.
+        said: what each of the two said.
+    """
+
+    home: Path
+    cache: Path
+    said: list[str]
 
 
-def quick_start() -> dict[str, str]:
-    """Return environment variables with which each spark-submit starts quickly, from the archive if it is there."""
-    spark = spark_at(pyspark_home(), os.environ)
-    archive = [] if spark is None else start_options(spark, PROVIDER_CACHE)
-    options = [*archive, *compiler_options("quick", 0, runs_tasks=True)]
-    return {SUBMIT_OPTIONS: " ".join(options), LAUNCHER_OPTIONS: quick_launcher(None)}
+def make_by_two(folder: Path) -> StartArchive:
+    """Let two processes make an archive at one moment, in a folder."""
+    home, cache = home_like(folder / "spark"), folder / "cache"
+    command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    makers = [subprocess.Popen(command, env=ours(), text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    said = [maker.communicate()[0] for maker in makers]
+    if any(maker.returncode for maker in makers):
+        raise RuntimeError("\n".join(said))
+    return StartArchive(home, cache, said)
+
+
+def home_like(home: Path) -> Path:
+    """Make a home of Spark that has the jars of PySpark, and to which a test can add."""
+    (home / "jars").mkdir(parents=True)
+    for part in ("bin", "python"):
+        (home / part).symlink_to(pyspark_home() / part)
+    for jar in (pyspark_home() / "jars").iterdir():
+        (home / "jars" / jar.name).symlink_to(jar)
+    return home
+
+
+def ours(**added: str) -> dict[str, str]:
+    """Return an environment in which nobody said anything to Spark."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return {**clean, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **added}

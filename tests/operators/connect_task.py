@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSqlOperator
+from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 
 
 def slowly_until_released(hold: str) -> Any:
@@ -57,6 +59,15 @@ def say_which_spark(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, 
     """Read the window, and tell which kind of Spark that was."""
     window.read().write.format("noop").mode("overwrite").save()
     return {"tags": sorted(spark.getTags()), "is_connect": not hasattr(spark, "_jvm")}
+
+
+def say_how_it_started(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, Any]:
+    """Read the window, and tell how the driver's JVM was started, and what is left of it in this process."""
+    from tests.operators.jobs.how_it_started import tell
+
+    window.read().write.format("noop").mode("overwrite").save()
+    left = {name: value for name, value in os.environ.items() if name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)}
+    return {**tell(spark), "environment": left}
 
 
 def main(
