@@ -18,7 +18,7 @@ from airflow_kafka_offsets.adapters import connector_jars
 from airflow_kafka_offsets.adapters.connector_jars import LIST, Fetching, fetch_jars, kept_jars
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
-from tests.lab.jars import pyspark_home
+from tests.lab.java import pyspark_home
 from tests.lab.maven import Mirror
 from tests.lab.processes import wait_until
 

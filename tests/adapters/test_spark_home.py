@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.adapters.spark_home import default_properties, find_home, home_of_pyspark, jar_names
-from tests.lab.jars import pyspark_home
+from tests.lab.java import pyspark_home
 
 PROGRAMS = Path(sys.executable).parent
 CORE = "spark-core_2.13-4.0.0.jar"

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.adapters.start.archives import FOLDER, find_archive, 
 from airflow_kafka_offsets.adapters.start.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.start import archive_name, options_to_check, options_to_use, with_options
-from tests.lab.jars import java, pyspark_home
+from tests.lab.java import java, pyspark_home
 from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 

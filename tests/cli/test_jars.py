@@ -14,7 +14,7 @@ from airflow_kafka_offsets.cli import main
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
 from tests.cli.conftest import Done, in_a_process
 from tests.cli.test_definition import keys_in_page
-from tests.lab.jars import pyspark_home
+from tests.lab.java import pyspark_home
 
 
 def jars(capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:

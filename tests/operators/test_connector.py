@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.reader_options import reader_options
 from airflow_kafka_offsets.service import Planned
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
-from tests.lab.jars import pyspark_home
+from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
 from tests.operators.test_command_line import NAME
 from tests.operators.test_job_files import window_of
