@@ -30,8 +30,9 @@ from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
+from tests.lab.memory import IN_MEMORY
 from tests.lab.topics import create_topic, produce_one_each
-from tests.service.world import QUICK, World
+from tests.service.world import World
 
 TOPICS = [f"topic-{n:02d}" for n in range(40)]
 PER_TOPIC = 500
@@ -44,7 +45,7 @@ ONE, TWO = claim(), claim("run-2")
 @pytest.fixture
 def world() -> Iterator[World]:
     """Return a group of 20,000 partitions, with ten records in each."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = World(Path(folder), topics=TOPICS, max_offsets=100_000)
         for topic in TOPICS:
             world.kafka.create(topic, PER_TOPIC)

@@ -21,7 +21,8 @@ from airflow_kafka_offsets.operators.planning import named_window
 from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import claim, tp
-from tests.service.world import QUICK, World
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
 
 REPLAY = claim("replay")
 
@@ -29,7 +30,7 @@ REPLAY = claim("replay")
 @pytest.fixture
 def world() -> Iterator[World]:
     """Return a world in which three windows are committed."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = World(Path(folder))
         for n in range(3):
             world.kafka.produce(tp(0), 10)

@@ -14,9 +14,10 @@ from airflow_kafka_offsets import watch, wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.triggers import polling
+from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import wait_until
 from tests.service.memory_log import MemoryLog
-from tests.service.world import QUICK, World
+from tests.service.world import World
 
 
 class Places:
@@ -56,7 +57,7 @@ class Places:
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     """Return a world; at the end nobody may be left waiting."""
-    with TemporaryDirectory(dir=QUICK) as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         places = Places(World(Path(folder)))
         monkeypatch.setattr(wiring, "open_log", places.open_log)
         monkeypatch.setattr(wiring, "open_ledger", places.open_ledger)
