@@ -49,6 +49,7 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
+_LONGEST_FIRST = ("acceptance", "launchers", "spark", "stores", "operators", "ledger", "integration", "adapters", "cli")
 _MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
 
 # How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
@@ -67,13 +68,19 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses a server, before `-m` selects."""
+    """Mark each test that uses a server, before `-m` selects; begin with what takes longest, so that no process ends alone."""
+    items.sort(key=_place)
     for item in items:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
         if any(item.get_closest_marker(marker) for marker in _MARKERS_OF_SERVERS):
             item.add_marker("server")
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.nodeid.split("/")[1]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 
 
 @pytest.hookimpl(tryfirst=True)
