@@ -115,7 +115,8 @@ def jars_for_launches() -> Path:
     """Return the cache folder of the operators, with the connector's jars in it: no launch has to fetch them."""
     folder = PROVIDER_CACHE
     folder.mkdir(parents=True, exist_ok=True)
-    command = [str(Path(sys.executable).parent / "kafka-offsets"), "jars", "--to", str(folder)]
+    program = str(Path(sys.executable).parent / "kafka-offsets")
+    command = [program, "jars", "--spark-home", str(pyspark_home()), "--to", str(folder)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise JarError(done.stdout)
