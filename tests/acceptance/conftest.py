@@ -172,11 +172,12 @@ def expect_tiling(windows: list[Window]) -> None:
         assert after.ranges.starts == before.ranges.ends, f"{after.id} does not start where {before.id} ends"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Airflow, which needs all the rest here."""
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
-            for marker in ("airflow", "kafka", "spark", "postgres"):
+            for marker in ("server", "airflow", "kafka", "spark", "postgres"):
                 item.add_marker(marker)
             # Some fixtures bring a hundred tasks to an end.
             item.add_marker(pytest.mark.timeout(3000))
