@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 EXTRAS := postgres mysql redis zookeeper hbase s3 hdfs
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help setup lock lint test test-acceptance test-others test-unit bench demo
+.PHONY: help setup lock lock-jars lint test test-acceptance test-others test-unit bench demo
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -26,6 +26,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 lock: pyproject.toml   ## resolve requirements.lock again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS:%=--extra %) --group dev --universal \
 	  --python-version 3.11 --no-header --output-file requirements.lock
+
+lock-jars: setup ## list again which jars the servers of the lab need, after a change of their sets
+	@$(BIN)/python -m tests.lab.lock_jars
 
 lint: setup      ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
