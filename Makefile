@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lint test test-unit fetch bench demo
+.PHONY: help setup lock lock-jars lint test test-unit fetch bench demo
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -28,6 +28,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 lock: pyproject.toml   ## resolve requirements.lock again
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS:%=--extra %) --group dev --universal \
 	  --python-version 3.11 --no-header --output-file requirements.lock
+
+lock-jars: setup ## list again which jars the servers of the lab need, after a change of their sets
+	@$(BIN)/python -m tests.lab.lock_jars
 
 lint: setup      ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

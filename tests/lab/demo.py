@@ -248,7 +248,7 @@ def clear_the_first_run(demo: Demo) -> None:
     run_id = first.held.holder.run_id
     with step(f"clearing the run of {first.held.window.id} ({run_id}): the same window is run again"):
         demo.airflow.api.clear(DAG, run_id, [TASK])
-        demo.airflow.api.wait_for_run(DAG, run_id, "success", timeout=300)
+        demo.airflow.api.wait_for_run(DAG, run_id, "success", timeout=PATIENCE)
 
 
 def replay_by_time(demo: Demo) -> None:
@@ -258,7 +258,7 @@ def replay_by_time(demo: Demo) -> None:
     with step(
         f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
     ):
-        run_id = demo.airflow.api.run_to(DAG, span, timeout=600)
+        run_id = demo.airflow.api.run_to(DAG, span, timeout=PATIENCE)
         result = demo.airflow.api.xcom(DAG, run_id, TASK)
         for window in result.get("windows", [result]):
             demo.replayed.append(window["window_id"])

@@ -44,7 +44,7 @@ _SETTINGS = """\
 # It lives for seconds, and waits most of them.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # One Ivy gets one jar after the other, so a long list has several beside each other.
-_MODULES_EACH = 24
+_MODULES_EACH = 48
 
 
 class IvyError(Exception):
