@@ -85,7 +85,8 @@ class _Waiting:
 
 
 _pollers: dict[Place, _Poller] = {}
-_lock = threading.Lock()
+# Re-entrant: whoever holds it may be interrupted by the garbage collector, which ends a wait that was given up: `leave`.
+_lock = threading.RLock()
 
 
 def _join(waiting: _Waiting) -> _Poller:
@@ -144,9 +145,10 @@ class _Poller:
         with _lock:
             while self._waiting:
                 now = time.monotonic()
-                if due := [w for w in self._waiting if w.due <= now]:
+                waiting = list(self._waiting)  # a copy: see `_lock`
+                if due := [w for w in waiting if w.due <= now]:
                     return due
-                self._sleeps_until = min(w.due for w in self._waiting)
+                self._sleeps_until = min((w.due for w in waiting), default=now)
                 self._changed.wait(self._sleeps_until - now)
             # Under the lock: whoever comes now finds no poller, and starts the next one.
             del _pollers[self._place]

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,25 @@ MODULES = sorted(ROOT.rglob("*.py"))
 SURFACES = ("operators", "triggers", "hooks", "sensors", "decorators", "params", "plugin", "cli", "get_provider_info")
 
 
+@cache
 def name_of(path: Path) -> str:
     """Return a module's name."""
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path, *, anywhere: bool = True) -> Iterator[str]:
+@cache
+def imports_of(path: Path, *, anywhere: bool = True) -> tuple[str, ...]:
     """Return what a module imports, what is for the type checker only left out.
 
     Args:
         path: the module's file.
         anywhere: False: only what is imported when the module is.
     """
+    return tuple(_imports_of(path, anywhere))
+
+
+def _imports_of(path: Path, anywhere: bool) -> Iterator[str]:
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
     todo: list[ast.AST] = [ast.parse(path.read_text())]
     while todo:

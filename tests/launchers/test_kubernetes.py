@@ -62,6 +62,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     server.server_close()
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("partitions", [3, 20_000])
 def test_the_pod_carries_the_labels_and_what_it_is_given_no_secret(
     made: list[dict[str, Any]], partitions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -134,6 +134,7 @@ operator.execute_callable()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", [{"SPARK_REMOTE": "sc://elsewhere"}, {"SPARK_CONNECT_MODE_ENABLED": "1"}])
 def test_a_worker_that_is_set_up_for_spark_connect_says_what_is_missing(variable: dict[str, str]) -> None:
     done = subprocess.run(

@@ -623,6 +623,7 @@ def test_two_plan_tasks_of_one_run_do_not_get_one_window(hourly: World) -> None:
         hourly.ask(other, Windows((2,)))
 
 
+@pytest.mark.slow
 def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(world: World) -> None:
     world.configure(starting_offsets="latest")
     for minute in range(40):

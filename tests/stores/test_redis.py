@@ -195,6 +195,7 @@ def test_no_connection_stays_open(client: Any, store: RedisStore, group: str) ->
     wait_until(lambda: {entry["id"] for entry in client.client_list()} <= others, timeout=10, what="it has hung up")
 
 
+@pytest.mark.redis
 def test_offsets_outlive_the_server(own: RedisServer, group: str) -> None:
     store = RedisStore(NAME, 5, own.login())
     store.advance(group, {}, at("orders", 5))
@@ -212,6 +213,7 @@ def test_offsets_outlive_the_server(own: RedisServer, group: str) -> None:
 # Servers that say no
 
 
+@pytest.mark.redis
 def test_a_full_server_refuses_and_says_so(own: RedisServer, group: str) -> None:
     store = RedisStore(NAME, 5, own.login())
     with own.client() as client:
@@ -220,6 +222,7 @@ def test_a_full_server_refuses_and_says_so(own: RedisServer, group: str) -> None
     assert store.read(group, ["orders", "payments"]) == {}
 
 
+@pytest.mark.redis
 def test_a_replica_refuses_and_says_so(own: RedisServer, tmp_path: Path, group: str) -> None:
     RedisStore(NAME, 5, own.login()).advance(group, {}, at("orders", 5))
     # Without a log of its own, which it would rewrite now, and not stop meanwhile.
@@ -232,6 +235,7 @@ def test_a_replica_refuses_and_says_so(own: RedisServer, tmp_path: Path, group: 
         assert store.read(group, ["orders"]) == at("orders", 5)
 
 
+@pytest.mark.redis
 def test_a_primary_that_wants_replicas_is_worth_waiting_for(own: RedisServer, group: str) -> None:
     store = RedisStore(NAME, 5, own.login())
     with own.client() as client:
@@ -243,6 +247,7 @@ def test_a_primary_that_wants_replicas_is_worth_waiting_for(own: RedisServer, gr
     store.advance(group, {}, at("orders", 5))
 
 
+@pytest.mark.redis
 def test_a_server_that_can_not_save_refuses_and_says_so(own: RedisServer, group: str) -> None:
     store = RedisStore(NAME, 5, own.login())
     with own.client() as client:

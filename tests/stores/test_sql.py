@@ -405,6 +405,7 @@ class TestPostgres(Served):
         found = self.run(database, f'SELECT topic, "partition", "offset" FROM {schema}.kafka_offsets').all()
         assert found == [("t", 0, 5)]
 
+    @pytest.mark.postgres
     def test_the_server_dies_and_comes_back_with_what_was_answered(self, group: str) -> None:
         from tests.lab.databases import Postgres
 

@@ -252,6 +252,7 @@ def test_offsets_that_are_deleted_while_we_look_are_not_read_by_halves(
         assert store.read(group, ["orders", "payments"]) == {}
 
 
+@pytest.mark.zookeeper
 def test_offsets_outlive_the_server(tmp_path: Path, group: str) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper") as own:
         store = ZooKeeperStore(NAME, 3, own.hosts)
@@ -287,6 +288,7 @@ def test_the_limit_counts_each_byte_of_the_request(client: Any, zookeeper: ZooKe
     assert store.read(group, ["orders"]) == at("orders", *[1000] * 10)
 
 
+@pytest.mark.zookeeper
 def test_the_servers_limit_is_where_we_think(tmp_path: Path) -> None:
     group, limit = "lake", 100_000
     with ZooKeeperServer(tmp_path / "zookeeper", {"jute.maxbuffer": str(limit)}) as own:
@@ -309,6 +311,7 @@ def test_the_servers_limit_is_where_we_think(tmp_path: Path) -> None:
         assert store.read(group, ["orders"]) == at("orders", *many)
 
 
+@pytest.mark.zookeeper
 def test_empty_nodes_are_created_in_requests_that_the_servers_take(tmp_path: Path) -> None:
     limit = 20_000
     with ZooKeeperServer(tmp_path / "zookeeper", {"jute.maxbuffer": str(limit)}) as own:

@@ -186,6 +186,28 @@ def test_what_is_wrong_with_one_fails_that_one(places: Places) -> None:
     run(scene())
 
 
+def test_a_wait_that_is_collected_while_its_thread_holds_the_lock_does_not_wait_for_itself(places: Places) -> None:
+    """The garbage collector ends the waits of a loop that is gone, at any moment and in any thread."""
+
+    async def scene() -> None:
+        waiting = answered(enough(), EVERY)
+        waiting.send(None)
+
+        def join_and_collect() -> None:
+            with polling._lock:
+                waiting.close()
+
+        thread = threading.Thread(target=join_and_collect, daemon=True)
+        thread.start()
+        thread.join(10)
+        hangs = thread.is_alive()
+        if hangs:
+            polling._lock.release()  # else each test after this one would hang, too
+        assert not hangs
+
+    run(scene())
+
+
 def test_an_error_nobody_foresaw_reaches_those_who_wait(places: Places) -> None:
     places.is_ledger_gone = ZeroDivisionError("a bug")
 
