@@ -44,7 +44,8 @@ test-acceptance: setup
 test-others: setup
 	@$(BIN)/python -m pytest --ignore=tests/acceptance
 
-bench: setup     ## plan and commit; each offset store; 1,000 sensors; a large window and many small ones beside AvailableNow; on real servers
+bench: setup     ## a DAG's parse; plan and commit; each offset store; 1,000 sensors; a large window and many small ones beside AvailableNow; on real servers
+	@$(BIN)/python -m tests.bench.parsing
 	@$(BIN)/python -m tests.bench.plan_and_commit
 	@$(BIN)/python -m tests.bench.stores
 	@$(BIN)/python -m tests.bench.triggerer
