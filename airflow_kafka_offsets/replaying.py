@@ -15,7 +15,8 @@ from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State, window_id
+from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
+from airflow_kafka_offsets.core.window_id import window_id
 from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from airflow_kafka_offsets.core import ownership
 from airflow_kafka_offsets.core import publishing as core_publishing
 from airflow_kafka_offsets.core import reset as resets
-from airflow_kafka_offsets.core import window as core_window
+from airflow_kafka_offsets.core import window_id as window_ids
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
@@ -289,7 +289,7 @@ class WindowService:
         """
         seq = parse_seq(group.name, window_id)
         asking = _Asking(group, claim, is_over, self._clock(), last_clear)
-        return self._racing(lambda: self._take(asking, core_window.window_id(group.name, seq)))
+        return self._racing(lambda: self._take(asking, window_ids.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
@@ -457,7 +457,7 @@ class WindowService:
             )
         )
         if in_two_steps and is_first:
-            self._racing(lambda: self._publisher.finish(core_window.parse_window_id(window_id)[0]))
+            self._racing(lambda: self._publisher.finish(window_ids.parse_window_id(window_id)[0]))
         log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before, run again")
         return is_first
 

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, ta
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.request import parse_seq
 from airflow_kafka_offsets.core.reset import Reset
-from airflow_kafka_offsets.core.window import window_id
+from airflow_kafka_offsets.core.window_id import window_id
 from airflow_kafka_offsets.ports import Ledger
 
 

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, is_whole
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import parse_window_id
+from airflow_kafka_offsets.core.window_id import parse_window_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_kafka_offsets.core.spark_conf import CONF_JOB
+
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim, Window
-
-CONF_JOB = "spark.kafka_offsets.job"
-"""Spark property that says which job of which window this is, where a cluster has no tags: ``<window>.<job>``."""
-
-SPARK_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-"""What a driver of a standalone cluster runs when it has to submit a Python application in client mode."""
 
 YARN_TAGS = "spark.yarn.tags"
 DRIVER_LABEL = "spark.kubernetes.driver.label."

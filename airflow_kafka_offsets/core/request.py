@@ -10,7 +10,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.spark_json import load_offsets
-from airflow_kafka_offsets.core.window import parse_window_id
+from airflow_kafka_offsets.core.window_id import parse_window_id
 
 WINDOWS, FROM, TO = "windows", "from", "to"
 STARTING_OFFSETS, ENDING_OFFSETS = "starting_offsets", "ending_offsets"

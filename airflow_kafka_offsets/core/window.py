@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, NoEvidenceError, WindowBusyError
-from airflow_kafka_offsets.core.group import check_group_name
+from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.window_id import window_id
 
 
 class Lane(StrEnum):
@@ -124,29 +123,6 @@ def check_steps(name: str, state: State, *steps: State) -> None:
             hint = COMMITTING_HINT if state is State.COMMITTING else ""
             raise IllegalStepError(f"Window {name} is {state} and can't become {step}{hint}")
         state = step
-
-
-def window_id(group: str, seq: int) -> str:
-    """Name a window so that names sort as the windows do, up to the millionth.
-
-    >>> window_id("lake.orders", 12)
-    'lake.orders-000012'
-    """
-    return f"{group}-{seq:06d}"
-
-
-def parse_window_id(text: str) -> tuple[str, int]:
-    """Return group and seq of a window's id.
-
-    Raises:
-        BadInputError: it is not one.
-    """
-    group, _, seq = text.rpartition("-")
-    # One window, one name: no second spelling with more zeros.
-    if not re.fullmatch(r"[0-9]{6}|[1-9][0-9]{6,17}", seq):
-        raise BadInputError(f"{text!r} is not a window id such as lake.orders-000012")
-    check_group_name(group)
-    return group, int(seq)
 
 
 class Scope(StrEnum):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
-from airflow_kafka_offsets.core.launching import CONF_JOB
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
+from airflow_kafka_offsets.core.spark_conf import CONF_JOB, YARN_WAITS
 from airflow_kafka_offsets.core.spark_json import braces_apart
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MAX_ARGUMENT = 100_000
 """Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
 
-YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
 _DEPLOY_MODE = "spark.submit.deployMode"
 
 

@@ -14,38 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.reader_options import reader_options
 from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
-from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.operators import start
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.connect import (
-    end_sessions,
-    mine_and_earlier,
-    remote_url,
-    session_url,
-    token_in_url,
-)
+from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
 from airflow_kafka_offsets.operators.injection import call, hide_injected
-from airflow_kafka_offsets.operators.job_files import (
-    Report,
-    handoff_of,
-    read_report,
-    refuse_login,
-    write_login,
-)
-from airflow_kafka_offsets.operators.planning import OnOpenWindow, check_on_open_window, plan_or_take
-from airflow_kafka_offsets.operators.runs import claim_of
-from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
-from airflow_kafka_offsets.operators.work import Stop, Work, task_result
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.operators.definition import OnOpenWindow
+    from airflow_kafka_offsets.operators.job_files import Report
     from airflow_kafka_offsets.service import Planned
 
 XCOM_WINDOW = "window"
@@ -129,6 +111,15 @@ class KafkaSparkOperator(PySparkOperator):
 
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.reader_options import reader_options
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.connect import remote_url, token_in_url
+        from airflow_kafka_offsets.operators.job_files import refuse_login
+        from airflow_kafka_offsets.operators.planning import plan_or_take
+        from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.operators.work import Work
+
         # First what refuses bad input, before anything is written.
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
@@ -174,6 +165,8 @@ class KafkaSparkOperator(PySparkOperator):
         )
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
+        from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
+
         given = self.python_callable, self.config_kwargs
         self.python_callable, self.config_kwargs = job, {**self.config_kwargs, **conf}
         try:
@@ -193,6 +186,8 @@ class KafkaSparkOperator(PySparkOperator):
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
+        from airflow_kafka_offsets.operators.connect import end_sessions, mine_and_earlier, session_url
+
         mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
         end_sessions(url, earlier, self._store)
         self._stop.check()
@@ -203,6 +198,7 @@ class KafkaSparkOperator(PySparkOperator):
     def _job(
         self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Report:
+        from airflow_kafka_offsets.operators.job_files import handoff_of, read_report
         from airflow_kafka_offsets.spark import KafkaWindow
 
         self._spark = spark
@@ -220,6 +216,8 @@ class KafkaSparkOperator(PySparkOperator):
             return read_report(report, planned.window)
 
     def _all(self, run: Callable[[Planned], Report]) -> Any:
+        from airflow_kafka_offsets.operators.work import task_result
+
         work = self._work(run=run)
         results = work.all(self._planned)
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
@@ -242,6 +240,8 @@ class KafkaSparkOperator(PySparkOperator):
         return {key: [value.get(key) for value in dicts] for value in dicts for key in value}
 
     def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
+        from airflow_kafka_offsets.operators.job_files import refuse_login, write_login
+
         if self._reader.jaas is None:
             return dict(self._reader.options)
         master = spark.sparkContext.master

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import JobAliveError
-from airflow_kafka_offsets.core.launching import JobState, next_step
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -44,6 +43,8 @@ def settle(
         JobAliveError: a job does not end, or nobody can tell whether it is the window's.
         ClusterUnavailableError: the cluster did not answer.
     """
+    from airflow_kafka_offsets.core.launching import next_step
+
     asked: set[str] = set()
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -63,6 +64,8 @@ def settle(
 
 def stop(cluster: Cluster, name: JobName) -> None:
     """Ask for the end of this very job, wherever it got to."""
+    from airflow_kafka_offsets.core.launching import JobState
+
     for job in cluster.jobs(name):
         if job.state is JobState.ALIVE and job.job == name.job:
             log.info("Window %s: stopping job %s", name.window_id, job.id)

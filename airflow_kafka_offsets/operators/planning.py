@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
@@ -20,16 +20,16 @@ from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dum
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
+from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.operators.definition import OnOpenWindow
     from airflow_kafka_offsets.service import Planned, WindowService
 
 log = logging.getLogger(__name__)
-
-OnOpenWindow = Literal["wait", "skip", "fail"]
 
 MAX_RANGES_IN_XCOM = 1000
 """A result with more ranges than this, of all its windows together, leaves them to the ledger."""
@@ -59,16 +59,6 @@ def patiently(step: Callable[[], _T]) -> _T:
         reraise=True,
     )
     return retrying(step)
-
-
-def check_on_open_window(value: str) -> None:
-    """Refuse another answer than wait, skip or fail.
-
-    Raises:
-        BadInputError: with the three.
-    """
-    if value not in get_args(OnOpenWindow):
-        raise BadInputError(f"on_open_window must be one of {', '.join(get_args(OnOpenWindow))}; got {value!r}")
 
 
 class Planner(Protocol):
@@ -193,8 +183,6 @@ def _defer(operator: Planner, busy: WindowBusyError) -> None:
 
 def _wait_until(operator: Planner, moment: datetime) -> None:
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
-
-    from airflow_kafka_offsets.triggers.window import MIN_POLL
 
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > MIN_POLL:

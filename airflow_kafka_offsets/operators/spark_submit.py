@@ -12,48 +12,25 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
-from airflow_kafka_offsets.core.launching import SPARK_SUBMIT, JobName, job_name, tags
-from airflow_kafka_offsets.core.reader_options import ReaderOptions, reader_options
+from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
-from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.operators import launching, standalone, start
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.job_files import (
-    YARN_WAITS,
-    Report,
-    check_deploy_mode,
-    check_spark_conf,
-    check_waits,
-    fill,
-    handoff_of,
-    joined,
-    read_report,
-    refuse_file,
-    refuse_login,
-    window_conf,
-    write_login,
-)
-from airflow_kafka_offsets.operators.planning import (
-    OnOpenWindow,
-    check_on_open_window,
-    placeholders,
-    plan_or_take,
-)
-from airflow_kafka_offsets.operators.runs import claim_of, task_state
+from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
-from airflow_kafka_offsets.operators.work import Stop, Work, task_result
-from airflow_kafka_offsets.spark.shipping import write_zip
-from airflow_kafka_offsets.wiring.clusters import open_cluster, open_standalone
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.launching import JobName
+    from airflow_kafka_offsets.core.reader_options import ReaderOptions
     from airflow_kafka_offsets.core.window import Claim, Window
     from airflow_kafka_offsets.operators.connector import Told
+    from airflow_kafka_offsets.operators.definition import OnOpenWindow
+    from airflow_kafka_offsets.operators.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service import Planned, WindowService
 
@@ -140,6 +117,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return self._run(context)
 
     def _run(self, context: Context) -> dict[str, Any]:
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.planning import plan_or_take
+        from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.operators.work import Work, task_result
+
         options = self._check_input()
         service = wiring.open_service(self.group)
         claim = self._claim = claim_of(context, Scope.TASK)
@@ -156,6 +139,16 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.reader_options import reader_options
+        from airflow_kafka_offsets.operators.job_files import (
+            check_deploy_mode,
+            check_spark_conf,
+            check_waits,
+            refuse_login,
+        )
+        from airflow_kafka_offsets.wiring.clusters import open_standalone
+
         wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
         check_spark_conf(self.conf or {})
         if isinstance(self.application_args, str):
@@ -199,6 +192,9 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             )
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
+        from airflow_kafka_offsets.core.launching import job_name
+        from airflow_kafka_offsets.operators.job_files import read_report
+
         max_tries = context["ti"].max_tries
         key = self.job_key(planned.window, max_tries)
         self.external_id_key = f"spark_job_id:{key}"
@@ -252,6 +248,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return self.is_job_active(status) or self.is_job_succeeded(status)
 
     def _cluster(self, hook: SparkSubmitHook) -> Cluster | None:
+        from airflow_kafka_offsets.wiring.clusters import open_cluster
+
         return open_cluster(hook, SPARK_SUBMIT if standalone.is_python(self.application) else self._java_class)
 
     @contextmanager
@@ -274,6 +272,17 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
+        from airflow_kafka_offsets.operators.job_files import (
+            fill,
+            handoff_of,
+            joined,
+            refuse_file,
+            window_conf,
+            write_login,
+        )
+        from airflow_kafka_offsets.operators.planning import placeholders
+        from airflow_kafka_offsets.spark.shipping import write_zip
+
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
         conf, files = window_conf(handoff, directory)
@@ -316,6 +325,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
 
     def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
+        from airflow_kafka_offsets.core.launching import tags
+
         return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}
 
     def _is_client_mode(self) -> bool:
@@ -358,6 +369,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return hook
 
     def _submit_python(self, hook: SparkSubmitHook, application: str) -> str:
+        from airflow_kafka_offsets.wiring.clusters import open_standalone
+
         cluster = open_standalone(hook)
         driver = standalone.submit(hook, cluster, application)
         if self._stop.is_set:  # while the master answered, when nobody knew the driver
@@ -429,6 +442,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
     def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
+        from airflow_kafka_offsets.operators.runs import task_state
+
         if hook is None or self._claim is None or not self._has_retry or not self._can_reconnect(hook):
             return False
         # While Airflow handles a time-out, the task still counts as running.

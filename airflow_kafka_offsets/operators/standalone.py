@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.launching import CONF_JOB
+from airflow_kafka_offsets.core.spark_conf import CONF_JOB
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

@@ -8,27 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.window import Scope, State, parse_window_id
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.planning import (
-    OnOpenWindow,
-    check_on_open_window,
-    committed_result,
-    named_window,
-    patiently,
-    placeholders,
-    plan,
-    small_together,
-    take,
-    window_result,
-)
-from airflow_kafka_offsets.operators.runs import claim_of
+from airflow_kafka_offsets.operators.definition import check_on_open_window
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.operators.definition import OnOpenWindow
 
 
 class _PlanOperator(BaseOperator):
@@ -56,6 +43,11 @@ class _PlanOperator(BaseOperator):
 
     def _planned(self, context: Context, at_most: int, new: int) -> list[dict[str, Any]]:
         """Plan, commit what is empty, and return the other windows."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.planning import placeholders, plan, window_result
+        from airflow_kafka_offsets.operators.runs import claim_of
+
         service = wiring.open_service(self.group)
         claim = claim_of(context, Scope.RUN)
         planned = plan(self, context, service, claim, at_most, new)
@@ -88,12 +80,21 @@ class PlanWindowOperator(_PlanOperator):
 
     def _plan(self, context: Context) -> dict[str, Any]:
         if self.window is not None:
-            service = wiring.open_service(self.group)
-            given = take(self, context, service, claim_of(context, Scope.RUN), self.window)
-            return {**window_result(self.group, given), **placeholders(given.window)}
+            return self._taken(context)
         if windows := self._planned(context, at_most=1, new=1):
             return windows[0]
         raise AirflowSkipException("The window is empty and committed: nothing to launch")
+
+    def _taken(self, context: Context) -> dict[str, Any]:
+        """Take the window that a plan task of the run handed over."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.planning import placeholders, take, window_result
+        from airflow_kafka_offsets.operators.runs import claim_of
+
+        service = wiring.open_service(self.group)
+        given = take(self, context, service, claim_of(context, Scope.RUN), self.window)
+        return {**window_result(self.group, given), **placeholders(given.window)}
 
 
 class PlanWindowsOperator(_PlanOperator):
@@ -112,6 +113,8 @@ class PlanWindowsOperator(_PlanOperator):
     """
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_kafka_offsets.operators.planning import small_together
+
         at_most = conf.getint("core", "max_map_length")
         return small_together(self._planned(context, at_most, new=min(self.group.max_open_windows, at_most)))
 
@@ -136,6 +139,12 @@ class CommitWindowOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope, State
+        from airflow_kafka_offsets.core.window_id import parse_window_id
+        from airflow_kafka_offsets.operators.planning import committed_result, named_window, patiently
+        from airflow_kafka_offsets.operators.runs import claim_of
+
         window_id, ledger_conn_id = named_window(self.window)
         service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
         window = service.window(window_id)

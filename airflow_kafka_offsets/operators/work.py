@@ -20,25 +20,10 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Claim
+    from airflow_kafka_offsets.operators.definition import Stop
     from airflow_kafka_offsets.service import Planned, WindowService
 
 log = logging.getLogger(__name__)
-
-
-class Stop:
-    """Whether somebody stopped the task: `on_kill` runs in a signal handler, and does not stop `execute`."""
-
-    def __init__(self) -> None:
-        self.is_set = False
-
-    def set(self) -> None:
-        """Let the task start nothing and commit nothing any more."""
-        self.is_set = True
-
-    def check(self) -> None:
-        """Raise if the task was stopped."""
-        if self.is_set:
-            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
+from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.service import WindowService
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
-    from airflow_kafka_offsets.ports import Ledger, OffsetStore
-    from airflow_kafka_offsets.service import WindowService
 
 SECTION = "kafka_offsets"
 """Our section of Airflow's configuration."""
@@ -25,8 +25,6 @@ SECTION = "kafka_offsets"
 
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
-    from airflow_kafka_offsets.service import WindowService
-
     ledger = open_ledger(group.ledger_conn_id)
     return WindowService(ledger, open_log(group), store=open_offset_store(group), output=group.output_tables)
 
@@ -37,8 +35,6 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
     Raises:
         UnknownWindowError: the ledger has no such group.
     """
-    from airflow_kafka_offsets.service import WindowService
-
     ledger = open_ledger(ledger_conn_id)
     known = ledger.group(group)
     return WindowService(ledger, open_log(known), store=open_offset_store(known), output=known.output_tables)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import statistics
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -123,22 +124,35 @@ _names: dict[str, Any] = {}
 
 
 def main(rounds: int = ROUNDS) -> None:
-    """Run the benchmark, and print a table."""
+    """Run the benchmark, and print two tables."""
     logging.disable(logging.WARNING)
     parsed(SDK)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        table("with bytecode, as packages are installed", rounds, folder, writes=True)
+        table("without bytecode: PYTHONDONTWRITEBYTECODE", rounds, f"{folder}/none", writes=False)
+    print(f"ms; medians of {rounds} interleaved rounds; beyond: median of the differences, with its quartiles")
+
+
+def table(title: str, rounds: int, folder: str, *, writes: bool) -> None:
+    """Measure all files, and print a table.
+
+    Args:
+        title: of the table.
+        rounds: how often; once more comes first, which writes the bytecode.
+        folder: where bytecode is looked for.
+        writes: whether it is written.
+    """
+    sys.pycache_prefix, sys.dont_write_bytecode = folder, not writes
     texts = [text for pair in FILES.values() for text in pair]
-    # One task a child: each file finds nothing of ours imported.
+    # One file for each child, so that none finds what another one imported.
     with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-        measured = pool.map(parsed, texts * rounds, chunksize=1)
+        measured = pool.map(parsed, texts * (rounds + 1), chunksize=1)[len(texts) :]
     rows = []
     for number, name in enumerate(FILES):
         theirs, ours = (measured[2 * number + i :: len(texts)] for i in (0, 1))
         rows.append([name, *columns(theirs, ours, 0), *columns(theirs, ours, 1)])
-    headers = ["", "extended: CPU ms", "ours", "beyond", "wall ms", "ours", "beyond"]
-    print(tabulate(rows, headers, tablefmt="github", colalign=("left", *("right",) * 6), floatfmt=".0f"))
-    print(
-        f"medians of {rounds} interleaved rounds, after `airflow.sdk`; beyond: of the differences, with the quartiles"
-    )
+    headers = [title, "extended, CPU", "ours", "beyond", "extended, wall", "ours", "beyond"]
+    print(tabulate(rows, headers, tablefmt="github", colalign=("left", *("right",) * 6), floatfmt=".0f"), "\n")
 
 
 def parsed(text: str) -> tuple[float, float]:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.launching import (
-    CONF_JOB,
     DRIVER_LABEL,
     YARN_TAGS,
     Job,
@@ -24,6 +23,7 @@ from airflow_kafka_offsets.core.launching import (
     tags,
     yarn_tag,
 )
+from airflow_kafka_offsets.core.spark_conf import CONF_JOB
 from airflow_kafka_offsets.core.window import Claim, Lane, State, Window
 from tests.core.examples import NOON as NOW
 from tests.core.examples import ranges, tp

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.request import (
     parse_windows,
     span,
 )
-from airflow_kafka_offsets.core.window import window_id
+from airflow_kafka_offsets.core.window_id import window_id
 from tests.core.examples import ranges, tp
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -1,23 +1,13 @@
-"""A window's life, its name, its claims, and who may commit it."""
+"""A window's life, its claims, and who may commit it."""
 
 from __future__ import annotations
 
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, NoEvidenceError, WindowBusyError
-from airflow_kafka_offsets.core.window import (
-    Outcome,
-    Scope,
-    Standing,
-    State,
-    check_commit,
-    parse_window_id,
-    window_id,
-)
+from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
+from airflow_kafka_offsets.core.window import Outcome, Scope, Standing, State, check_commit
 from tests.core.examples import claim, tp, window
 
 # The whole life of a window, written down a second time.
@@ -49,27 +39,6 @@ def test_a_step_changes_nothing_but_the_state() -> None:
 def test_what_owns_its_offsets() -> None:
     assert {state for state in State if state.owns} == {State.PLANNED, State.COMMITTING, State.COMMITTED}
     assert {state for state in State if state.is_open} == {State.PLANNED, State.COMMITTING}
-
-
-names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
-
-
-@given(names, st.integers(1, 10**15))
-def test_an_id_is_read_back(group: str, seq: int) -> None:
-    assert parse_window_id(window_id(group, seq)) == (group, seq)
-
-
-@given(names, st.lists(st.integers(1, 999_999)))
-def test_ids_sort_as_the_windows_do(group: str, seqs: list[int]) -> None:
-    assert sorted(window_id(group, seq) for seq in seqs) == [window_id(group, seq) for seq in sorted(seqs)]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "lake", "lake-12", "-000012", "lake-00012x", "lake-0000012", "la ke-000012", "lake-٠٠٠٠١٢", "000012"]
-)
-def test_anything_else_is_no_window_id(text: str) -> None:
-    with pytest.raises(BadInputError):
-        parse_window_id(text)
 
 
 def test_a_claim_is_the_task_whatever_its_operator() -> None:

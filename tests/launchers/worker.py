@@ -24,7 +24,7 @@ import requests
 import sqlalchemy
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.operators import planning, spark_submit
+from airflow_kafka_offsets.operators import planning, runs, spark_submit
 from airflow_kafka_offsets.service import WindowService
 
 PRELOADED = (confluent_kafka, requests, sqlalchemy)
@@ -95,7 +95,7 @@ def main(folder: Path) -> None:
     task = json.loads((folder / "task.json").read_text())
     store = Store(folder / "store.json", kill_at(task["kill_at"]))
     planning.is_over = lambda claim: claim.run_id != task["run_id"]  # type: ignore[attr-defined]
-    spark_submit.task_state = lambda _: (folder / "state").read_text()  # type: ignore[attr-defined]
+    runs.task_state = lambda _: (folder / "state").read_text()  # type: ignore[attr-defined]
     arguments = task["operator"]
     group = KafkaGroup(**arguments.pop("group"))
     operator = KafkaSparkSubmitOperator(task_id="load", group=group, **arguments)

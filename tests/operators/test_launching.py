@@ -12,8 +12,8 @@ import pytest
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState
 from airflow_kafka_offsets.operators import launching
+from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.launching import settle, stop, submitted
-from airflow_kafka_offsets.operators.work import Stop
 from tests.operators.test_on_kill import Hook, operator_with
 
 NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))

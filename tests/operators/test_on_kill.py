@@ -15,7 +15,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.operators import spark_submit
+from airflow_kafka_offsets.operators import runs, spark_submit
 from tests.operators.test_job_files import window_of
 
 
@@ -59,7 +59,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
 def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
     monkeypatch: pytest.MonkeyPatch, deploy_mode: str | None, state: str, kills: int
 ) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: state)
+    monkeypatch.setattr(runs, "task_state", lambda _: state)
     hook = Hook(deploy_mode)
     operator = operator_with(hook)
     operator.on_kill()
@@ -68,7 +68,7 @@ def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
 
 
 def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    monkeypatch.setattr(runs, "task_state", lambda _: "running")
     untracked = Hook("cluster", is_tracked=False)
     operator_with(untracked).on_kill()
     assert untracked.kills == 1
@@ -80,7 +80,7 @@ def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monk
 
 
 def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    monkeypatch.setattr(runs, "task_state", lambda _: "running")
     hook = Hook("cluster")
     operator = operator_with(hook)
     operator._has_retry = False
@@ -89,7 +89,7 @@ def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(monkey
 
 
 def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    monkeypatch.setattr(runs, "task_state", lambda _: "running")
     hook = Hook("cluster")
     operator = operator_with(hook)
     try:
@@ -101,7 +101,7 @@ def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monk
 
 @pytest.mark.parametrize("step", ["_settle", "execute"])
 def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "running")
+    monkeypatch.setattr(runs, "task_state", lambda _: "running")
     hook, operator, stopped = Hook("cluster"), operator_with(None), []
 
     def timed_out(*_: Any, **__: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
 def test_spark_submit_is_killed_before_its_cluster_is_looked_at_for_what_it_submits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "failed")
+    monkeypatch.setattr(runs, "task_state", lambda _: "failed")
     done: list[str] = []
     hook = Hook("cluster")
     hook._submit_sp = SimpleNamespace(kill=lambda: done.append("kill"))
@@ -180,7 +180,7 @@ def test_a_clear_of_this_task_is_told_from_a_retry_by_max_tries() -> None:
 
 
 def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_submit, "task_state", lambda _: "failed")
+    monkeypatch.setattr(runs, "task_state", lambda _: "failed")
     hook = Hook("cluster")
     hook._driver_id = "driver-1"
     hook.on_kill = Path("/no/such/spark-submit").read_bytes

@@ -16,9 +16,10 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.core.request import Windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.operators.assets import emit_events, event_extra
+from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import named_window
-from airflow_kafka_offsets.operators.work import Stop, Work, task_result
+from airflow_kafka_offsets.operators.work import Work, task_result
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY

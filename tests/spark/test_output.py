@@ -16,8 +16,9 @@ from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import Windows
 from airflow_kafka_offsets.core.window import Claim, State
+from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report, handoff_of
-from airflow_kafka_offsets.operators.work import Stop, Work
+from airflow_kafka_offsets.operators.work import Work
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError

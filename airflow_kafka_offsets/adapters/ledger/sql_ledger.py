@@ -33,9 +33,8 @@ from airflow_kafka_offsets.core.window import (
     State,
     Window,
     check_commit,
-    parse_window_id,
-    window_id,
 )
+from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
 
 MAX_PARAMETERS = 1000
