@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.jars import CACHE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -38,6 +40,7 @@ _MARKER_OF_FIXTURE = {
     "s3": "s3",
     "hdfs": "hdfs",
     "spark_connector": "spark",
+    "launch_jars": "spark",
     "spark_connect": "spark",
     "table_jars": "spark",
     "spark_standalone": "spark",
@@ -47,8 +50,9 @@ _MARKER_OF_FIXTURE = {
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped."""
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; keep what is cached in the repository."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(CACHE / "kafka_offsets")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -176,6 +180,14 @@ def spark_connector() -> list[Path]:
     from tests.lab.jars import spark_connector_jars
 
     return spark_connector_jars()
+
+
+@pytest.fixture(scope="session")
+def launch_jars() -> Path:
+    """Return the operators' cache folder with the connector's jars: no launch needs the network."""
+    from tests.lab.jars import jars_for_launches
+
+    return jars_for_launches()
 
 
 @pytest.fixture(scope="session")

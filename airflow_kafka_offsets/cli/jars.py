@@ -7,7 +7,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import counted
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.wiring.cache import cache_folder
 from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
 
@@ -22,16 +24,14 @@ def jars(args: Namespace) -> Answer:
             lambda: f"Spark {spark.build.version} in {spark.home} has its Kafka connector: nothing has to be fetched.",
         )
     to = Path(args.to).expanduser().absolute() if args.to else cache_folder()
-    # Ctrl-C reaches spark-submit too: it is in the group of this process.
-    found, is_fetched = jars_in(to, Fetching(spark.home, spark.build.connector, environment=spark.environment))
-    folder = found[0].parent
-    document = {**known, "in_spark": False, "fetched": is_fetched, "folder": str(folder)}
+    how = Fetching(spark.home, spark.build.connector, environment=spark.environment, before_exec=dying_with_parent())
+    found, is_fetched = jars_in(to, how)
+    folder, names = found[0].parent, [jar.name for jar in found]
     what = "Fetched" if is_fetched else "Already there"
+    size = counted(len(names), "jar")
     return Answer(
-        {**document, "jars": [jar.name for jar in found]},
-        lambda: "\n".join(
-            [f"{what}: {spark.build.connector}, {len(found)} jars in {folder}", *(j.name for j in found)]
-        ),
+        {**known, "in_spark": False, "fetched": is_fetched, "folder": str(folder), "jars": names},
+        lambda: "\n".join([f"{what}: {spark.build.connector}, {size} in {folder}", *names]),
     )
 
 

@@ -42,4 +42,6 @@ def _is_continued(line: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROL.get(m[2], m[2]), text)
+    units = _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROL.get(m[2], m[2]), text)
+    # Java escapes what lies beyond 16 bits as two units.
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -118,7 +118,17 @@ def properties_file(values: Mapping[str, str]) -> str:
 
 
 def _escape(value: str) -> str:
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+    special = {
+        "\\": "\\\\",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\f": "\\f",
+        "=": "\\=",
+        ":": "\\:",
+        "#": "\\#",
+        "!": "\\!",
+    }
     escaped = "".join(special.get(c, c) for c in value)
     escaped = "\\" + escaped if escaped.startswith(" ") else escaped
     return "".join(c if c.isascii() else _unicode(c) for c in escaped)

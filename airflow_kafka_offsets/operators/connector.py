@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.operators.job_files import joined
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
-from airflow_kafka_offsets.spark.connector import AUTO, Way, connector_package, way_of
+from airflow_kafka_offsets.spark.connector import AUTO, Way, connector_package, names_connector, way_of
 from airflow_kafka_offsets.wiring.cache import cache_folder
 from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in, local_spark, session_spark
 
@@ -74,6 +74,8 @@ def for_submit(
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
         ConnectorError: no Spark is found here, so that its version is not known.
     """
+    if names_connector(given.packages, given.jars):
+        return Told()
     spark = None
     if connector == AUTO:
         spark = local_spark(binary, {**os.environ, **{name: str(value) for name, value in environment.items()}})

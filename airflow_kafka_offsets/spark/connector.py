@@ -99,7 +99,7 @@ def way_of(
         jars: files, likewise.
         excludes: what Ivy is told to leave out, likewise.
     """
-    if connector is None or _NAMED in f"{packages} {jars}":
+    if connector is None or names_connector(packages, jars):
         return Way.NOTHING
     if connector != AUTO or build is None or not is_client:
         return Way.PACKAGES
@@ -107,6 +107,15 @@ def way_of(
         return Way.NOTHING
     # Ivy is asked anyway, or told what to leave out: it chooses one version of what several packages require.
     return Way.PACKAGES if packages or excludes else Way.FILES
+
+
+def names_connector(*lists: str | None) -> bool:
+    """Whether what Spark is told to load names a connector already.
+
+    >>> names_connector(None, "/jars/mine.jar,/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar")
+    True
+    """
+    return any(_NAMED in (text or "") for text in lists)
 
 
 def folder_name(coordinates: str) -> str:

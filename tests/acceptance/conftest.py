@@ -164,11 +164,12 @@ def lab(
     tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, kafka_sasl: SecureKafkaBroker, postgres: Postgres
 ) -> Iterator[Lab]:
     """Start what is not running yet. The ledger and one broker are this suite's own: tests stop them."""
-    from tests.lab.jars import spark_connector_jars
+    from tests.lab.jars import jars_for_launches, spark_connector_jars
 
     metadata = postgres.create_database("airflow")
 
     jars = ",".join(str(path) for path in spark_connector_jars())
+    jars_for_launches()
     folder = tmp_path_factory.mktemp("acceptance")
     for name in ("hold", "lake", "events"):
         (folder / name).mkdir()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
-from tests.lab.jars import spark_connector_jars
+from tests.lab.jars import jars_for_launches
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import produce_one_each
 from tests.operators.test_large_windows import run_operator
@@ -23,7 +23,7 @@ from tests.operators.test_large_windows import run_operator
 
 def main(size: int) -> None:
     """Run the operator once, and print what came of it."""
-    spark_connector_jars()
+    jars_for_launches()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         kafka = stack.enter_context(KafkaBroker(folder / "kafka-1"))

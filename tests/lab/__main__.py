@@ -11,7 +11,15 @@ from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import ensure_program
 from tests.lab.hdfs import hdfs_jars
-from tests.lab.jars import hbase_classpath, java, jdbc_jars, kafka_classpath, spark_connector_jars, table_jars
+from tests.lab.jars import (
+    hbase_classpath,
+    jars_for_launches,
+    java,
+    jdbc_jars,
+    kafka_classpath,
+    spark_connector_jars,
+    table_jars,
+)
 from tests.lab.kafka_tools import kafka_tools_classpath
 from tests.lab.redis import redis_program
 from tests.lab.yarn import yarn_jars
@@ -34,6 +42,7 @@ def main() -> None:
     print(f"==> JDBC drivers: {len(jdbc_jars())} jars")
     print(f"==> YARN: {yarn_jars()}")
     print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
+    print(f"==> the same for launches: {jars_for_launches()}")
     print(f"==> Delta and Iceberg: {len(table_jars())} jars")
 
 

@@ -243,6 +243,7 @@ class Airflow:
             "database": {"sql_alchemy_conn": database_url, **self._async_engine()},
             "api": {"host": LOOPBACK, "port": str(self.port), "base_url": self.url},
             "usage_data_collection": {"enabled": "False"},
+            "kafka_offsets": {"cache_folder": str(CACHE / "kafka_offsets")},
         }
 
     def _async_engine(self) -> dict[str, str]:

@@ -25,7 +25,7 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import WindowRow
 from tests.lab.airflow import Airflow
-from tests.lab.jars import kafka_classpath, spark_connector_jars
+from tests.lab.jars import jars_for_launches, kafka_classpath
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic
@@ -168,7 +168,7 @@ def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     """Start everything, play the scenes, and return how many orders were produced."""
     with step("fetching Kafka and Spark's connector (the first time: a minute or two)"):
         kafka_classpath()
-        spark_connector_jars()
+        jars_for_launches()
     with step("starting a Kafka broker"):
         kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
         create_topic(kafka, TOPIC, PARTITIONS)

@@ -96,6 +96,14 @@ def hbase_classpath() -> str:
     return f"{log_settings()}:{fetch(*HBASE, without=HBASE_WITHOUT)}/*"
 
 
+def jars_for_launches() -> Path:
+    """Return the cache folder of the operators, with the connector's jars in it: no launch has to fetch them."""
+    folder = CACHE / "kafka_offsets"
+    folder.mkdir(exist_ok=True)
+    _run([str(Path(sys.executable).parent / "kafka-offsets"), "jars", "--to", str(folder)], what=spark_connector())
+    return folder
+
+
 def jdbc_jars() -> list[Path]:
     """Return the JDBC drivers of PostgreSQL and MariaDB."""
     return sorted(fetch(*JDBC).glob("*.jar"))

@@ -28,32 +28,31 @@ def operator_with(**values: Any) -> KafkaSparkOperator:
 
 
 @pytest.mark.parametrize(
-    ("values", "packages"),
+    ("values", "told"),
     [
-        ({}, connector_package()),
-        ({"conn_id": "master"}, connector_package()),
-        ({"config_kwargs": MINE}, f"my:jar:1,{connector_package()}"),
-        ({"conn_id": "with_jar"}, None),
-        ({"config_kwargs": {"spark.jars": "/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar"}}, None),
-        ({"conn_id": "connect"}, None),
-        ({"config_kwargs": {"spark.remote": "sc://server"}}, None),
-        ({"connector": None}, None),
-        ({"connector": "my:connector:2"}, "my:connector:2"),
+        ({"conn_id": "with_package"}, {}),
+        ({"config_kwargs": {"spark.jars": "/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar"}}, {}),
+        ({"conn_id": "connect"}, {}),
+        ({"config_kwargs": {"spark.remote": "sc://server"}}, {}),
+        ({"connector": None}, {}),
+        ({"connector": "my:connector:2"}, {"spark.jars.packages": "my:connector:2"}),
+        ({"config_kwargs": MINE}, {"spark.jars.packages": f"my:jar:1,{connector_package()}"}),
+        ({"conn_id": "master", "config_kwargs": MINE}, {"spark.jars.packages": f"my:jar:1,{connector_package()}"}),
     ],
 )
 def test_a_session_of_the_tasks_own_loads_the_connector_once(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], packages: str | None
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], told: dict[str, str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_MASTER", '{"conn_type": "spark", "host": "spark://m", "port": 7077}')
     monkeypatch.setenv("AIRFLOW_CONN_CONNECT", '{"conn_type": "spark_connect", "host": "sc://server"}')
-    with_jar = (
+    with_package = (
         '{"conn_type": "spark", "host": "local", "extra": {"spark.jars.packages": "org.apache:spark-sql-kafka:1"}}'
     )
-    monkeypatch.setenv("AIRFLOW_CONN_WITH_JAR", with_jar)
+    monkeypatch.setenv("AIRFLOW_CONN_WITH_PACKAGE", with_package)
     operator = operator_with(**values)
     connection = find_connection(operator.conn_id) if operator.conn_id else None
     operator._remote = remote_url(connection, operator.config_kwargs)
-    assert operator._connector_conf(connection).get("spark.jars.packages") == packages
+    assert operator._connector_conf(connection) == told
 
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:

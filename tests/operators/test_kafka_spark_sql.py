@@ -112,12 +112,11 @@ def test_a_rerun_of_a_sql_file_leaves_what_the_last_run_wrote_also_when_that_is_
     assert [each.outcome.value for each in worker.attempts] == [*["succeeded"] * 5, "failed"]
 
 
-def test_the_same_sql_runs_on_a_spark_of_the_tasks_own(worker: Worker, spark_connector: list[Path]) -> None:
+def test_the_same_sql_runs_on_a_spark_of_the_tasks_own(worker: Worker, launch_jars: Path) -> None:
     conf = {
         "spark.master": "local[1]",
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.jars": ",".join(map(str, spark_connector)),
         "spark.sql.warehouse.dir": str(worker.folder / "warehouse"),
     }
     worker.run(load(worker, 10, 1, conf=conf, conn_id=None), load(worker, 5, 2, conf=conf, conn_id=None))

@@ -114,7 +114,7 @@ def test_an_error_about_20_000_partitions_names_some(world: World) -> None:
     assert len(caught.value.partitions) == 20_000
 
 
-@pytest.mark.usefixtures("spark_connector")
+@pytest.mark.usefixtures("launch_jars")
 def test_the_operator_runs_spark_on_a_large_window(
     kafka: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

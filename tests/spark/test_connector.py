@@ -1,19 +1,94 @@
-"""The connector that fits the installed Spark."""
+"""The connector that fits a Spark, and the way that it goes."""
 
 from __future__ import annotations
 
+import doctest
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
 from airflow_kafka_offsets.spark import connector
-from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.spark.connector import AUTO, SparkBuild, Way, connector_package, spark_build, way_of
 from airflow_kafka_offsets.spark.errors import ConnectorError
+
+MINE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+
+
+def build_of(*names: str) -> SparkBuild:
+    found = spark_build(["spark-core_2.13-4.0.0.jar", "lz4-java-1.8.0.jar", *names])
+    assert found is not None
+    return found
 
 
 def test_the_connector_is_of_the_version_of_pyspark() -> None:
     assert connector_package() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
     assert connector_package("4.2.0") == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+
+
+@pytest.mark.parametrize(
+    ("core", "coordinates"),
+    [
+        ("spark-core_2.13-4.1.1.jar", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),
+        ("spark-core_2.12-3.5.6.jar", "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6"),
+        ("spark-core_2.12-3.5.4-amzn-0.jar", "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.4-amzn-0"),
+        ("spark-core_2.13-4.2.0-preview1.jar", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0-preview1"),
+    ],
+)
+def test_the_name_of_sparks_core_says_which_connector_fits(core: str, coordinates: str) -> None:
+    names = [core, "spark-core-extras_2.13-9.9.9.jar", core.replace(".jar", "-tests.jar"), "spark-sql_2.13-4.1.1.jar"]
+    build = spark_build(names)
+    assert build is not None
+    assert build.connector == coordinates
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        ["spark-connect-client-jvm_2.13-4.0.0.jar"],
+        ["spark-core_2.13-4.0.0.jar", "spark-core_2.13-4.0.1.jar"],
+        ["spark-core_2.13-4.0.0-tests.jar", "spark-core_2.13.jar"],
+    ],
+)
+def test_jars_that_name_no_spark_or_two_are_not_known(names: list[str]) -> None:
+    assert spark_build(names) is None
+
+
+PLAIN, WITH_CONNECTOR = build_of(), build_of("spark-sql-kafka-0-10_2.13-4.0.0.jar")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "build", "is_client", "told", "way"),
+    [
+        (AUTO, PLAIN, True, {}, Way.FILES),
+        (AUTO, PLAIN, True, {"jars": "/mine.jar"}, Way.FILES),
+        (AUTO, PLAIN, False, {}, Way.PACKAGES),
+        (AUTO, None, True, {}, Way.PACKAGES),
+        (AUTO, WITH_CONNECTOR, True, {}, Way.NOTHING),
+        (AUTO, WITH_CONNECTOR, True, {"packages": "a:b:1"}, Way.NOTHING),
+        # The cluster's Spark may be another one.
+        (AUTO, WITH_CONNECTOR, False, {}, Way.PACKAGES),
+        # Ivy is asked anyway.
+        (AUTO, PLAIN, True, {"packages": "a:b:1"}, Way.PACKAGES),
+        (AUTO, PLAIN, True, {"excludes": "a:b"}, Way.PACKAGES),
+        (AUTO, PLAIN, True, {"packages": f"a:b:1,{MINE}"}, Way.NOTHING),
+        (AUTO, None, False, {"jars": "s3a://b/spark-sql-kafka-0-10_2.13-4.0.0.jar"}, Way.NOTHING),
+        (MINE, PLAIN, True, {}, Way.PACKAGES),
+        (MINE, WITH_CONNECTOR, True, {}, Way.PACKAGES),
+        (MINE, PLAIN, True, {"packages": MINE}, Way.NOTHING),
+        (None, PLAIN, True, {}, Way.NOTHING),
+        (None, None, False, {}, Way.NOTHING),
+    ],
+)
+def test_how_spark_gets_it(
+    chosen: str | None, build: SparkBuild | None, is_client: bool, told: dict[str, str], way: Way
+) -> None:
+    assert way_of(chosen, build, is_client=is_client, **told) is way
+
+
+def test_what_spark_has_itself_is_not_given_again() -> None:
+    fetched = ["org.lz4_lz4-java-1.8.0.jar", "org.lz4_lz4-java-1.9.0.jar", "org.apache.kafka_kafka-clients-3.9.0.jar"]
+    assert [jar for jar in fetched if PLAIN.lacks(jar)] == fetched[1:]
 
 
 def test_pyspark_client_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +108,7 @@ def test_without_pyspark_the_error_says_what_to_write(monkeypatch: pytest.Monkey
     monkeypatch.setattr(connector, "version", nothing)
     with pytest.raises(ConnectorError, match=r"spark-sql-kafka-0-10_2\.13:<version of Spark>"):
         connector_package()
+
+
+def test_the_examples_are_true() -> None:
+    assert doctest.testmod(connector) == (0, 3)

@@ -27,7 +27,7 @@ def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, 
         application=str(JOBS / job),
         application_args=operator.pop("application_args", arguments),
         driver_memory="512m",
-        # The ordinary way, coordinates that Spark resolves at each start, costs seconds: one DAG goes it.
+        # One DAG goes the ordinary way: the operator finds the connector's jars in its cache folder.
         jars=None if dag_id == "steady" else os.environ["CONNECTOR_JARS"],
         conf={**conf, **operator.pop("conf", {})},
         poll_interval=5,
