@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.start import QUICK_SPAN
 from airflow_kafka_offsets.operators import start
 from airflow_kafka_offsets.wiring import start as wiring_start
+from tests.lab.jars import jars_for_launches
 from tests.operators.conftest import Worker
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ def test_an_archive_that_can_not_be_made_after_the_commit_is_a_warning(
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-env.sh").touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(jars_for_launches()))
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
     said = worker.run({"function": "say_how_it_started", "conn_id": None, "conf": LIGHT})
     assert worker.window.state.value == "committed"
