@@ -26,7 +26,7 @@ from typing import Any
 from tabulate import tabulate
 
 from tests.bench.throughput import PARTITIONS, fill
-from tests.lab.jars import spark_connector_jars
+from tests.lab.jars import java, pyspark_home, spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.start import PROGRAM, folder_for_launches, ours
@@ -120,7 +120,7 @@ def task(way: str, folder: Path) -> None:
     note("import the operator")
     operator = Timed(KafkaGroup, KafkaSparkSubmitOperator, folder, way, note)
     operator.run()
-    (folder / "task.json").write_text(json.dumps({"steps": steps[: operator.submitted], "launcher": launcher_cpu()}))
+    (folder / "task.json").write_text(json.dumps({"steps": steps[: operator.submitted], "launcher": launcher_cpu(way)}))
 
 
 class Timed:
@@ -196,14 +196,13 @@ class Timed:
         return hook
 
 
-def launcher_cpu() -> float:
-    """Return the CPU seconds of Spark's scripts and its launcher, as they run in this environment."""
-    from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS
-
+def launcher_cpu(way: str) -> float:
+    """Return the CPU seconds of the JVM that works out how to start the driver's."""
+    options = ["-XX:TieredStopAtLevel=1"] if way == "now" else []
+    command = [java(), "-Xmx128m", *options, "-cp", f"{pyspark_home()}/jars/*", "org.apache.spark.launcher.Main"]
+    command += ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "job.py"]
     before = cpu_of(resource.RUSAGE_CHILDREN)
-    # An argument that the launcher refuses: it ends before the JVM of a driver starts.
-    options = {LAUNCHER_OPTIONS: "-XX:TieredStopAtLevel=1"} if os.environ.get(LAUNCHER_OPTIONS) else {}
-    subprocess.run(["spark-submit", "--conf", "x"], env={**os.environ, **options}, capture_output=True, check=False)
+    subprocess.run(command, env={**os.environ, "SPARK_HOME": str(pyspark_home())}, capture_output=True, check=True)
     return cpu_of(resource.RUSAGE_CHILDREN) - before
 
 

@@ -121,6 +121,22 @@ def test_an_archive_that_is_switched_off_is_not_used_and_the_compiler_is_a_choic
 
 
 @pytest.mark.usefixtures("with_archive")
+@pytest.mark.parametrize("where", ["conf", "properties_file", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
+def test_whoever_makes_an_archive_themselves_is_left_alone(
+    launch: Callable[..., dict[str, Any]], tmp_path: Path, where: str
+) -> None:
+    option = "-Xshare:off"  # of -XX:ArchiveClassesAtExit beside ours a JVM dies, and it takes half a minute
+    properties = tmp_path / "spark.conf"
+    properties.write_text(f"spark.driver.extraJavaOptions {option}\n")
+    ways: dict[str, Any] = {
+        "conf": {"conf": {"spark.driver.extraJavaOptions": option}},
+        "properties_file": {"properties_file": str(properties)},
+    }
+    told = launch(**ways.get(where, {"env_vars": {where: option}}))
+    assert [option for option in told["options"] if "Archive" in option] == []
+
+
+@pytest.mark.usefixtures("with_archive")
 def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     launch: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
