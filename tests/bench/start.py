@@ -68,13 +68,15 @@ def run_task(kafka: KafkaBroker, folder: Path, cache: Path, way: str) -> list[St
     }
     environment = ours(
         AIRFLOW_HOME=str(folder),
+        PYTHONPATH=str(ROOT),
+        BENCH_SERVERS=kafka.bootstrap_servers,
         AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER=str(cache),
         PATH=f"{PROGRAM.parent}:{os.environ['PATH']}",
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in connections.items()},
     )
     before, start = cpu_of(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-m", "tests.bench.start", "task", way, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     whole = ("all of it, until the task's end", time.perf_counter() - start, cpu_of(resource.RUSAGE_CHILDREN) - before)
     if done.returncode:
         raise RuntimeError(f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
@@ -142,7 +144,7 @@ class Timed:
             task_id="load",
             group=group("bench", topics=["start"]),
             application=str(JOB),
-            application_args=[str(folder / "lake"), str(folder / "job.json")],
+            application_args=[str(folder / "lake"), str(folder / "job.json"), os.environ["BENCH_SERVERS"]],
             conf=CONF,
             driver_memory="2g",
             **connector,
