@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
-from tests.lab.quick import quick_start
+from tests.lab.start import start_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ settings.load_profile("deep")
 def pytest_configure() -> None:
     """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    os.environ.update(quick_start())
+    os.environ.update(start_variables(span=0))
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 

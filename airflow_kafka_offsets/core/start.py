@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -34,6 +34,8 @@ LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 Compiler = Literal["auto", "quick", "full"]
 StartArchive = Literal["use", "make", "off"]
 
+# With ours beside them a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
+_OF_ARCHIVES = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "-Xshare", "-XX:AOT")
 _QUICK = "-XX:TieredStopAtLevel=1"
 _RENAMED_LOG_IN = 24
 """From this Java on, what is said of archives has another name: https://openjdk.org/jeps/483."""
@@ -122,6 +124,18 @@ def options_to_make(draft: str, java: Java) -> list[str]:
 def options_to_check(archive: str, java: Java) -> list[str]:
     """Return the JVM options with which a JVM does not start unless the archive fits it and is whole."""
     return [*options_to_use(archive, java), "-Xshare:on"]
+
+
+def speak_of_archives(texts: Iterable[str]) -> bool:
+    """Whether somebody chose about archives themselves: then nothing is added to it.
+
+    Args:
+        texts: where they may have said so: options, settings, whole files.
+
+    >>> speak_of_archives(["-Dx=1", "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=/tmp/mine.jsa"])
+    True
+    """
+    return any(option in text for text in texts for option in _OF_ARCHIVES)
 
 
 def _quietly(java: Java) -> list[str]:

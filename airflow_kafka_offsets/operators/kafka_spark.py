@@ -125,7 +125,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
         self._archive = start.chosen_archive(self.start_archive)
-        self._runs_tasks = start.is_local(_master(connection, self.config_kwargs))
+        self._settings = _settings(connection, self.config_kwargs)
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
@@ -160,8 +160,10 @@ class KafkaSparkOperator(PySparkOperator):
         from airflow_kafka_offsets.wiring.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
+        runs_tasks = start.is_local(str(self._settings["spark.master"]))
+        said = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
         return start_environment(
-            os.environ, self._archive, self.compiler, span, runs_tasks=self._runs_tasks, program=None
+            os.environ, self._archive, self.compiler, span, runs_tasks=runs_tasks, program=None, said=said
         )
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
@@ -272,11 +274,11 @@ class KafkaSparkOperator(PySparkOperator):
         thread.join(_INTERRUPT_SECONDS)
 
 
-def _master(connection: Connection | None, conf: Mapping[str, Any]) -> str:
-    """Return the master as `PySparkOperator` works it out."""
-    extra = connection.extra_dejson if connection else {}
-    url = connection.host if connection is not None and connection.host else "local[*]"
-    return str(conf.get("spark.master") or extra.get("spark.master") or url)
+def _settings(connection: Connection | None, conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Spark's settings as `PySparkOperator` puts them together for a session of its own."""
+    host = connection.host if connection is not None else None
+    extra = connection.extra_dejson if connection is not None else {}
+    return {"spark.master": host or "local[*]", **extra, **conf}
 
 
 def _interrupt(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
@@ -36,8 +37,15 @@ def add_options(hook: SparkSubmitHook, archive: StartArchive, compiler: Compiler
     def build_and_add(application: str) -> list[str]:
         command = build(application)
         given.append(hook._env)
-        runs_tasks, program = is_local(hook._connection["master"]), hook._connection["spark_binary"]
-        ours = start_environment(environment_of(hook), archive, compiler, span, runs_tasks=runs_tasks, program=program)
+        ours = start_environment(
+            environment_of(hook),
+            archive,
+            compiler,
+            span,
+            runs_tasks=is_local(hook._connection["master"]),
+            program=hook._connection["spark_binary"],
+            said=[*command, _content(hook._properties_file)],
+        )
         hook._env = {**(hook._env or {}), **ours}
         return command
 
@@ -47,6 +55,13 @@ def add_options(hook: SparkSubmitHook, archive: StartArchive, compiler: Compiler
 
     hook._build_spark_submit_command = build_and_add  # type: ignore[method-assign]
     hook._process_spark_submit_log = read_and_restore  # type: ignore[method-assign]
+
+
+def _content(file: str | None) -> str:
+    try:
+        return Path(file).read_text(errors="replace") if file else ""
+    except OSError:
+        return ""  # spark-submit itself says so
 
 
 def chosen_archive(archive: StartArchive | None) -> StartArchive:

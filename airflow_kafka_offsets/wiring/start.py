@@ -7,7 +7,7 @@ properties file, spark-defaults.conf), and where both say something, the user's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.start import (
     check_start_archive,
     compiler_options,
     quick_launcher,
+    speak_of_archives,
     with_options,
 )
 from airflow_kafka_offsets.wiring import SECTION
@@ -28,6 +29,7 @@ from airflow_kafka_offsets.wiring.cache import cache_folder
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.start.programs import Spark
 
+_READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 OPTION = "start_archive"
 """Its name in Airflow's configuration."""
 
@@ -57,6 +59,7 @@ def start_environment(
     *,
     runs_tasks: bool,
     program: str | None = "spark-submit",
+    said: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return the environment variables that a launch in client mode adds; what stands in them already is kept.
 
@@ -67,9 +70,12 @@ def start_environment(
         span: of the window, in offsets.
         runs_tasks: whether the driver's own JVM reads and writes the records.
         program: spark-submit; None: the one that pyspark starts for a session of this process.
+        said: settings of the user, in which they may have chosen an archive themselves.
     """
+    of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
+    is_off = archive == "off" or speak_of_archives([*said, *of_java])
     ours = [
-        *([] if archive == "off" else _archive_options(environment, program)),
+        *([] if is_off else _archive_options(environment, program)),
         *compiler_options(compiler, span, runs_tasks=runs_tasks),
     ]
     launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))}

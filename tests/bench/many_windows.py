@@ -33,9 +33,11 @@ from tests.bench.throughput import (
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.spark_connect import SparkConnect
+from tests.lab.start import folder_for_launches
 from tests.lab.topics import create_topic
 
 TOPIC = "small"
+PLAIN = "spark-submit, --packages and no archive"
 BACKLOG = 5
 """Windows that one process works off over Spark Connect, as a task does with a replay of several."""
 
@@ -48,6 +50,7 @@ def main(records: int, rounds: int) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         kafka = stack.enter_context(KafkaBroker(folder / "kafka", jvm_options=("-Xmx1g",)))
         spark_connector_jars()
+        folder_for_launches()
         connect = stack.enter_context(SparkConnect(folder / "connect"))
         create_topic(kafka, TOPIC, PARTITIONS)
         for number in range(rounds + 1):
@@ -66,6 +69,7 @@ def measure(kafka: KafkaBroker, connect: SparkConnect, folder: Path, number: int
     backlog = over_connect(kafka, connect, folder, [handed] * BACKLOG, each * PARTITIONS * BACKLOG)
     found = {
         "spark-submit": run_window(kafka, folder, handed, "Parquet", folder / "submitted"),
+        PLAIN: run_window(kafka, folder, handed, "Parquet", folder / "submitted plainly", is_plain=True),
         "AvailableNow, submitted again": run_available_now(
             kafka, folder, "Parquet", {}, each * PARTITIONS, topic=TOPIC, lake=lake, checkpoint=kept
         ),
@@ -94,11 +98,25 @@ def report(costs: dict[str, list[Cost]], records: int) -> None:
     rows = []
     for name, runs in costs.items():
         wall, work = (statistics.median(getattr(run, of) for run in runs) for of in ("wall", "work"))
-        rows.append([name, wall, work, 3600 / wall, spread(runs, peer, "wall")])
-    headers = ["one window", "wall s", "work s", "windows an hour", "times AvailableNow"]
-    print(tabulate(rows, headers, floatfmt=(".1f", ".1f", ".1f", ".0f")))
+        is_all = not name.startswith("Connect")
+        cpu = (
+            [statistics.median(run.all_cpu for run in runs), spread(runs, costs[PLAIN], "all_cpu")]
+            if is_all
+            else ["", ""]
+        )
+        rows.append([name, wall, work, 3600 / wall, spread(runs, peer, "wall"), *cpu])
+    headers = [
+        "one window",
+        "wall s",
+        "work s",
+        "windows an hour",
+        "times AvailableNow",
+        "CPU s",
+        "times less than plain",
+    ]
+    print(tabulate(rows, headers, floatfmt=(".1f", ".1f", ".1f", ".0f", "", ".1f")))
     print(f"windows of {records:,} records in {PARTITIONS} partitions; medians, ratios with smallest and largest")
-    print("the CPU of the Connect server is not counted, so no CPU is shown here")
+    print("the CPU of the Connect server is not counted, so none is shown for it")
 
 
 if __name__ == "__main__":

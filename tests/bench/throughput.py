@@ -1,6 +1,7 @@
 """`make bench`: one large window to Parquet and to nowhere, beside Trigger.AvailableNow and a bare consumer, interleaved.
 
-Every job is submitted from scratch by spark-submit, on the same two cores, with the same sink. A second of CPU is one of the
+Every job is submitted from scratch by spark-submit, on the same two cores, with the same sink: the window as the operator submits it (the
+connector as files, from a start archive), the stream as its users do it (``--packages``). A second of CPU is one of the
 process tree of spark-submit or of the broker: of use where other work keeps the machine busy, as wall time is not.
 
 Arguments: gigabytes of values (default 0.2; the figures of docs/performance/README.md are of 2), rounds (default 3).
@@ -38,6 +39,7 @@ from tests.lab.jars import spark_connector_jars
 from tests.lab.java import pyspark_home
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
+from tests.lab.start import connector_files, folder_for_launches, start_variables
 from tests.lab.topics import create_topic
 
 JOBS = Path(__file__).parent / "jobs"
@@ -77,6 +79,7 @@ def main(gigabytes: float, rounds: int) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         kafka = stack.enter_context(KafkaBroker(folder / "kafka", jvm_options=("-Xmx1g",)))
         spark_connector_jars()
+        folder_for_launches()
         create_topic(kafka, TOPIC, PARTITIONS)
         fill(kafka, TOPIC, dict.fromkeys(range(PARTITIONS), (0, records // PARTITIONS)))
         print(f"{records:,} records of {VALUE_BYTES} bytes in {PARTITIONS} partitions, lz4", flush=True)
@@ -118,12 +121,26 @@ def handoff(kafka: KafkaBroker, topic: str, ranges: Mapping[int, tuple[int, int]
     )
 
 
-def run_window(kafka: KafkaBroker, folder: Path, handed: Handoff, sink: str, lake: Path | None = None) -> Cost:
-    """Submit this package's job."""
+def run_window(
+    kafka: KafkaBroker, folder: Path, handed: Handoff, sink: str, lake: Path | None = None, *, is_plain: bool = False
+) -> Cost:
+    """Submit this package's job as its operator does.
+
+    Args:
+        kafka: the broker.
+        folder: for what is written.
+        handed: the window.
+        sink: ``Parquet`` or ``noop``.
+        lake: where Parquet goes.
+        is_plain: instead of that, with ``--packages`` and no start archive.
+    """
     conf = {CONF_WINDOW: handed.to_json()}
     to = "noop" if sink == "noop" else str(lake or folder / "lake" / uuid.uuid4().hex)
     expected = sum(end - start for ranges in handed.topics.values() for start, end in ranges.values())
-    return submit(kafka, folder, JOBS / "window.py", [to], expected, conf, ["--py-files", str(write_zip(folder))])
+    connector = ["--packages", connector_package()] if is_plain else ["--jars", connector_files()]
+    flags = [*connector, "--py-files", str(write_zip(folder))]
+    started = {} if is_plain else start_variables(expected)
+    return submit(kafka, folder, JOBS / "window.py", [to], expected, conf, flags, environment=started)
 
 
 def run_available_now(
@@ -147,7 +164,8 @@ def run_available_now(
     }
     to = "noop" if sink == "noop" else str(lake or folder / "lake" / uuid.uuid4().hex)
     kept = str(checkpoint or folder / "checkpoints" / uuid.uuid4().hex)
-    return submit(kafka, folder, JOBS / "available_now.py", [to], expected, {}, [], [kept, json.dumps(options)])
+    flags = ["--packages", connector_package()]
+    return submit(kafka, folder, JOBS / "available_now.py", [to], expected, {}, flags, [kept, json.dumps(options)])
 
 
 def submit(
@@ -159,6 +177,7 @@ def submit(
     conf: Mapping[str, str],
     flags: Sequence[str],
     more: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Cost:
     """Run spark-submit from scratch, and return what it took."""
     result = folder / f"{uuid.uuid4().hex}.json"
@@ -170,17 +189,24 @@ def submit(
         "spark.local.dir": str(folder / "local"),
         **conf,
     }
-    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", "--packages", connector_package()]
+    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]"]
     command += [part for name, value in everywhere.items() for part in ("--conf", f"{name}={value}")]
     command += [*flags, str(job), *arguments, str(result), *more]
-    return run(kafka, command, result, expected)
+    return run(kafka, command, result, expected, environment)
 
 
-def run(kafka: KafkaBroker, command: Sequence[str], result: Path, expected: int) -> Cost:
+def run(
+    kafka: KafkaBroker,
+    command: Sequence[str],
+    result: Path,
+    expected: int,
+    added: Mapping[str, str] | None = None,
+) -> Cost:
     """Run a process to its end, make sure that it read what it should, and return what it took."""
     # Spark's own settings of whoever runs this must not change what is measured.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     environment = {**clean, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment |= added or {}
     broker, before, start = broker_cpu(kafka), children_cpu(), time.perf_counter()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     wall = time.perf_counter() - start

@@ -28,12 +28,11 @@ from tests.lab.jars import (
     JarError,
     JarSet,
     fetch,
-    jars_for_launches,
     spark_connector_jars,
 )
 from tests.lab.java import JavaError, java
-from tests.lab.quick import start_archive
 from tests.lab.redis import redis_program
+from tests.lab.start import folder_for_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,16 +63,16 @@ def fetch_jars(*jar_sets: JarSet) -> None:
 
 
 def fetch_spark_connector() -> None:
-    """Fetch Spark's Kafka source, for the lab's own Sparks and for the operators of the tests."""
+    """Fetch Spark's Kafka source."""
     print(
         f"==> Spark's Kafka source: {len(spark_connector_jars())} jars, for launches in {jars_for_launches()}",
         flush=True,
     )
 
 
-def make_start_archive() -> None:
-    """Make what Spark starts from."""
-    print(f"==> Archive that Spark starts from: {start_archive()}", flush=True)
+def prepare_launches() -> None:
+    """Get all that makes launches cheap."""
+    print(f"==> Spark's connector and start archive for launches: {folder_for_launches()}", flush=True)
 
 
 def main() -> None:
@@ -85,7 +84,7 @@ def main() -> None:
     jobs = [
         install_programs,
         fetch_spark_connector,
-        make_start_archive,
+        prepare_launches,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
     ]
     with ThreadPoolExecutor(len(jobs)) as pool:

@@ -8,6 +8,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.connector_jars import kept_jars
+from airflow_kafka_offsets.adapters.spark_home import jar_names
+from airflow_kafka_offsets.adapters.start.archives import start_options
+from airflow_kafka_offsets.adapters.start.programs import spark_at
+from airflow_kafka_offsets.core.start import (
+    LAUNCHER_OPTIONS,
+    SUBMIT_OPTIONS,
+    compiler_options,
+    quick_launcher,
+    with_options,
+)
+from airflow_kafka_offsets.spark.connector import folder_name, spark_build
+from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
@@ -37,7 +51,46 @@ def make_by_two(folder: Path) -> StartArchive:
     said = [maker.communicate()[0] for maker in makers]
     if any(maker.returncode for maker in makers):
         raise RuntimeError("\n".join(said))
+    (cache / "jars").symlink_to(jars_for_launches() / "jars")
     return StartArchive(home, cache, said)
+
+
+def folder_for_launches() -> Path:
+    """Return the cache folder of the operators, with all that makes launches cheap: the connector's jars and a start archive."""
+    folder = jars_for_launches()
+    # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
+    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [PROGRAM, "archive", "--to", folder], env=ours(PATH=path), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return folder
+
+
+def start_variables(span: int, *, runs_tasks: bool = True) -> dict[str, str]:
+    """Return the environment variables by which the operators start a driver cheaply, for a Spark that is started without them.
+
+    Args:
+        span: of the window, in offsets.
+        runs_tasks: whether the driver's own JVM reads and writes the records.
+    """
+    spark = spark_at(pyspark_home(), ours())
+    assert spark is not None
+    options = [
+        *start_options(spark, PROVIDER_CACHE),
+        *compiler_options("auto", span, runs_tasks=runs_tasks),
+    ]
+    return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
+
+
+def connector_files() -> str:
+    """Return the jars that the operators give to spark-submit, as a list with commas."""
+    build = spark_build(jar_names(pyspark_home()))
+    assert build is not None
+    jars = kept_jars(jars_for_launches() / "jars" / folder_name(build.connector))
+    assert jars is not None
+    return ",".join(str(jar) for jar in jars if build.lacks(jar.name))
 
 
 def home_like(home: Path) -> Path:

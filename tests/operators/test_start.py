@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.start import QUICK_SPAN
 from airflow_kafka_offsets.operators import start
 from airflow_kafka_offsets.wiring import start as wiring_start
+from tests.lab.jars import jars_for_launches
 from tests.operators.conftest import Worker
 
 if TYPE_CHECKING:
@@ -120,6 +121,22 @@ def test_an_archive_that_is_switched_off_is_not_used_and_the_compiler_is_a_choic
 
 
 @pytest.mark.usefixtures("with_archive")
+@pytest.mark.parametrize("where", ["conf", "properties_file", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
+def test_whoever_makes_an_archive_themselves_is_left_alone(
+    launch: Callable[..., dict[str, Any]], tmp_path: Path, where: str
+) -> None:
+    option = "-Xshare:off"  # of -XX:ArchiveClassesAtExit beside ours a JVM dies, and it takes half a minute
+    properties = tmp_path / "spark.conf"
+    properties.write_text(f"spark.driver.extraJavaOptions {option}\n")
+    ways: dict[str, Any] = {
+        "conf": {"conf": {"spark.driver.extraJavaOptions": option}},
+        "properties_file": {"properties_file": str(properties)},
+    }
+    told = launch(**ways.get(where, {"env_vars": {where: option}}))
+    assert [option for option in told["options"] if "Archive" in option] == []
+
+
+@pytest.mark.usefixtures("with_archive")
 def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     launch: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
@@ -186,6 +203,7 @@ def test_an_archive_that_can_not_be_made_after_the_commit_is_a_warning(
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-env.sh").touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(jars_for_launches()))
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
     said = worker.run({"function": "say_how_it_started", "conn_id": None, "conf": LIGHT})
     assert worker.window.state.value == "committed"

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.connector_jars import tail_of
 from airflow_kafka_offsets.adapters.start.programs import Spark
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.start import (
@@ -287,7 +288,7 @@ class _Run:
                 f"The run that makes a start archive was not over after {self._time_limit:g} s, and was ended"
             ) from exc
         if code != 0:
-            tail = "\n".join(said.read_text(errors="replace").splitlines()[-20:])
+            tail = tail_of(said.read_text(errors="replace"))
             raise StartArchiveError(f"The run that makes a start archive ended with {code}:\n{tail}")
 
     def _in_child(self) -> None:
