@@ -64,10 +64,7 @@ def fetch_jars(*jar_sets: JarSet) -> None:
 
 def fetch_spark_connector() -> None:
     """Fetch Spark's Kafka source."""
-    print(
-        f"==> Spark's Kafka source: {len(spark_connector_jars())} jars, for launches in {jars_for_launches()}",
-        flush=True,
-    )
+    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars", flush=True)
 
 
 def prepare_launches() -> None:
