@@ -212,7 +212,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
         },
         environment={"DEMO_LAKE": str(lake)},
         # Nobody changes a Dag file here, and to read them again and again takes the time of their tasks.
-        settings={"dag_processor": {"min_file_process_interval": "60"}},
+        settings={"dag_processor": {"min_file_process_interval": "600"}},
     )
     with step("starting Kafka and Airflow (the first time: downloading Kafka and Spark's connector, too)"):
         with ThreadPoolExecutor(3) as pool:
