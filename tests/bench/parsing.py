@@ -24,26 +24,40 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, BaseSensorOperat
 with DAG("before"):
     BaseSensorOperator(task_id="wait") >> BaseOperator(task_id="work")
 """
-GROUP = """
-from airflow_kafka_offsets import KafkaGroup
-group = KafkaGroup("lake.orders", topics=["orders"])
+
+NOTHING = 'with DAG("d"): ...'
+OPERATOR = 'with DAG("d"): BaseOperator(task_id="t")'
+SENSOR = 'with DAG("d"): BaseSensorOperator(task_id="t")'
+SUBMIT = """
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+with DAG("d"): SparkSubmitOperator(task_id="t", application="job.py")
 """
 PYSPARK = """
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 def load(spark): ...
-with DAG("d"): PySparkOperator(task_id="load", python_callable=load)
+with DAG("d"): PySparkOperator(task_id="t", python_callable=load)
+"""
+TRIGGER = """
+from airflow.triggers.base import BaseEventTrigger
+class Trigger(BaseEventTrigger):
+    def serialize(self): return "d.Trigger", {}
+    async def run(self): yield
+with DAG("d", schedule=[Asset("orders", watchers=[AssetWatcher(name="w", trigger=Trigger())])]): ...
+"""
+GROUP = """
+from airflow_kafka_offsets import KafkaGroup
+group = KafkaGroup("lake.orders", topics=["orders"])
 """
 
-# DAG files: with what we extend, and with ours.
+# For each public name, two DAG files: with what it extends, and with it.
 FILES = {
+    "KafkaGroup": (NOTHING, f"{GROUP}{NOTHING}"),
+    "StoreAddress": (NOTHING, f'from airflow_kafka_offsets import StoreAddress\nStoreAddress("kafka")\n{NOTHING}'),
     "KafkaSparkSubmitOperator": (
-        """
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-with DAG("d"): SparkSubmitOperator(task_id="load", application="job.py")
-""",
+        SUBMIT,
         f"""{GROUP}
 from airflow_kafka_offsets import KafkaSparkSubmitOperator
-with DAG("d"): KafkaSparkSubmitOperator(task_id="load", application="job.py", group=group)
+with DAG("d"): KafkaSparkSubmitOperator(task_id="t", application="job.py", group=group)
 """,
     ),
     "KafkaSparkOperator": (
@@ -51,14 +65,14 @@ with DAG("d"): KafkaSparkSubmitOperator(task_id="load", application="job.py", gr
         f"""{GROUP}
 from airflow_kafka_offsets import KafkaSparkOperator
 def load(spark, window): ...
-with DAG("d"): KafkaSparkOperator(task_id="load", python_callable=load, group=group)
+with DAG("d"): KafkaSparkOperator(task_id="t", python_callable=load, group=group)
 """,
     ),
     "KafkaSparkSqlOperator": (
         PYSPARK,
         f"""{GROUP}
 from airflow_kafka_offsets import KafkaSparkSqlOperator
-with DAG("d"): KafkaSparkSqlOperator(task_id="load", sql="select * from kafka_window", group=group)
+with DAG("d"): KafkaSparkSqlOperator(task_id="t", sql="select * from kafka_window", group=group)
 """,
     ),
     "@task.kafka_spark": (
@@ -73,36 +87,57 @@ def load(spark, window): ...
 with DAG("d"): load()
 """,
     ),
-    "PlanWindow-, CommitWindowOperator": (
-        """
-with DAG("d"): BaseOperator(task_id="plan") >> BaseOperator(task_id="commit")
-""",
+    "PlanWindowOperator": (
+        OPERATOR,
         f"""{GROUP}
-from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator
-with DAG("d"):
-    plan = PlanWindowOperator(task_id="plan", group=group)
-    plan >> CommitWindowOperator(task_id="commit", window=plan.output)
+from airflow_kafka_offsets import PlanWindowOperator
+with DAG("d"): PlanWindowOperator(task_id="t", group=group)
 """,
     ),
-    "sensors": (
-        """
-with DAG("d"): BaseSensorOperator(task_id="enough") >> BaseSensorOperator(task_id="committed")
-""",
+    "PlanWindowsOperator": (
+        OPERATOR,
         f"""{GROUP}
-from airflow_kafka_offsets import KafkaEnoughSensor, WindowCommittedSensor
-with DAG("d"):
-    enough = KafkaEnoughSensor(task_id="enough", group=group, min_span=1)
-    enough >> WindowCommittedSensor(task_id="committed", window_id="lake.orders-000012")
+from airflow_kafka_offsets import PlanWindowsOperator
+with DAG("d"): PlanWindowsOperator(task_id="t", group=group)
+""",
+    ),
+    "CommitWindowOperator": (
+        OPERATOR,
+        """
+from airflow_kafka_offsets import CommitWindowOperator
+with DAG("d"): CommitWindowOperator(task_id="t", window="lake.orders-000012")
+""",
+    ),
+    "KafkaEnoughSensor": (
+        SENSOR,
+        f"""{GROUP}
+from airflow_kafka_offsets import KafkaEnoughSensor
+with DAG("d"): KafkaEnoughSensor(task_id="t", group=group, min_span=1)
+""",
+    ),
+    "KafkaTimeSensor": (
+        SENSOR,
+        f"""{GROUP}
+from airflow_kafka_offsets import KafkaTimeSensor
+with DAG("d"): KafkaTimeSensor(task_id="t", group=group, until="{{{{ data_interval_end }}}}")
+""",
+    ),
+    "KafkaLagSensor": (
+        SENSOR,
+        f"""{GROUP}
+from airflow_kafka_offsets import KafkaLagSensor
+with DAG("d"): KafkaLagSensor(task_id="t", group=group, max_lag=0)
+""",
+    ),
+    "WindowCommittedSensor": (
+        SENSOR,
+        """
+from airflow_kafka_offsets import WindowCommittedSensor
+with DAG("d"): WindowCommittedSensor(task_id="t", window_id="lake.orders-000012")
 """,
     ),
     "KafkaOffsetsTrigger": (
-        """
-from airflow.triggers.base import BaseEventTrigger
-class Trigger(BaseEventTrigger):
-    def serialize(self): return "d.Trigger", {}
-    async def run(self): yield
-with DAG("d", schedule=[Asset("orders", watchers=[AssetWatcher(name="w", trigger=Trigger())])]): ...
-""",
+        TRIGGER,
         f"""{GROUP}
 from airflow_kafka_offsets import KafkaOffsetsTrigger
 trigger = KafkaOffsetsTrigger(group=group, min_span=1)
@@ -110,13 +145,8 @@ with DAG("d", schedule=[Asset("orders", watchers=[AssetWatcher(name="w", trigger
 """,
     ),
     "replay_params": (
-        """
-with DAG("d", params={"from": Param(None, type=["null", "string"])}): ...
-""",
-        """
-from airflow_kafka_offsets import replay_params
-with DAG("d", params=replay_params()): ...
-""",
+        'with DAG("d", params={"from": Param(None, type=["null", "string"])}): ...',
+        'from airflow_kafka_offsets import replay_params\nwith DAG("d", params=replay_params()): ...',
     ),
 }
 
@@ -124,35 +154,33 @@ _names: dict[str, Any] = {}
 
 
 def main(rounds: int = ROUNDS) -> None:
-    """Run the benchmark, and print two tables."""
+    """Run the benchmark, and print a table."""
     logging.disable(logging.WARNING)
     parsed(SDK)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        table("with bytecode, as packages are installed", rounds, folder, writes=True)
-        table("without bytecode: PYTHONDONTWRITEBYTECODE", rounds, f"{folder}/none", writes=False)
-    print(f"ms; medians of {rounds} interleaved rounds; beyond: median of the differences, with its quartiles")
+        cached = measured(rounds, folder, writes_bytecode=True)
+        compiled = measured(rounds, f"{folder}/none", writes_bytecode=False)
+    rows = [[name, *cached[name], *compiled[name][2:]] for name in FILES]
+    headers = ["", "extended, CPU", "ours, CPU", "beyond, CPU", "wall", "compiled: beyond, CPU", "wall"]
+    print(tabulate(rows, headers, tablefmt="github", colalign=("left", *("right",) * 6), floatfmt=".0f"))
+    print(f"ms; medians of {rounds} interleaved rounds; beyond: medians of the differences, with their quartiles")
 
 
-def table(title: str, rounds: int, folder: str, *, writes: bool) -> None:
-    """Measure all files, and print a table.
+def measured(rounds: int, folder: str, *, writes_bytecode: bool) -> dict[str, list[float | str]]:
+    """Return the columns of each public name.
 
     Args:
-        title: of the table.
-        rounds: how often; once more comes first, which writes the bytecode.
+        rounds: how often each file is parsed; once more comes first, which writes the bytecode.
         folder: where bytecode is looked for.
-        writes: whether it is written.
+        writes_bytecode: whether it is written; if not, each parse compiles what it imports.
     """
-    sys.pycache_prefix, sys.dont_write_bytecode = folder, not writes
+    sys.pycache_prefix, sys.dont_write_bytecode = folder, not writes_bytecode
     texts = [text for pair in FILES.values() for text in pair]
     # One file for each child, so that none finds what another one imported.
     with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-        measured = pool.map(parsed, texts * (rounds + 1), chunksize=1)[len(texts) :]
-    rows = []
-    for number, name in enumerate(FILES):
-        theirs, ours = (measured[2 * number + i :: len(texts)] for i in (0, 1))
-        rows.append([name, *columns(theirs, ours, 0), *columns(theirs, ours, 1)])
-    headers = [title, "extended, CPU", "ours", "beyond", "extended, wall", "ours", "beyond"]
-    print(tabulate(rows, headers, tablefmt="github", colalign=("left", *("right",) * 6), floatfmt=".0f"), "\n")
+        times = pool.map(parsed, texts * (rounds + 1), chunksize=1)[len(texts) :]
+    by_file = [times[number :: len(texts)] for number in range(len(texts))]
+    return {name: columns(by_file[2 * n], by_file[2 * n + 1]) for n, name in enumerate(FILES)}
 
 
 def parsed(text: str) -> tuple[float, float]:
@@ -162,12 +190,17 @@ def parsed(text: str) -> tuple[float, float]:
     return 1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall)
 
 
-def columns(theirs: list[tuple[float, float]], ours: list[tuple[float, float]], which: int) -> list[float | str]:
-    """Return the medians of both, and what ours takes more."""
-    pairs = [(a[which], b[which]) for a, b in zip(theirs, ours, strict=True)]
-    low, middle, high = statistics.quantiles([b - a for a, b in pairs], n=4)
-    medians = [statistics.median(values) for values in zip(*pairs, strict=True)]
-    return [*medians, f"{middle:.0f} ({low:.0f} to {high:.0f})"]
+def columns(extended: list[tuple[float, float]], ours: list[tuple[float, float]]) -> list[float | str]:
+    """Return the CPU of both, and what ours takes more by CPU and by the clock."""
+    medians = [statistics.median(cpu for cpu, _ in times) for times in (extended, ours)]
+    more = [[b[which] - a[which] for a, b in zip(extended, ours, strict=True)] for which in (0, 1)]
+    return [*medians, *map(spread, more)]
+
+
+def spread(values: list[float]) -> str:
+    """Return the median and the quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.0f} ({low:.0f} to {high:.0f})"
 
 
 if __name__ == "__main__":

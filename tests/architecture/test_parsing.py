@@ -1,0 +1,90 @@
+"""DESIGN 3: DAG files are parsed every few seconds, so what only a task needs is imported in the task."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import airflow_kafka_offsets
+from tests.bench.parsing import FILES
+
+PACKAGE = "airflow_kafka_offsets"
+
+GROUP = {
+    "core",
+    "core.errors",
+    "core.group",
+    "core.log",
+    "core.offsets",
+    "core.output",
+    "core.secrets",
+    "core.spark_json",
+    "core.starting",
+    "core.store_address",
+}
+OPERATOR = {*GROUP, "operators", "operators.assets", "operators.definition"}
+SUBMIT = {
+    *OPERATOR,
+    "core.spark_conf",
+    "operators.launching",
+    "operators.spark_submit",
+    "operators.standalone",
+    "operators.subprocesses",
+}
+SPARK = {*OPERATOR, "operators.injection", "operators.kafka_spark"}
+WINDOW = {*OPERATOR, "operators.window"}
+CONDITION = {*GROUP, "core.conditions", "core.window_id"}
+SENSOR = {*CONDITION, "sensors", "sensors.condition"}
+
+# Of our modules, and nothing else that what is extended has not imported: no client, no part of Airflow or of a provider.
+ALLOWED = {
+    "KafkaGroup": GROUP,
+    "StoreAddress": GROUP,
+    "KafkaSparkSubmitOperator": SUBMIT,
+    "KafkaSparkOperator": SPARK,
+    "KafkaSparkSqlOperator": {*SPARK, "operators.kafka_spark_sql", "operators.statements"},
+    "@task.kafka_spark": {*SPARK, "decorators", "decorators.kafka_spark"},
+    "PlanWindowOperator": WINDOW,
+    "PlanWindowsOperator": WINDOW,
+    "CommitWindowOperator": WINDOW,
+    "KafkaEnoughSensor": {*SENSOR, "sensors.kafka"},
+    "KafkaTimeSensor": {*SENSOR, "sensors.kafka"},
+    "KafkaLagSensor": {*SENSOR, "sensors.kafka"},
+    "WindowCommittedSensor": {*SENSOR, "sensors.window"},
+    "KafkaOffsetsTrigger": {*CONDITION, "triggers", "triggers.event"},
+    "replay_params": {"params"},
+}
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, dict[str, str]]:
+    """What the parse of each public name imports, and who imports it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.architecture.parses"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_every_public_name_is_parsed() -> None:
+    assert {*airflow_kafka_offsets.__all__, "@task.kafka_spark"} == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_parse_imports_only_what_the_list_allows(name: str, imports: dict[str, dict[str, str]]) -> None:
+    allowed = {f"{PACKAGE}.{module}" for module in ALLOWED[name]} | {PACKAGE}
+    assert [
+        f"The parse of a DAG with {name} imports {module}, and {importer} is who imports it: let it do so where a task first "
+        "needs it, or add the module to ALLOWED if a parse needs it"
+        for module, importer in imports[name].items()
+        if module not in allowed
+    ] == []
