@@ -86,6 +86,11 @@ def test_a_server_does_not_outlive_a_test_run_that_is_killed(tmp_path: Path) -> 
     wait_until(lambda: is_dead(sleeper), timeout=20, what="the server is dead")
 
 
+def test_a_server_is_refused_to_a_test_without_its_marker(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match=r"test_a_server_is_refused\w+ starts sleeper, .*: mark it `server`"):
+        Server("sleeper", ["sleep", "600"], log=tmp_path / "log", ready=lambda: True).start()
+
+
 @pytest.mark.kafka
 def test_a_broker_keeps_topics_and_records_over_stop_and_start(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path) as broker:
