@@ -20,7 +20,6 @@ from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dum
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
-from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -183,6 +182,8 @@ def _defer(operator: Planner, busy: WindowBusyError) -> None:
 
 def _wait_until(operator: Planner, moment: datetime) -> None:
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+    from airflow_kafka_offsets.triggers.window import MIN_POLL
 
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > MIN_POLL:

@@ -203,3 +203,20 @@ def test_the_job_side_runs_without_the_other_dependencies(tmp_path: Path) -> Non
         f"       or m.startswith('{PACKAGE}.') and not m.startswith('{PACKAGE}.spark')]\nprint(bad)"
     )
     assert _python(code) == "[]"
+
+
+def test_a_task_that_plans_and_launches_imports_neither_sinks_nor_triggers() -> None:
+    modules = [
+        "service",
+        "wiring.clusters",
+        "operators.planning",
+        "operators.work",
+        "spark.connector",
+        "spark.shipping",
+    ]
+    unneeded = ["spark.window", "spark.reading", "spark.sinks", "triggers", "watch", "cli"]
+    code = (
+        f"import sys\nimport {', '.join(f'{PACKAGE}.{module}' for module in modules)}\n"
+        f"print([m for m in {unneeded} if f'{PACKAGE}.{{m}}' in sys.modules])"
+    )
+    assert _python(code).splitlines()[-1] == "[]"
