@@ -20,7 +20,7 @@ from tests.lab.topics import create_topic, produce
 # First what waits longest: until Airflow has noticed that a backfill is over.
 CELLS = sorted(cells(), key=lambda cell: cell.action != "reprocess")
 RECORDS = 5
-AT_ONCE = 16
+AT_ONCE = 12
 """Cells that are under way at one moment. Most of them wait: for a retry, the scheduler, or Airflow to notice an end."""
 
 

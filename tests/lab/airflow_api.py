@@ -18,7 +18,7 @@ _RUN_ENDS = ("success", "failed")
 _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
 # Several tests wait at once, and each question takes the server a hundredth of a second.
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 1.0
 _REQUEST_SECONDS = 240
 # How long the server may answer what is only asked with "too busy".
 _ANSWER_SECONDS = 60
