@@ -54,7 +54,7 @@ _QUICK = {
         "task_instance_heartbeat_timeout_detection_interval": "2",
         "orphaned_tasks_check_interval": "10",
     },
-    "workers": {"min_heartbeat_interval": "2"},
+    "workers": {"min_heartbeat_interval": "4"},
 }
 
 

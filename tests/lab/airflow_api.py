@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 _RUN_ENDS = ("success", "failed")
 _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
-# Several tests wait at once, and each question takes the server a hundredth of a second.
-_POLL_SECONDS = 1.0
 _REQUEST_SECONDS = 240
 # How long the server may answer what is only asked with "too busy".
 _ANSWER_SECONDS = 60
@@ -61,7 +58,7 @@ class AirflowApi:
                 is_busy = error.response is None or error.response.status_code >= 500
                 if method != "GET" or not is_busy or patience.is_over():
                     raise
-            time.sleep(_POLL_SECONDS)
+            patience.pause()
 
     def _once(self, method: str, path: str, body: Json | None, query: Json) -> Any:
         url = f"{self.url}/api/v2{path}"
@@ -98,7 +95,7 @@ class AirflowApi:
                 raise UnexpectedStateError(
                     f"Dag {dag_id} is not there after {timeout:g} s, and nothing failed to import"
                 )
-            time.sleep(0.5)
+            patience.pause()
 
     def unpause(self, dag_id: str) -> None:
         """Let the scheduler run this Dag, as soon as it is parsed."""
@@ -138,7 +135,7 @@ class AirflowApi:
                 raise UnexpectedStateError(
                     f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self._story(dag_id, run_id)}"
                 )
-            time.sleep(_POLL_SECONDS)
+            patience.pause()
         return run
 
     def run_to(self, dag_id: str, conf: Json | None = None, state: str = "success", *, timeout: float = 180) -> str:
@@ -165,7 +162,7 @@ class AirflowApi:
         while len(runs := self.runs(dag_id)) < number:
             if patience.is_over():
                 raise UnexpectedStateError(f"Dag {dag_id} has {len(runs)} runs, not {number}, after {timeout:g} s")
-            time.sleep(_POLL_SECONDS)
+            patience.pause()
         return runs
 
     def wait_for_runs(self, dag_id: str, number: int, *, timeout: float = 180) -> list[Json]:
@@ -179,7 +176,7 @@ class AirflowApi:
         while alive := [run["dag_run_id"] for run in self.runs(dag_id) if run["state"] not in _RUN_ENDS]:
             if patience.is_over():
                 raise UnexpectedStateError(f"runs {alive} of {dag_id} are not over after {timeout:g} s")
-            time.sleep(_POLL_SECONDS)
+            patience.pause()
 
     def backfill(
         self,
@@ -217,7 +214,7 @@ class AirflowApi:
                 # SQLite, while the scheduler writes.
                 if error.response is None or error.response.status_code != 503 or patience.is_over():
                     raise
-                time.sleep(1)
+                patience.pause()
 
     def wait_for_no_backfill(self, dag_id: str, *, timeout: float = 180) -> None:
         """Wait until a Dag has no backfill that is not complete: there can be only one at a time."""
@@ -243,7 +240,7 @@ class AirflowApi:
         while self.request("GET", f"/backfills/{backfill_id}")["completed_at"] is None:
             if patience.is_over():
                 raise UnexpectedStateError(f"backfill {backfill_id} is not complete after {timeout:g} s")
-            time.sleep(0.5)
+            patience.pause()
 
     # Tasks
 
@@ -281,7 +278,7 @@ class AirflowApi:
                     f"{task_id} of {run_id} is {task['state']} in try {task['try_number']}, not {state}\n"
                     f"{self._story(dag_id, run_id)}"
                 )
-            time.sleep(_POLL_SECONDS)
+            patience.pause()
 
     def clear(
         self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_EXTENSIONS = 5
+_SHORTEST_PAUSE = 0.25
+_LONGEST_PAUSE = 2.0
 
 
 class Patience:
@@ -45,6 +47,12 @@ class Patience:
         self._extensions = 0 if progress is None else _MOST_EXTENSIONS
         self._seen = None if progress is None else progress()
         self._looked_at = clock()
+        self._pause = _SHORTEST_PAUSE
+
+    def pause(self) -> None:
+        """Wait until the next look: the longer whoever is waited for takes, the more seldom."""
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 1.25, _LONGEST_PAUSE)
 
     def is_over(self) -> bool:
         """Whether the time is over, and nothing has moved."""
