@@ -44,10 +44,11 @@ test-acceptance: setup
 test-others: setup
 	@$(BIN)/python -m pytest --ignore=tests/acceptance
 
-bench: setup     ## plan and commit; each offset store; 1,000 sensors; a large window and many small ones beside AvailableNow; on real servers
+bench: setup     ## plan and commit; each offset store; 1,000 sensors; what a launch pays for; a large window and many small ones beside AvailableNow; on real servers
 	@$(BIN)/python -m tests.bench.plan_and_commit
 	@$(BIN)/python -m tests.bench.stores
 	@$(BIN)/python -m tests.bench.triggerer
+	@$(BIN)/python -m tests.bench.start
 	@$(BIN)/python -m tests.bench.throughput
 	@$(BIN)/python -m tests.bench.many_windows
 	@$(BIN)/python -m tests.bench.large_windows

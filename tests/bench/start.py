@@ -191,7 +191,7 @@ class Timed:
 
         def timed(itr: Any) -> None:
             self._note("build the command, look for the start archive, start spark-submit")
-            self.submitted = 5 if self.submitted == 0 else self.submitted
+            self.submitted = 6
             read(itr)
 
         hook._process_spark_submit_log = timed
