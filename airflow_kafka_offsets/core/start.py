@@ -31,12 +31,19 @@ SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 """Environment variable: options of the short JVM that works out how to start that one."""
 
-Compiler = Literal["auto", "quick", "full"]
+Compiler = Literal["auto", "quick", "late", "full"]
 StartArchive = Literal["use", "make", "off"]
 
 # With ours beside them a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
 _OF_ARCHIVES = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "-Xshare", "-XX:AOT")
 _QUICK = "-XX:TieredStopAtLevel=1"
+_LATE = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+"""Ten times what Java has by itself (https://github.com/openjdk/jdk/blob/jdk-17-ga/src/hotspot/share/compiler/compiler_globals.hpp)."""
 _RENAMED_LOG_IN = 24
 """From this Java on, what is said of archives has another name: https://openjdk.org/jeps/483."""
 
@@ -150,25 +157,27 @@ def compiler_options(compiler: Compiler, span: int, *, runs_tasks: bool) -> list
     The first of Java's two compilers is quick; the second makes code that is worth its cost when the same code runs for long.
 
     Args:
-        compiler: ``quick``: the first one only; ``full``: both, as Java does by itself; ``auto``: quick for a window of at most `QUICK_SPAN`
-            offsets, and for a driver whose executors are elsewhere.
+        compiler: ``quick``: the first one only; ``late``: the second one only for code that ran ten times as often as Java asks for by itself;
+            ``full``: as Java does by itself; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, and for a driver whose
+            executors are elsewhere, else late.
         span: of the window.
         runs_tasks: whether the driver's own JVM reads and writes the records: ``local[...]``.
 
     >>> compiler_options("auto", 10_000, runs_tasks=True)
     ['-XX:TieredStopAtLevel=1']
-    >>> compiler_options("auto", 100_000_000, runs_tasks=True)
-    []
+    >>> compiler_options("auto", 100_000_000, runs_tasks=True) == compiler_options("late", 0, runs_tasks=True)
+    True
     """
-    is_light = not runs_tasks or span <= QUICK_SPAN
-    return [_QUICK] if compiler == "quick" or (compiler == "auto" and is_light) else []
+    if compiler == "auto":
+        compiler = "late" if runs_tasks and span > QUICK_SPAN else "quick"
+    return {"quick": [_QUICK], "late": list(_LATE), "full": []}[compiler]
 
 
 def check_compiler(value: str) -> None:
-    """Refuse another choice than auto, quick or full.
+    """Refuse another choice than auto, quick, late or full.
 
     Raises:
-        BadInputError: with the three.
+        BadInputError: with the four.
     """
     _check("compiler", value, get_args(Compiler))
 

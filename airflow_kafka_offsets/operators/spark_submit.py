@@ -63,8 +63,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     :param start_archive: in client mode, what is done about the archive from which the driver's JVM starts: ``use`` one that is there;
         ``make`` it after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
         configuration, else ``use``.
-    :param compiler: in client mode, of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``full`` is Java's own way;
-        ``auto``: quick for small windows, and where the executors are elsewhere.
+    :param compiler: in client mode, of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``late`` takes longer to find out
+        what is worth more; ``full`` is Java's own way; ``auto``: quick for small windows and where the executors are elsewhere, else late.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "window")

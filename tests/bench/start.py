@@ -191,7 +191,7 @@ class Timed:
 
         def timed(itr: Any) -> None:
             self._note("build the command, look for the start archive, start spark-submit")
-            self.submitted = 5 if self.submitted == 0 else self.submitted
+            self.submitted = 6
             read(itr)
 
         hook._process_spark_submit_log = timed
@@ -203,8 +203,10 @@ def launcher_cpu(way: str) -> float:
     options = ["-XX:TieredStopAtLevel=1"] if way == "now" else []
     command = [java(), "-Xmx128m", *options, "-cp", f"{pyspark_home()}/jars/*", "org.apache.spark.launcher.Main"]
     command += ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "job.py"]
+    # What Spark's scripts set for it.
+    environment = {**os.environ, "SPARK_HOME": str(pyspark_home()), "SPARK_SCALA_VERSION": "2.13"}
     before = cpu_of(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, env={**os.environ, "SPARK_HOME": str(pyspark_home())}, capture_output=True, check=True)
+    subprocess.run(command, env=environment, capture_output=True, check=True)
     return cpu_of(resource.RUSAGE_CHILDREN) - before
 
 
