@@ -150,23 +150,45 @@ def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{_CLOSED} -XX:TieredStopAtLevel=1")
 
 
+@pytest.fixture
+def spark_with_connector(tmp_path: Path, launch_jars: Path) -> Path:
+    """The home of a real Spark, with the connector among its jars: links to the files of pyspark and of the cache folder."""
+    home = tmp_path / "spark-with-connector"
+    (home / "jars").mkdir(parents=True)
+    (home / "bin").symlink_to(pyspark_home() / "bin")
+    for jar in [
+        *pyspark_home().glob("jars/*.jar"),
+        *launch_jars.glob(f"jars/{folder_name(connector_package())}/*.jar"),
+    ]:
+        (home / "jars" / jar.name.removeprefix("org.apache.spark_")).symlink_to(jar)
+    return home
+
+
 @pytest.mark.usefixtures("closed_network")
+@pytest.mark.parametrize("is_in_spark", [False, True])
 def test_a_launch_without_a_network_takes_the_jars_that_are_there(
+    is_in_spark: bool,
     kafka: KafkaBroker,
     topic: str,
     launch_jars: Path,
+    spark_with_connector: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(launch_jars))
+    if is_in_spark:
+        monkeypatch.setenv("SPARK_HOME", str(spark_with_connector))
+        monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "empty"))
     create_topic(kafka, topic)
     produce(kafka, topic, 10)
     result = run_operator(kafka, [topic], tmp_path, monkeypatch)
     assert result["records"] == 10
     said, _ = capfd.readouterr()
-    assert f"--jars {launch_jars}/jars/{folder_name(connector_package())}/" in said
+    assert (f"--jars {launch_jars}/jars/{folder_name(connector_package())}/" in said) is not is_in_spark
+    assert ("--jars" in said) is not is_in_spark
     assert "Running Spark version" in said
+    assert "--packages" not in said
     assert ":: resolving dependencies" not in said
 
 
