@@ -43,6 +43,7 @@ _MARKER_OF_FIXTURE = {
     "s3": "s3",
     "hdfs": "hdfs",
     "spark_connector": "spark",
+    "launch_jars": "spark",
     "spark_connect": "spark",
     "table_jars": "spark",
     "spark_standalone": "spark",
@@ -213,6 +214,14 @@ def spark_connector() -> list[Path]:
     from tests.lab.jars import spark_connector_jars
 
     return spark_connector_jars()
+
+
+@pytest.fixture(scope="session")
+def launch_jars() -> Path:
+    """Return the operators' cache folder with the connector's jars: no launch needs the network."""
+    from tests.lab.jars import jars_for_launches
+
+    return jars_for_launches()
 
 
 @pytest.fixture(scope="session")

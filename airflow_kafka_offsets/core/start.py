@@ -12,9 +12,8 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.start_choice import Compiler
 
 FORMAT = 1
 """Of archives: counted up when what they hold, or how they are made, changes."""
@@ -30,9 +29,6 @@ SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 """Environment variable: options of the short JVM that works out how to start that one."""
-
-Compiler = Literal["auto", "quick", "late", "full"]
-StartArchive = Literal["use", "make", "off"]
 
 # With ours beside them a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
 _OF_ARCHIVES = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "-Xshare", "-XX:AOT")
@@ -171,34 +167,6 @@ def compiler_options(compiler: Compiler, span: int, *, runs_tasks: bool) -> list
     if compiler == "auto":
         compiler = "late" if runs_tasks and span > QUICK_SPAN else "quick"
     return {"quick": [_QUICK], "late": list(_LATE), "full": []}[compiler]
-
-
-def check_compiler(value: str) -> None:
-    """Refuse another choice than auto, quick, late or full.
-
-    Raises:
-        BadInputError: with the four.
-    """
-    _check("compiler", value, get_args(Compiler))
-
-
-def check_start_archive(value: str | None, where: str = "start_archive") -> None:
-    """Refuse another choice than use, make or off.
-
-    Args:
-        value: what was chosen; None: it is chosen elsewhere.
-        where: it stands.
-
-    Raises:
-        BadInputError: with the three.
-    """
-    if value is not None:
-        _check(where, value, get_args(StartArchive))
-
-
-def _check(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise BadInputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
 
 def with_options(ours: Sequence[str], given: str | None) -> str:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
-from airflow_kafka_offsets.operators import start
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
 from airflow_kafka_offsets.operators.injection import call, hide_injected
@@ -114,6 +113,7 @@ class KafkaSparkOperator(PySparkOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.reader_options import reader_options
         from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators import start
         from airflow_kafka_offsets.operators.connect import remote_url, token_in_url
         from airflow_kafka_offsets.operators.job_files import refuse_login
         from airflow_kafka_offsets.operators.planning import plan_or_take
@@ -144,6 +144,8 @@ class KafkaSparkOperator(PySparkOperator):
 
     def execute_callable(self) -> Any:
         """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
+        from airflow_kafka_offsets.operators import start
+
         function = self.python_callable
         if self._remote:
             return self._all(partial(self._in_own_session, self._remote, function))
@@ -157,10 +159,11 @@ class KafkaSparkOperator(PySparkOperator):
         return value
 
     def _start_environment(self) -> dict[str, str]:
+        from airflow_kafka_offsets.operators.start import is_local
         from airflow_kafka_offsets.wiring.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
-        runs_tasks = start.is_local(str(self._settings["spark.master"]))
+        runs_tasks = is_local(str(self._settings["spark.master"]))
         said = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
         return start_environment(
             os.environ, self._archive, self.compiler, span, runs_tasks=runs_tasks, program=None, said=said

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
 from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
-from airflow_kafka_offsets.core.start import Compiler, StartArchive, check_compiler, check_start_archive
-from airflow_kafka_offsets.operators import launching, standalone, start
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
+from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
@@ -119,6 +119,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators import start
         from airflow_kafka_offsets.operators.planning import plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.operators.work import Work, task_result
@@ -141,6 +142,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.reader_options import reader_options
+        from airflow_kafka_offsets.operators import start
         from airflow_kafka_offsets.operators.job_files import (
             check_deploy_mode,
             check_spark_conf,
@@ -333,6 +335,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _get_hook(self) -> SparkSubmitHook:
+        from airflow_kafka_offsets.operators import start
+
         try:
             hook = super()._get_hook()
         except NameError as exc:  # the provider looks for what it did not import

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_kafka_offsets.core.start import Compiler, StartArchive
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:

@@ -15,14 +15,12 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, 
 from airflow_kafka_offsets.core.start import (
     LAUNCHER_OPTIONS,
     SUBMIT_OPTIONS,
-    Compiler,
-    StartArchive,
-    check_start_archive,
     compiler_options,
     quick_launcher,
     speak_of_archives,
     with_options,
 )
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_start_archive
 from airflow_kafka_offsets.wiring import SECTION
 from airflow_kafka_offsets.wiring.cache import cache_folder
 

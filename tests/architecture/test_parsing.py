@@ -30,12 +30,13 @@ OPERATOR = {*GROUP, "operators", "operators.assets", "operators.definition"}
 SUBMIT = {
     *OPERATOR,
     "core.spark_conf",
+    "core.start_choice",
     "operators.launching",
     "operators.spark_submit",
     "operators.standalone",
     "operators.subprocesses",
 }
-SPARK = {*OPERATOR, "operators.injection", "operators.kafka_spark"}
+SPARK = {*OPERATOR, "core.start_choice", "operators.injection", "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
 CONDITION = {*GROUP, "core.conditions", "core.window_id"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}

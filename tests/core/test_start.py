@@ -14,14 +14,13 @@ from airflow_kafka_offsets.core.start import (
     ArchiveName,
     Java,
     archive_name,
-    check_compiler,
-    check_start_archive,
     compiler_options,
     options_to_check,
     options_to_make,
     options_to_use,
     parse_archive_name,
 )
+from airflow_kafka_offsets.core.start_choice import check_compiler, check_start_archive
 
 QUICK = ["-XX:TieredStopAtLevel=1"]
 LATE = [
