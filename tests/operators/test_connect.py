@@ -152,6 +152,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
         spark_connect.kill()
         spark_connect.start()
+        monkeypatch.setattr(connect, "PATIENCE", 100)  # a server that has just started is slow to answer
         connect.end_sessions(spark_connect.url, [attempt(1)], store)
     finally:
         client.kill()

@@ -129,7 +129,8 @@ from tests.operators.test_kafka_spark import operator_with
 from airflow.sdk import DAG
 with DAG("d"):
     operator = operator_with()
-operator._planned = [SimpleNamespace(needs_job=True)]
+operator._planned = [SimpleNamespace(needs_job=True, window=SimpleNamespace(span=1))]
+operator._settings, operator._archive = {"spark.master": "local[1]"}, "off"
 operator.execute_callable()
 """
 
