@@ -307,6 +307,11 @@ VERIFY = Command(
         *_COMMON,
     ),
 )
+_SPARK_HOME = argument(
+    "--spark-home",
+    metavar="FOLDER",
+    help="of this Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
+)
 JARS = Command(
     "jars",
     "fetch the jars of Spark's Kafka connector ahead of time",
@@ -314,11 +319,7 @@ JARS = Command(
     "Launches in client mode use them from there, without the network. Asks neither the ledger nor Kafka.",
     f"{_HERE}.jars.jars",
     (
-        argument(
-            "--spark-home",
-            metavar="FOLDER",
-            help="of this Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
-        ),
+        _SPARK_HOME,
         argument(
             "--to",
             metavar="FOLDER",
@@ -332,14 +333,10 @@ ARCHIVE = Command(
     "archive",
     "make the archive from which drivers start, ahead of time",
     "Show the archive of classes from which the JVM of a driver in client mode starts, and make it with a small job of its own if it is not "
-    "there yet: half a minute of a core and 160 MB. Needs Java 17 or later. Asks neither the ledger nor Kafka.",
+    "there yet: half a minute of a core and 170 MB. Needs Java 17 or later. Asks neither the ledger nor Kafka.",
     f"{_HERE}.archive.archive",
     (
-        argument(
-            "--spark-home",
-            metavar="FOLDER",
-            help="of this Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
-        ),
+        _SPARK_HOME,
         argument(
             "--to",
             metavar="FOLDER",
