@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.lab.patience import wait_until
-from tests.lab.processes import ServerError
+from tests.lab.processes import PART_OF_PORTS, ServerError, free_port
 from tests.lab.sharing import ROOT, shared
 
 # Stands for servers: notes that it was started, and that it has stopped.
@@ -91,3 +92,15 @@ def test_who_asks_for_what_can_not_start_is_told_why(tmp_path: Path) -> None:
         shared(tmp_path, command, what="they"),
     ):
         pass
+
+
+def test_processes_of_a_run_draw_ports_from_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, set[int]] = {}
+    monkeypatch.delenv(PART_OF_PORTS, raising=False)
+    for process in ("gw0", "gw1", "gw14"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", process)
+        drawn[process] = {free_port() for _ in range(50)}
+    monkeypatch.setenv(PART_OF_PORTS, "shared")
+    drawn["shared"] = {free_port() for _ in range(50)}
+    bounds = sorted((min(ports), max(ports)) for ports in drawn.values())
+    assert all(before[1] < after[0] for before, after in pairwise(bounds))

@@ -25,7 +25,11 @@ LOOPBACK = "127.0.0.1"
 
 # Below Linux's ephemeral range: there, any outgoing connection could take the port of a server that is stopped for a while.
 _PORTS = range(20_000, 32_000)
+_PARTS = 16
 _given_out: set[int] = set()
+
+PART_OF_PORTS = "KAFKA_OFFSETS_LAB_PORTS"
+"""Environment variable: which part of the ports a process draws from, if it is none of pytest-xdist's: `shared`."""
 
 refused_to: str | None = None
 """The test that is running, if it has no marker of a server."""
@@ -38,10 +42,23 @@ class ServerError(Exception):
 def free_port() -> int:
     """Return a loopback port that nobody listens on, and that this process did not hand out before."""
     while True:
-        port = random.choice(_PORTS)
+        port = random.choice(_own_ports(os.environ.get(PART_OF_PORTS) or os.environ.get("PYTEST_XDIST_WORKER")))
         if port not in _given_out and _can_bind(port):
             _given_out.add(port)
             return port
+
+
+def _own_ports(process: str | None) -> range:
+    """Return the part of a process: what another one has drawn and not used yet, nobody can see.
+
+    Args:
+        process: `gw0` and so on; `shared`; None: there is only one, which has all.
+    """
+    if process is None:
+        return _PORTS
+    size = len(_PORTS) // _PARTS
+    part = 0 if process == "shared" else 1 + int(process.removeprefix("gw")) % (_PARTS - 1)
+    return _PORTS[part * size : (part + 1) * size]
 
 
 def _can_bind(port: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import pickle
 import subprocess
 import time
@@ -18,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import psutil
 
 from tests.lab.patience import wait_until
-from tests.lab.processes import ServerError
+from tests.lab.processes import PART_OF_PORTS, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,6 +99,7 @@ def _start(folder: Path, command: Sequence[str], *, what: str, timeout: float) -
         process = subprocess.Popen(
             command,
             cwd=ROOT,
+            env={**os.environ, PART_OF_PORTS: "shared"},
             stdin=subprocess.DEVNULL,
             stdout=opened,
             stderr=subprocess.STDOUT,
