@@ -38,9 +38,9 @@ lint: setup      ## ruff and mypy
 test-unit: setup ## the quick tests: no server, and fewer examples of each law (less than a minute)
 	@$(BIN)/python -m pytest -m "not server and not slow" --hypothesis-profile=quick --numprocesses=2 --dist=worksteal
 
-# More processes than cores, as most tests wait for a server. What the fixtures of a file make stays in one process.
-PROCESSES ?= 6
-test: setup fetch ## all tests, PROCESSES=6 at a time; ORDER=random shuffles them
+# More processes than cores, as most tests wait for a server. What needs the same heavy server stays in one (tests/lanes.py).
+PROCESSES ?= 5
+test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
 	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(or $(SEED),$(shell date +%s)))
 

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
-from tests.lab.start import start_variables
+from tests.lab.start import SHORT_LIFE, start_variables
+from tests.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
     from tests.lab.hbase import HBaseServer
@@ -50,7 +54,18 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
-_LONGEST_FIRST = ("acceptance", "launchers", "spark", "stores", "operators", "ledger", "integration", "adapters", "cli")
+_LONGEST_FIRST = (
+    "acceptance/test_matrix.py",
+    "spark",
+    "operators",
+    "acceptance",
+    "launchers",
+    "adapters",
+    "stores",
+    "ledger",
+    "integration",
+    "cli",
+)
 _MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
 
 # How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
@@ -60,10 +75,16 @@ settings.register_profile("quick", settings.get_profile("deep"), max_examples=8,
 settings.load_profile("deep")
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes | None:
+    """Let `--dist=loadfile` keep together what needs the same heavy server."""
+    return Lanes(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_configure() -> None:
     """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
+    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE}"
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 
@@ -80,8 +101,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    folder = item.nodeid.split("/")[1]
-    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+    place = item.nodeid.removeprefix("tests/")
+    return next((n for n, first in enumerate(_LONGEST_FIRST) if place.startswith(first)), len(_LONGEST_FIRST))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -109,12 +130,18 @@ def _servers_are_up(request: pytest.FixtureRequest) -> None:
             revive()
 
 
+def folder_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of this test run have in common."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Run an open broker. Take a topic of your own; a test that stops the broker starts one of its own."""
-    from tests.lab.kafka import KafkaBroker
+    """Give the open broker of this test run. Take a topic of your own; a test that stops the broker starts one of its own."""
+    from tests.lab.shared_kafka import shared_kafka
 
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+    with shared_kafka(folder_of_the_run(tmp_path_factory) / "kafka") as broker:
         yield broker
 
 

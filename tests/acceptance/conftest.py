@@ -6,7 +6,6 @@ Each test owns its DAGs, which it shares with no other; group, topic and lake ha
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import Attempt, WindowRow
 from tests.acceptance.server import Servers, shared_servers
+from tests.conftest import folder_of_the_run
 from tests.lab.airflow import Airflow
 from tests.lab.airflow_api import AirflowApi
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
@@ -186,10 +186,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Give the servers of this test run: one Airflow, one Kafka, one ledger for all its processes."""
-    base = tmp_path_factory.getbasetemp()
-    # The processes of one run have folders side by side.
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "acceptance"
-    with shared_servers(folder) as servers:
+    with shared_servers(folder_of_the_run(tmp_path_factory) / "acceptance") as servers:
         yield Lab(servers, SqlLedger(servers.ledger.url))
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import make_url
 
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
 from tests.lab.airflow import Airflow
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
@@ -24,6 +25,7 @@ from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
+from tests.lab.start import SHORT_LIFE
 
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
@@ -119,6 +121,7 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
             "PYTHONPATH": str(ROOT),
+            SUBMIT_OPTIONS: SHORT_LIFE,
             **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
         },
         settings={

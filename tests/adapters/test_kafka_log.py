@@ -50,8 +50,11 @@ BASE = datetime(2024, 3, 1, tzinfo=UTC)
 
 LOGIN, DOWN, TRANSPORT = KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT
 
-REPORTED_LATE = 2.0
-"""What a lookup may take beyond its time-out."""
+REPORTED_LATE = 20.0
+"""What a lookup may take beyond its time-out, on a machine that has much else to do; librdkafka's own is a minute."""
+
+AT_ONCE = 20.0
+"""What is refused at once: before the time-out of 30 s that the tests of it give."""
 
 
 class Recorder(AdminClient):
@@ -540,7 +543,7 @@ def test_a_connection_that_is_wrong_is_refused_at_once(
         change = {"ssl.ca.location": str(kafka_sasl.tls / change["ssl.ca.location"])}
     log = KafkaLog({**kafka_sasl.client_config("alice"), **change}, 30)
     for _ in range(2):  # the second one must not find the first one's client, and nothing to hear
-        with at_most(5), pytest.raises(KafkaRefusedError) as caught:
+        with at_most(AT_ONCE), pytest.raises(KafkaRefusedError) as caught:
             log.snapshot(["orders"], COMMITTED)
         assert all(word in str(caught.value) for word in (kafka_sasl.bootstrap_servers, *words))
         assert "hunter2" not in str(caught.value)
@@ -556,7 +559,7 @@ def test_a_topic_without_acl_is_refused_with_what_it_needs(kafka_sasl: SecureKaf
         partial(log.offsets_at, partitions_of(topic), BASE, COMMITTED),
     ]
     for look in lookups:
-        with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+        with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
             look()
 
 
@@ -564,10 +567,10 @@ def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafk
     create_topic(kafka_sasl, topic)
     log = KafkaLog(kafka_sasl.client_config("bob"), 30)
     group = f"group-{topic}"
-    with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+    with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
         log.committed(group, partitions_of(topic))
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, topic=topic)
-    with at_most(5), pytest.raises(KafkaRefusedError, match=f"group {group}: .* ACL Describe on Group"):
+    with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"group {group}: .* ACL Describe on Group"):
         log.committed(group, partitions_of(topic))
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, group=group)
     assert log.committed(group, partitions_of(topic)) == {TopicPartition(topic, 0): None}

@@ -26,7 +26,8 @@ from typing import Any
 from tabulate import tabulate
 
 from tests.bench.throughput import PARTITIONS, fill
-from tests.lab.jars import java, pyspark_home, spark_connector_jars
+from tests.lab.jars import spark_connector_jars
+from tests.lab.java import java, pyspark_home
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.start import PROGRAM, folder_for_launches, ours

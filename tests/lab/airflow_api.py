@@ -10,7 +10,7 @@ import requests
 from tests.lab.patience import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
 _RUN_ENDS = ("success", "failed")
@@ -338,15 +338,16 @@ class AirflowApi:
             raise
 
     def _story(self, dag_id: str, run_id: str) -> str:
-        """Return the states of a run's tasks, and the end of the log of those that failed."""
+        """Return the states of a run's tasks, and the ends of the logs of those that failed, of each try."""
         tasks = self.tasks(dag_id, run_id)
         states = [f"  {_name(task)}: {task['state']}, try {task['try_number']}" for task in tasks]
-        logs = [self._log_end(dag_id, run_id, task) for task in tasks if task["state"] in ("failed", "up_for_retry")]
-        return "\n".join([*states, *logs])
+        ill = [task for task in tasks if task["state"] in ("failed", "up_for_retry")]
+        return "\n".join([*states, *(end for task in ill for end in self._log_ends(dag_id, run_id, task))])
 
-    def _log_end(self, dag_id: str, run_id: str, task: Json) -> str:
-        lines = self.log(dag_id, run_id, task["task_id"], map_index=task["map_index"]).splitlines()
-        return "\n".join([f"--- log of {_name(task)}", *lines[-_LOG_LINES:]])
+    def _log_ends(self, dag_id: str, run_id: str, task: Json) -> Iterator[str]:
+        for number in range(1, task["try_number"] + 1):
+            log = self.log(dag_id, run_id, task["task_id"], number, map_index=task["map_index"])
+            yield "\n".join([f"--- log of {_name(task)}, try {number}", *log.splitlines()[-_LOG_LINES:]])
 
 
 def _name(task: Json) -> str:

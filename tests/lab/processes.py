@@ -142,6 +142,11 @@ class Server:
         raise ServerError(f"{self.name} is not running")
 
     @property
+    def is_ours(self) -> bool:
+        """Tell whether this process starts and stops it, and another one does not."""
+        return self._process is not None or self._pid_elsewhere is None
+
+    @property
     def is_running(self) -> bool:
         """Tell whether the process was started and has not ended."""
         return self._process is not None and not self._has_ended()
@@ -348,8 +353,8 @@ class OneServer:
         return self
 
     def revive(self) -> None:
-        """Start it again if it has died."""
-        if not self._server.is_running:
+        """Start it again if it has died; what another process started, that one revives."""
+        if self._server.is_ours and not self._server.is_running:
             self.stop()
             self.start()
 

@@ -22,7 +22,7 @@ from tests.lab.patience import wait_until
 from tests.lab.processes import PART_OF_PORTS, ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 _LOOK_SECONDS = 0.5
@@ -48,19 +48,21 @@ def shared(folder: Path, command: Sequence[str], *, what: str, timeout: float = 
         yield _read(folder)[1]
 
 
-def serve(folder: Path, process_id: int, facts: object) -> None:
+def serve(folder: Path, process_id: int, facts: object, *, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Tell others of servers that are up, and return when nobody uses them any more.
 
     Args:
         folder: As given to `shared`.
         process_id: Of the process that runs them.
         facts: What others get; must be picklable.
+        meanwhile: Called again and again, for example to start again what has died.
     """
     draft = _facts(folder).with_suffix(".new")
     draft.write_bytes(pickle.dumps((process_id, facts)))
     with (folder / "users").open("a") as users:
         draft.rename(_facts(folder))
         while not _is_mine(users):
+            meanwhile()
             time.sleep(_LOOK_SECONDS)
         # Whoever comes now finds nothing here, and starts others.
         _facts(folder).unlink()

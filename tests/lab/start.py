@@ -25,6 +25,8 @@ from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
+SHORT_LIFE = "-XX:+UseSerialGC"
+"""The option of a JVM that saves a driver that lives for seconds a tenth of its CPU."""
 
 
 @dataclass(frozen=True)

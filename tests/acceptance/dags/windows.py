@@ -45,7 +45,7 @@ def use_own_ledger(context: object) -> None:
 
 
 for name, operator in {
-    "steady": {"group": {"max_offsets": 3000}},
+    "steady": {},
     "driver_killed": retrying(),
     "worker_killed": retrying(),
     "worker_stopped": retrying(),

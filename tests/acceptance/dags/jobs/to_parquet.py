@@ -28,5 +28,7 @@ def slowly(value: bytes) -> str:
     return bytes(value).decode()
 
 
-records = window.read().select("partition", "offset", slowly("value").alias("value"))
+# Only who may have to wait pays for a Python beside Spark.
+value = slowly("value") if os.path.exists(hold) else F.col("value").cast("string")
+records = window.read().select("partition", "offset", value.alias("value"))
 window.write_parquet(records, lake)

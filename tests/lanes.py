@@ -1,0 +1,36 @@
+"""Which files of tests run in one process, one after the other: those that need the same heavy server, which starts once for them.
+
+Six Sparks and six Connect servers beside each other are more than the memory of a small machine.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+_LANES = {
+    "tests/adapters/test_start_archive.py": "start archive",
+    "tests/operators/test_connect.py": "Spark Connect",
+    "tests/operators/test_connect_secrets.py": "Spark Connect",
+    "tests/operators/test_kafka_spark_sql.py": "Spark Connect",
+    "tests/operators/test_start.py": "start archive",
+    "tests/spark/sinks/test_connect.py": "Spark Connect",
+    "tests/spark/sinks/test_kill.py": "kill",
+    "tests/spark/test_connect_read.py": "Spark Connect",
+    "tests/spark/test_jdbc_connect.py": "Spark Connect",
+    "tests/spark/test_spark_submit.py": "spark-submit",
+    "tests/spark/sinks/": "Spark with sinks",
+    "tests/spark/": "Spark",
+}
+
+
+def lane_of(test: str) -> str:
+    """Return the lane of a test: that of its file, or of its folder, or the file alone."""
+    file = test.partition("::")[0]
+    return next((lane for place, lane in _LANES.items() if file.startswith(place)), file)
+
+
+class Lanes(LoadScopeScheduling):
+    """Gives each lane to a process that has nothing to do."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return lane_of(nodeid)
