@@ -42,7 +42,7 @@ test-unit: setup ## the quick tests: no server, and fewer examples of each law (
 PROCESSES ?= 5
 test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
 	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
-	  $(if $(filter random,$(ORDER)),--random-order --random-order-seed=$(or $(SEED),$(shell date +%s)))
+	  $(if $(filter random,$(ORDER)),--random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
 
 fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab

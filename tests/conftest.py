@@ -1,4 +1,4 @@
-"""Servers for the tests: each is started when a test first asks for it, and stopped at the end of the session."""
+"""Servers for the tests: each is started when a test first asks for it. What few files use is stopped after each of them, the rest at the end."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ _LONGEST_FIRST = (
     "operators",
     "acceptance",
     "launchers",
+    "ledger/test_races.py",
     "adapters",
     "stores",
-    "ledger",
     "integration",
+    "ledger",
     "cli",
 )
 _MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
@@ -172,7 +173,7 @@ def mariadb() -> Iterator[MariaDB]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """Run an open Redis server."""
     from tests.lab.redis import RedisServer
@@ -181,7 +182,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redis_secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRedisServer]:
     """Run a Redis server with TLS, a password and users."""
     from tests.lab.redis import SecureRedisServer
@@ -190,7 +191,7 @@ def redis_secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRed
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
     """Run a Redis cluster of three servers."""
     from tests.lab.redis import RedisCluster
@@ -199,7 +200,7 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """Run a ZooKeeper server."""
     from tests.lab.zookeeper import QUICK, ZooKeeperServer
@@ -208,7 +209,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
     """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
     from tests.lab.hbase import HBaseServer
@@ -217,7 +218,7 @@ def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """Run a server that speaks S3's protocol."""
     from tests.lab.s3 import S3
@@ -226,7 +227,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """Run a name node and a data node. A test that stops one of them starts it again."""
     from tests.lab.hdfs import Hdfs
@@ -268,7 +269,7 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_standalone(
     tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
 ) -> Iterator[SparkStandalone]:
@@ -287,7 +288,7 @@ def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
     return make_by_two(tmp_path_factory.mktemp("start"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]) -> Iterator[Yarn]:
     """Run a resource manager and a node manager."""
     from tests.lab.yarn import Yarn

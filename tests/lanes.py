@@ -14,7 +14,6 @@ _LANES = {
     "tests/operators/test_kafka_spark_sql.py": "Spark Connect",
     "tests/operators/test_start.py": "start archive",
     "tests/spark/sinks/test_connect.py": "Spark Connect",
-    "tests/spark/sinks/test_kill.py": "kill",
     "tests/spark/test_connect_read.py": "Spark Connect",
     "tests/spark/test_jdbc_connect.py": "Spark Connect",
     "tests/spark/test_spark_submit.py": "spark-submit",

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 
 LIST = "jars.json"
@@ -103,8 +104,8 @@ def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
 
 def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: float) -> str:
     (staging / "nothing.py").touch()  # packages are resolved before the application runs
-    environment = {**how.environment, "SPARK_HOME": str(how.home), "PYSPARK_PYTHON": sys.executable}
-    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment = {name: value for name, value in how.environment.items() if name not in OF_OTHER_RUNS}
+    environment["SPARK_HOME"] = str(how.home)
     # A file: of a pipe, whatever spark-submit has started could keep the other end.
     with (staging / "said.txt").open("w+", errors="replace") as said:
         try:
@@ -135,7 +136,9 @@ def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: floa
 
 
 def _command(staging: Path, how: Fetching) -> list[str]:
-    conf = {"spark.jars.ivy": f"{staging}/ivy", **dict.fromkeys(_WITHOUT, "")}
+    # As properties: where defaults name a Python of executors, that counts more than any environment variable.
+    python = dict.fromkeys(("spark.pyspark.python", "spark.pyspark.driver.python"), sys.executable)
+    conf = {"spark.jars.ivy": f"{staging}/ivy", **python, **dict.fromkeys(_WITHOUT, "")}
     return [
         *(f"{how.home}/bin/spark-submit", "--master", "local[1]", "--deploy-mode", "client"),
         *how.arguments,

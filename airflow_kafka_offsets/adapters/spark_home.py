@@ -13,6 +13,16 @@ from pathlib import Path
 
 from airflow_kafka_offsets.core.properties import parse_properties
 
+OF_OTHER_RUNS = (
+    "SPARK_REMOTE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "DEPLOY_MODE",
+    "MASTER",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYTHONPATH",
+)
+"""Environment variables that would change a run of Spark which we start for ourselves, locally."""
+
 _SECONDS = 30
 """How long Spark's script may look for its home; it takes a tenth of a second."""
 
@@ -39,7 +49,7 @@ def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
 def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
     """Let a PySpark that pip installed find its home, as its `find-spark-home` does: by the Python that drivers run on."""
     python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
-    with suppress(OSError, subprocess.SubprocessError):
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
         said = subprocess.run(
             [*shlex.split(python), str(script)],
             env=environment,
@@ -60,7 +70,7 @@ def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         return None
-    package = Path(found.origin).parent
+    package = Path(found.origin).resolve().parent  # as pyspark itself has it, whose jars are then on the class path
     # Where pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION): https://issues.apache.org/jira/browse/SPARK-32017
     homes = (package / "spark-distribution", package)
     return next((home for home in homes if jar_names(home)), None)

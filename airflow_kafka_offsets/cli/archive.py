@@ -8,6 +8,7 @@ from pathlib import Path
 
 from airflow_kafka_offsets.cli.jars import spark_of
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.wiring.start import make_archive
 
 
@@ -15,7 +16,7 @@ def archive(args: Namespace) -> Answer:
     """Find the archive, or make it."""
     spark = spark_of(args.spark_home)
     to = Path(args.to).expanduser().absolute() if args.to else None
-    found, is_new = make_archive(spark.home, os.environ, folder=to, again=args.again)
+    found, is_new = make_archive(spark.home, os.environ, folder=to, again=args.again, before_exec=dying_with_parent())
     size = None if found is None else found.stat().st_size
     document = {"spark_home": str(spark.home), "archive": str(found) if found else None, "made": is_new, "bytes": size}
 

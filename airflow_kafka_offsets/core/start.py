@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.start_choice import Compiler
 
-FORMAT = 1
+FORMAT = 2
 """Of archives: counted up when what they hold, or how they are made, changes."""
 
 OLDEST_JAVA = 17
 """Archives of an application's classes are older; but no older Java was tried, and Spark 4 takes none."""
 
 QUICK_SPAN = 1_000_000
-"""The largest window, in offsets, whose local driver does without the second compiler; see docs/launchers/start.md for what was measured."""
+"""The largest window, in offsets, whose driver does without the second compiler; see docs/launchers/start.md for what was measured."""
 
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable: options of the driver's JVM that spark-submit starts, before those of ``spark.driver.extraJavaOptions``."""
@@ -69,7 +69,7 @@ class ArchiveName:
     """The name of an archive's file.
 
     Attributes:
-        place: which Java and which Spark it is for; there is one archive for each place.
+        place: which Java and which Spark it is for.
         state: what both were when it was made.
         size: bytes of the file.
     """
@@ -82,17 +82,17 @@ class ArchiveName:
         return f"{self.place}-{self.state}-{self.size}.jsa"
 
 
-def archive_name(java: Java, spark_home: str, jars: Sequence[tuple[str, int, int]], size: int) -> ArchiveName:
+def archive_name(java: Java, class_path: Sequence[str], jars: Sequence[tuple[str, int, int]], size: int) -> ArchiveName:
     """Return the name of an archive.
 
     Args:
         java: that makes and uses it.
-        spark_home: as Spark's scripts have it.
-        jars: name, bytes and time of modification (ns) of each of Spark's jars.
+        class_path: Spark's home as its scripts have it, and the folder of settings before it, if it is there.
+        jars: name, bytes and time of modification (s) of each of Spark's jars.
         size: bytes of the archive.
     """
     state = [FORMAT, java.version, java.release, sorted(jars)]
-    return ArchiveName(_digest([java.program, spark_home]), _digest(state), size)
+    return ArchiveName(_digest([java.program, *class_path]), _digest(state), size)
 
 
 def parse_archive_name(text: str) -> ArchiveName | None:
@@ -147,25 +147,23 @@ def _quietly(java: Java) -> list[str]:
     return [f"-Xlog:{name}*=off" for name in names]
 
 
-def compiler_options(compiler: Compiler, span: int, *, runs_tasks: bool) -> list[str]:
+def compiler_options(compiler: Compiler, span: int) -> list[str]:
     """Return the JVM options that choose the driver's compiler.
 
     The first of Java's two compilers is quick; the second makes code that is worth its cost when the same code runs for long.
 
     Args:
         compiler: ``quick``: the first one only; ``late``: the second one only for code that ran ten times as often as Java asks for by itself;
-            ``full``: as Java does by itself; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, and for a driver whose
-            executors are elsewhere, else late.
+            ``full``: as Java does by itself; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, else late.
         span: of the window.
-        runs_tasks: whether the driver's own JVM reads and writes the records: ``local[...]``.
 
-    >>> compiler_options("auto", 10_000, runs_tasks=True)
+    >>> compiler_options("auto", 10_000)
     ['-XX:TieredStopAtLevel=1']
-    >>> compiler_options("auto", 100_000_000, runs_tasks=True) == compiler_options("late", 0, runs_tasks=True)
+    >>> compiler_options("auto", 100_000_000) == compiler_options("late", 0)
     True
     """
     if compiler == "auto":
-        compiler = "late" if runs_tasks and span > QUICK_SPAN else "quick"
+        compiler = "late" if span > QUICK_SPAN else "quick"
     return {"quick": [_QUICK], "late": list(_LATE), "full": []}[compiler]
 
 

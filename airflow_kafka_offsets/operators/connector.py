@@ -74,19 +74,16 @@ def for_submit(
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
         ConnectorError: no Spark is found here, so that its version is not known.
     """
-    if names_connector(given.packages, given.jars):
+    if connector is None or names_connector(given.packages, given.jars):
         return Told()
-    spark = None
-    if connector == AUTO:
-        spark = local_spark(binary, {**os.environ, **{name: str(value) for name, value in environment.items()}})
-    if is_client:
-        # An argument of spark-submit replaces a property of the same meaning; it does not add to it.
-        properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf)}
-        given = Given(
-            given.packages or properties.get(PACKAGES),
-            given.jars or properties.get(JARS),
-            given.excludes or properties.get(EXCLUDES),
-        )
+    spark = local_spark(binary, {**os.environ, **{name: str(value) for name, value in environment.items()}})
+    # An argument of spark-submit replaces a property of the same meaning; it does not add to it.
+    properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf)}
+    given = Given(
+        given.packages or properties.get(PACKAGES),
+        given.jars or properties.get(JARS),
+        given.excludes or properties.get(EXCLUDES),
+    )
     arguments = [
         *(["--properties-file", properties_file] if properties_file else []),
         *(["--repositories", repositories] if repositories else []),
@@ -106,7 +103,9 @@ def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, 
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
         ConnectorError: no Spark is found here, so that its version is not known.
     """
-    spark = session_spark(os.environ) if connector == AUTO else None
+    if connector is None:
+        return {}
+    spark = session_spark(os.environ)
     properties = {**(spark.properties() if spark else {}), **_texts(conf)}
     given = Given(properties.get(PACKAGES), properties.get(JARS), properties.get(EXCLUDES))
     told = _with_connector(connector, given, spark, is_client=True, arguments=_where(conf))

@@ -159,15 +159,11 @@ class KafkaSparkOperator(PySparkOperator):
         return value
 
     def _start_environment(self) -> dict[str, str]:
-        from airflow_kafka_offsets.operators.start import is_local
         from airflow_kafka_offsets.wiring.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
-        runs_tasks = is_local(str(self._settings["spark.master"]))
         said = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
-        return start_environment(
-            os.environ, self._archive, self.compiler, span, runs_tasks=runs_tasks, program=None, said=said
-        )
+        return start_environment(os.environ, self._archive, self.compiler, span, program=None, said=said)
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
         from airflow_kafka_offsets.operators.spark_errors import explained_spark_error

@@ -99,7 +99,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self.compiler = compiler
         self._archive: StartArchive = "use"
         self._span = 0
-        self._launched: dict[str, str] | None = None
+        self._launched: tuple[dict[str, str], str] | None = None
         self._names_job = "name" not in kwargs
         self._stop = Stop()
         self._claim: Claim | None = None
@@ -135,7 +135,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         results = work.all(planned)
         emit_events(self, context, results, emit_empty=self.emit_empty)
         if self._launched is not None and self._archive == "make":
-            start.make_archive_after(self._launched, self._get_hook()._connection["spark_binary"])
+            start.make_archive_after(*self._launched)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
@@ -352,7 +352,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             if hook._should_track_driver_status and standalone.is_python(application):
                 return self._submit_python(hook, application)
             if hook._connection["deploy_mode"] == "client":
-                self._launched = start.environment_of(hook)
+                self._launched = start.environment_of(hook), hook._connection["spark_binary"]
                 start.add_options(hook, self._archive, self.compiler, self._span)
             # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
             # spark-submit that outlives its worker would submit beside the retry.

@@ -42,7 +42,6 @@ def add_options(hook: SparkSubmitHook, archive: StartArchive, compiler: Compiler
             archive,
             compiler,
             span,
-            runs_tasks=is_local(hook._connection["master"]),
             program=hook._connection["spark_binary"],
             said=[*command, _content(hook._properties_file)],
         )
@@ -79,11 +78,6 @@ def environment_of(hook: SparkSubmitHook) -> dict[str, str]:
     """Return the environment that a hook gives to spark-submit."""
     added = hook._env or (None if hook._is_kubernetes else hook._env_vars) or {}
     return {**os.environ, **{name: str(value) for name, value in added.items()}}
-
-
-def is_local(master: str) -> bool:
-    """Whether the driver's own JVM runs the tasks."""
-    return master.startswith("local")
 
 
 @contextmanager

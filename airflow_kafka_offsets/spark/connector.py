@@ -27,7 +27,7 @@ _NAMED = "spark-sql-kafka"
 _CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>\d.*?)(?<!-tests)(?<!-sources)(?<!-javadoc)\.jar")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: drivers may have Python 3.9
 class SparkBuild:
     """A Spark, by the names of its own jars.
 

@@ -55,7 +55,6 @@ def start_environment(
     compiler: Compiler,
     span: int,
     *,
-    runs_tasks: bool,
     program: str | None = "spark-submit",
     said: Iterable[str] = (),
 ) -> dict[str, str]:
@@ -66,26 +65,27 @@ def start_environment(
         archive: what is to be done about the start archive.
         compiler: of the driver's JVM.
         span: of the window, in offsets.
-        runs_tasks: whether the driver's own JVM reads and writes the records.
         program: spark-submit; None: the one that pyspark starts for a session of this process.
         said: settings of the user, in which they may have chosen an archive themselves.
     """
     of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
     is_off = archive == "off" or speak_of_archives([*said, *of_java])
-    ours = [
-        *([] if is_off else _archive_options(environment, program)),
-        *compiler_options(compiler, span, runs_tasks=runs_tasks),
-    ]
-    launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))}
+    if is_off and compiler == "full":
+        return {}
+    spark = _spark(environment, program)
+    if spark is None or not spark.java.has_archives:
+        return {}  # a JVM that does not know an option may not start
+    chosen = compiler_options(compiler, span)
+    ours = [*([] if is_off else _archive_options(spark)), *chosen]
+    launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))} if chosen else {}
     return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
 
 
-def _archive_options(environment: Mapping[str, str], program: str | None) -> list[str]:
+def _archive_options(spark: Spark) -> list[str]:
     from airflow_kafka_offsets.adapters.start.archives import start_options
 
-    spark = _spark(environment, program)
     try:
-        return [] if spark is None else start_options(spark, cache_folder())
+        return start_options(spark, cache_folder())
     except (BadInputError, OSError) as exc:  # no reason to fail a launch
         log.info("No start archive is used: %s", exc)
         return []

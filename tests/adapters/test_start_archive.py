@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +19,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_kafka_offsets.adapters.start.archives import FOLDER, find_archive, has_failed, make_archive, start_options
+from airflow_kafka_offsets.adapters.start import archives
+from airflow_kafka_offsets.adapters.start.archives import (
+    FOLDER,
+    find_archive,
+    has_failed,
+    make_archive,
+    name_now,
+    start_options,
+)
 from airflow_kafka_offsets.adapters.start.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
-from airflow_kafka_offsets.core.start import archive_name, options_to_check, options_to_use, with_options
+from airflow_kafka_offsets.core.start import options_to_check, options_to_use, with_options
 from tests.lab.java import java, pyspark_home
 from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
@@ -97,7 +106,9 @@ def copy(tmp_path: Path, archive: Path) -> Iterator[Path]:
 def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(start_archive: StartArchive, archive: Path) -> None:
     said, cache = start_archive.said, start_archive.cache
     assert sorted(text.split(":")[0].split(" ")[0] for text in said) == ["Another", "Made"]
+    # The run of it has left nothing, here or elsewhere.
     assert [path for path in (cache / FOLDER).iterdir() if not path.name.startswith(".lock")] == [archive]
+    assert list(start_archive.temporary.iterdir()) == []
     assert archive.stat().st_mode & 0o777 == 0o644
 
 
@@ -123,7 +134,10 @@ def test_a_folder_of_settings_is_on_the_class_path_first_so_there_is_none_and_no
 ) -> None:
     (tmp_path / "conf").mkdir()
     with_conf = spark_in(spark.home, SPARK_CONF_DIR=str(tmp_path / "conf"))
-    assert find_archive(with_conf, cache) == archive  # Java does not mind a folder that is empty
+    # One that is empty is on the class path, too: with it there is another archive, and Java refuses this one.
+    assert find_archive(with_conf, cache) is None
+    forced = start(options_to_use(str(archive), spark.java), spark, SPARK_CONF_DIR=str(tmp_path / "conf"))
+    assert (forced.code, forced.archived) == (0, 0)
     (tmp_path / "conf" / "spark-defaults.conf").touch()
     assert start_options(with_conf, cache) == []
     with pytest.raises(StartArchiveError, match=r"set SPARK_CONF_DIR to a folder that is empty"):
@@ -173,6 +187,30 @@ def test_one_that_somebody_else_made_is_not_used_unless_that_is_root(spark: Spar
     os.chown(copy, 0, 0)
     os.chown(copy.parent, somebody, somebody)
     assert find_archive(spark, copy.parents[1]) is None
+
+
+def test_an_image_whose_files_have_lost_the_fractions_of_their_seconds_keeps_its_archive(tmp_path: Path) -> None:
+    jar = tmp_path / "jars" / "spark-core_2.13-4.0.0.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    os.utime(jar, ns=(0, 1_700_000_000_987_654_321))
+    built = name_now(spark_in(tmp_path))
+    os.utime(jar, ns=(0, 1_700_000_000_000_000_000))
+    assert name_now(spark_in(tmp_path)) == built
+    os.utime(jar, ns=(0, 1_700_000_001_000_000_000))
+    assert name_now(spark_in(tmp_path)) != built
+
+
+def test_one_of_a_machine_that_is_updated_later_stays_for_a_week(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    made = replace(name_now(spark_in(tmp_path)), size=5)
+    for state, days in (("a" * 16, 6), ("b" * 16, 8)):
+        path = tmp_path / str(replace(made, state=state))
+        path.touch()
+        os.utime(path, (0, time.time() - days * 86_400))
+    (tmp_path / ".draft").write_bytes(b"12345")
+    assert archives._publish(tmp_path / ".draft", tmp_path, made) == tmp_path / str(made)
+    assert {path.name for path in tmp_path.glob("*.jsa")} == {str(made), str(replace(made, state="a" * 16))}
 
 
 def test_a_link_is_not_used(spark: Spark, copy: Path, archive: Path) -> None:
@@ -273,9 +311,7 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
     maker = subprocess.Popen([sys.executable, "-c", code, spark.home, tmp_path], env=ours(), cwd=ROOT)
     wait_until(lambda: psutil.Process(maker.pid).children(), timeout=120, what="the maker runs Spark")
     children = psutil.Process(maker.pid).children(recursive=True)
-    draft = (
-        tmp_path / FOLDER / f".draft-{archive_name(spark.java, str(spark.home), spark.jars, 0).place}-{maker.pid}.jsa"
-    )
+    draft = tmp_path / FOLDER / f".draft-{name_now(spark).place}-{maker.pid}.jsa"
     draft.write_bytes(b"a half")
     maker.send_signal(signal.SIGKILL)
     maker.wait()
@@ -290,7 +326,7 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
 def test_nobody_waits_for_another_maker(spark: Spark, tmp_path: Path) -> None:
     folder = tmp_path / FOLDER
     folder.mkdir()
-    place = archive_name(spark.java, str(spark.home), spark.jars, 0).place
+    place = name_now(spark).place
     with (folder / f".lock-{place}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert make_archive(spark, tmp_path, ours()) is None

@@ -33,27 +33,16 @@ JAVA = Java("/usr/lib/jvm/java-17/bin/java", 17, 'JAVA_VERSION="17.0.15"')
 JARS = [("a.jar", 10, 1), ("b.jar", 20, 2)]
 
 
-@pytest.mark.parametrize(
-    ("span", "runs_tasks", "quick"),
-    [
-        (0, True, True),
-        (QUICK_SPAN, True, True),
-        (QUICK_SPAN + 1, True, False),
-        (QUICK_SPAN + 1, False, True),
-        (10**12, False, True),
-    ],
-)
-def test_small_windows_and_drivers_that_run_no_task_get_the_quick_compiler(
-    span: int, runs_tasks: bool, quick: bool
-) -> None:
-    assert compiler_options("auto", span, runs_tasks=runs_tasks) == (QUICK if quick else LATE)
+@pytest.mark.parametrize(("span", "quick"), [(0, True), (QUICK_SPAN, True), (QUICK_SPAN + 1, False), (10**12, False)])
+def test_small_windows_get_the_quick_compiler(span: int, quick: bool) -> None:
+    assert compiler_options("auto", span) == (QUICK if quick else LATE)
 
 
-@given(st.integers(0, 10**15), st.booleans())
-def test_what_the_user_chose_counts_whatever_the_window(span: int, runs_tasks: bool) -> None:
-    assert compiler_options("quick", span, runs_tasks=runs_tasks) == QUICK
-    assert compiler_options("late", span, runs_tasks=runs_tasks) == LATE
-    assert compiler_options("full", span, runs_tasks=runs_tasks) == []
+@given(st.integers(0, 10**15))
+def test_what_the_user_chose_counts_whatever_the_window(span: int) -> None:
+    assert compiler_options("quick", span) == QUICK
+    assert compiler_options("late", span) == LATE
+    assert compiler_options("full", span) == []
 
 
 @pytest.mark.parametrize("check", [check_compiler, check_start_archive])
@@ -83,24 +72,24 @@ def test_an_old_or_unknown_java_has_none(version: int | None, has: bool) -> None
 
 
 def test_the_name_changes_with_all_that_an_archive_depends_on_and_the_place_only_with_where_that_is() -> None:
-    name = archive_name(JAVA, "/opt/spark", JARS, 5)
-    assert archive_name(JAVA, "/opt/spark", JARS[::-1], 5) == name
+    name = archive_name(JAVA, ["/opt/spark"], JARS, 5)
+    assert archive_name(JAVA, ["/opt/spark"], JARS[::-1], 5) == name
     others = [
-        archive_name(Java(JAVA.program, 17, "updated"), "/opt/spark", JARS, 5),
-        archive_name(_java(21), "/opt/spark", JARS, 5),
-        archive_name(JAVA, "/opt/spark", JARS[:1], 5),
-        archive_name(JAVA, "/opt/spark", [("a.jar", 11, 1), JARS[1]], 5),
-        archive_name(JAVA, "/opt/spark", [("a.jar", 10, 9), JARS[1]], 5),
+        archive_name(Java(JAVA.program, 17, "updated"), ["/opt/spark"], JARS, 5),
+        archive_name(_java(21), ["/opt/spark"], JARS, 5),
+        archive_name(JAVA, ["/opt/spark"], JARS[:1], 5),
+        archive_name(JAVA, ["/opt/spark"], [("a.jar", 11, 1), JARS[1]], 5),
+        archive_name(JAVA, ["/opt/spark"], [("a.jar", 10, 9), JARS[1]], 5),
     ]
     assert {other.place for other in others} == {name.place}
     assert len({name.state, *(other.state for other in others)}) == len(others) + 1
-    assert archive_name(JAVA, "/opt/other", JARS, 5).place != name.place
-    assert archive_name(Java("/other/java", 17, ""), "/opt/spark", JARS, 5).place != name.place
+    assert archive_name(JAVA, ["/opt/other"], JARS, 5).place != name.place
+    assert archive_name(Java("/other/java", 17, ""), ["/opt/spark"], JARS, 5).place != name.place
 
 
 @given(st.integers(0, 10**12))
 def test_a_name_says_how_long_its_file_is(size: int) -> None:
-    name = archive_name(JAVA, "/opt/spark", JARS, size)
+    name = archive_name(JAVA, ["/opt/spark"], JARS, size)
     assert parse_archive_name(str(name)) == name
 
 

@@ -37,24 +37,27 @@ class StartArchive:
         home: of its Spark.
         cache: the cache folder that holds it.
         said: what each of the two said.
+        temporary: the folder that both had for what is temporary.
     """
 
     home: Path
     cache: Path
     said: list[str]
+    temporary: Path
 
 
 def make_by_two(folder: Path) -> StartArchive:
     """Let two processes make an archive at one moment, in a folder."""
-    home, cache = home_like(folder / "spark"), folder / "cache"
+    home, cache, temporary = home_like(folder / "spark"), folder / "cache", folder / "temporary"
+    temporary.mkdir()
     command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    makers = [subprocess.Popen(command, env=ours(), text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    makers = [subprocess.Popen(command, env=ours(TMPDIR=str(temporary)), text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     said = [maker.communicate()[0] for maker in makers]
     if any(maker.returncode for maker in makers):
         raise RuntimeError("\n".join(said))
     (cache / "jars").symlink_to(jars_for_launches() / "jars")
-    return StartArchive(home, cache, said)
+    return StartArchive(home, cache, said, temporary)
 
 
 def folder_for_launches() -> Path:
@@ -70,18 +73,17 @@ def folder_for_launches() -> Path:
     return folder
 
 
-def start_variables(span: int, *, runs_tasks: bool = True) -> dict[str, str]:
+def start_variables(span: int) -> dict[str, str]:
     """Return the environment variables by which the operators start a driver cheaply, for a Spark that is started without them.
 
     Args:
         span: of the window, in offsets.
-        runs_tasks: whether the driver's own JVM reads and writes the records.
     """
     spark = spark_at(pyspark_home(), ours())
     assert spark is not None
     options = [
         *start_options(spark, PROVIDER_CACHE),
-        *compiler_options("auto", span, runs_tasks=runs_tasks),
+        *compiler_options("auto", span),
     ]
     return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
 

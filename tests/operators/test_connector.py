@@ -95,10 +95,14 @@ def test_where_ivy_is_asked_anyway_it_resolves_the_connector_too(home: Path, tmp
 
 def test_in_cluster_mode_it_is_a_package_as_ever(home: Path, tmp_path: Path) -> None:
     (home / "conf" / "spark-defaults.conf").write_text("spark.jars /for/all.jar\nspark.jars.packages a:b:1")
-    assert told(tmp_path, conn_id="far") == (FITS, None)
-    assert told(tmp_path, conn_id="far", packages="a:b:1", jars="/mine.jar") == (f"a:b:1,{FITS}", "/mine.jar")
+    # The argument replaces the property, and would take its packages away.
+    assert told(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
+    assert told(tmp_path, conn_id="far", conf={"spark.jars.packages": "c:d:1"}) == (f"c:d:1,{FITS}", None)
+    assert told(tmp_path, conn_id="far", conf={"spark.jars.packages": MINE}) == (None, None)
+    assert told(tmp_path, conn_id="far", connector=MINE) == (f"a:b:1,{MINE}", None)
+    assert told(tmp_path, conn_id="far", packages="a:b:2", jars="/mine.jar") == (f"a:b:2,{FITS}", "/mine.jar")
     (home / "jars" / "spark-sql-kafka-0-10_2.12-3.5.6.jar").touch()
-    assert told(tmp_path, conn_id="far") == (FITS, None)
+    assert told(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
 
 
 def test_what_the_user_says_about_it_counts(home: Path, tmp_path: Path) -> None:

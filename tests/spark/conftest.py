@@ -71,7 +71,7 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
     return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(
     spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:

@@ -32,7 +32,7 @@ NAME = f"s3://aws_default/{BUCKET}/prod"
 GROUP = "lake.orders"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bucket(s3: S3) -> str:
     return s3.create_bucket(BUCKET)
 

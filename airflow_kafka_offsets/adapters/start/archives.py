@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_kafka_offsets.adapters.connector_jars import tail_of
+from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.adapters.start.programs import Spark
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.start import (
@@ -41,15 +43,12 @@ TIME_LIMIT = 900.0
 """Seconds that the run may take which makes an archive: 20 on an idle machine, ten minutes on a busy one."""
 
 _A_DAY = 86_400
+_KEPT = 7 * _A_DAY
 
 _JOB = Path(__file__).with_name("training.py")
 _LOWEST_PRIORITY = 19
 # What would change the run, or what it has no need of; the class path is the same without Hadoop's folders, which stand at its end.
-_LEFT_OUT = (
-    SUBMIT_OPTIONS,
-    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYTHONPATH", "PYSPARK_SUBMIT_ARGS"),
-    *("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "DEPLOY_MODE", "MASTER"),
-)
+_LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", *OF_OTHER_RUNS)
 _CONF = {
     "spark.master": "local[2]",
     "spark.submit.deployMode": "client",
@@ -79,7 +78,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
     if not spark.java.has_archives or spark.has_settings:
         return None
     try:
-        wanted = archive_name(spark.java, str(spark.home), spark.jars, 0)
+        wanted = name_now(spark)
         if not _is_only_ours(cache_folder / FOLDER):
             return None
         for path in sorted((cache_folder / FOLDER).iterdir()):
@@ -127,7 +126,7 @@ def make_archive(
     _check_possible(spark)
     folder = cache_folder / FOLDER
     try:
-        with _lock(folder, _name_now(spark).place) as lock:
+        with _lock(folder, name_now(spark).place) as lock:
             return None if lock is None else _make(spark, folder, environment, time_limit, before_exec, lock)
     except OSError as exc:
         raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}") from exc
@@ -136,13 +135,12 @@ def make_archive(
 def has_failed(spark: Spark, cache_folder: Path) -> bool:
     """Whether an archive was to be made of this very Spark within a day, and was not: each try costs half a minute."""
     try:
-        return time.time() - _failed(spark, cache_folder / FOLDER).stat().st_mtime < _A_DAY
+        return time.time() - _failed(name_now(spark), cache_folder / FOLDER).stat().st_mtime < _A_DAY
     except OSError:
         return False
 
 
-def _failed(spark: Spark, folder: Path) -> Path:
-    name = _name_now(spark)
+def _failed(name: ArchiveName, folder: Path) -> Path:
     return folder / f".failed-{name.place}-{name.state}"
 
 
@@ -169,10 +167,11 @@ def _make(
     before_exec: Callable[[], None] | None,
     lock: int,
 ) -> Path:
-    name = _name_now(spark)
-    _remove(folder, f".draft-{name.place}-")  # of whoever was killed; none is at work, as the lock is ours
-    _failed(spark, folder).touch()  # also if this process is killed
-    with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as work:
+    name = name_now(spark)
+    _remove_of_killed(name, folder)
+    failed = _failed(name, folder)
+    failed.touch()  # also if this process is killed
+    with tempfile.TemporaryDirectory(prefix=f".work-{name.place}-", dir=folder) as work:
         draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
         try:
             run = _Run(spark, environment, Path(work), time_limit, before_exec, lock)
@@ -180,11 +179,12 @@ def _make(
             run(options_to_make(str(draft), spark.java), *conf, str(_JOB), work)
             if not draft.exists():
                 raise StartArchiveError(
-                    f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}"
+                    f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}. Set JAVA_HOME to another "
+                    "Java, or start_archive to off"
                 )
             run(options_to_check(str(draft), spark.java), "--version")
             made = _publish(draft, folder, replace(name, size=draft.stat().st_size))
-            _failed(spark, folder).unlink()
+            failed.unlink(missing_ok=True)
             return made
         finally:
             draft.unlink(missing_ok=True)
@@ -201,18 +201,28 @@ def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    _remove(folder, f"{name.place}-", keep=str(name))
+    _remove_old(name, folder)
     return folder / str(name)
 
 
-def _remove(folder: Path, start: str, keep: str = "") -> None:
-    for path in folder.iterdir():
-        if path.name.startswith(start) and path.name != keep and path.suffix == ".jsa":
+def _remove_of_killed(name: ArchiveName, folder: Path) -> None:
+    """Remove what makers left that were killed; none is at work, as the lock is ours."""
+    for path in folder.glob(f".draft-{name.place}-*"):
+        path.unlink(missing_ok=True)
+    for path in folder.glob(f".work-{name.place}-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_old(name: ArchiveName, folder: Path) -> None:
+    """Remove the archives that this one replaces, not at once: a folder may serve machines that are updated one by one."""
+    for path in folder.glob(f"{name.place}-*.jsa"):
+        if path.name != str(name) and time.time() - path.stat().st_mtime > _KEPT:
             path.unlink(missing_ok=True)
 
 
-def _name_now(spark: Spark) -> ArchiveName:
-    return archive_name(spark.java, str(spark.home), spark.jars, 0)
+def name_now(spark: Spark) -> ArchiveName:
+    """Return the name that an archive of no bytes would have."""
+    return archive_name(spark.java, spark.class_path, spark.jars, 0)
 
 
 @contextmanager
@@ -223,7 +233,8 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
         folder.chmod(0o755)  # whatever the umask: what others can write is not used
     if not _is_only_ours(folder):
         raise StartArchiveError(
-            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used"
+            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used. Remove it, or name another folder: "
+            "[kafka_offsets] cache_folder in Airflow's configuration"
         )
     descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -251,6 +262,7 @@ class _Run:
         self._spark = spark
         self._environment = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
         self._environment |= {"SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(spark.settings)}
+        self._environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(directory))
         self._environment.setdefault("PYSPARK_PYTHON", sys.executable)
         self._directory = directory
         self._time_limit = time_limit
@@ -267,7 +279,10 @@ class _Run:
         with said.open("wb") as output:
             child = subprocess.Popen(
                 [str(self._spark.home / "bin" / "spark-submit"), *arguments],
-                env={**self._environment, SUBMIT_OPTIONS: with_options(options, None)},
+                env={
+                    **self._environment,
+                    SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={self._directory}"], None),
+                },
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -285,11 +300,14 @@ class _Run:
             if not isinstance(exc, subprocess.TimeoutExpired):
                 raise
             raise StartArchiveError(
-                f"The run that makes a start archive was not over after {self._time_limit:g} s, and was ended"
+                f"The run that makes a start archive was not over after {self._time_limit:g} s, and was ended. Launches start as they do "
+                "without one, and none tries again within a day. When the machine has less to do, type: kafka-offsets archive"
             ) from exc
         if code != 0:
             tail = tail_of(said.read_text(errors="replace"))
-            raise StartArchiveError(f"The run that makes a start archive ended with {code}:\n{tail}")
+            raise StartArchiveError(
+                f"The run that makes a start archive ended with {code}. Once what it said is mended, type: kafka-offsets archive\n{tail}"
+            )
 
     def _in_child(self) -> None:
         os.nice(_LOWEST_PRIORITY)

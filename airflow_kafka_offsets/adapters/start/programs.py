@@ -37,13 +37,18 @@ class Spark:
             return True
 
     @property
+    def class_path(self) -> list[str]:
+        """The places that stand on the class path before the jars, and the home that these are in: Java compares them by name."""
+        return [str(path) for path in (self.settings, self.home) if path == self.home or path.is_dir()]
+
+    @property
     def jars(self) -> list[tuple[str, int, int]]:
-        """Name, bytes and time of modification (ns) of each jar."""
+        """Name, bytes and time of modification (s, as Java compares them) of each jar: layers of an image keep no fractions."""
         found = []
         with os.scandir(self.home / "jars") as entries:
             for entry in entries:
                 status = entry.stat()
-                found.append((entry.name, status.st_size, status.st_mtime_ns))
+                found.append((entry.name, status.st_size, int(status.st_mtime)))
         return found
 
 
