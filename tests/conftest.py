@@ -146,7 +146,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafkaBroker]:
     """Run a broker with SASL_SSL, SCRAM-SHA-512 and ACLs."""
     from tests.lab.kafka import SecureKafkaBroker

@@ -26,6 +26,7 @@ from tests.lab.processes import LOOPBACK
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
 from tests.lab.start import SHORT_LIFE
+from tests.lab.tables import FEW_RECORDS
 
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
@@ -105,7 +106,7 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
     for name in ("hold", "lake", "events", "matrix"):
         (folder / name).mkdir(exist_ok=True)
     kafka, secure = KafkaBroker(folder / "kafka"), SecureKafkaBroker(folder / "kafka-sasl")
-    postgres, connect = Postgres(), SparkConnect(folder / "spark-connect")
+    postgres, connect = Postgres(), SparkConnect(folder / "spark-connect", conf=FEW_RECORDS)
     for stop in (postgres.remove, kafka.stop, secure.stop, connect.stop):
         stack.callback(stop)
     with ThreadPoolExecutor() as pool:

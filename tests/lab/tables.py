@@ -1,4 +1,4 @@
-"""Spark settings for Delta and Iceberg tables."""
+"""Settings of the Sparks of the lab: for Delta and Iceberg tables, and for few records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 CATALOG = "lab"
 """Catalog of the Iceberg tables."""
+FEW_RECORDS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings of a Spark that reads ten records at a time: it interprets its plans, as to compile each costs a quarter of the CPU."""
 
 
 def table_settings(warehouse: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import jdbc_jars
-from tests.lab.tables import table_settings
+from tests.lab.tables import FEW_RECORDS, table_settings
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
         **table_settings(directory / "iceberg"),
+        **FEW_RECORDS,
     }
     return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()
 

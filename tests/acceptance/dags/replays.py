@@ -16,6 +16,7 @@ from airflow_kafka_offsets import (
     PlanWindowsOperator,
     replay_params,
 )
+from tests.lab.tables import FEW_RECORDS
 
 LAB = Path(os.environ["LAB"])
 JOBS = Path(__file__).parent / "jobs"
@@ -28,7 +29,7 @@ def spark(dag_id: str) -> dict:
         "application_args": [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)],
         "driver_memory": "512m",
         "jars": os.environ["CONNECTOR_JARS"],
-        "conf": {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        "conf": {"spark.ui.enabled": "false", **FEW_RECORDS},
     }
 
 

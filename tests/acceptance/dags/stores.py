@@ -9,6 +9,7 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.operators import planning
+from tests.lab.tables import FEW_RECORDS
 
 # A store that is down for longer than this fails the task: the tests have no minute to wait.
 planning.PATIENCE = 4.0
@@ -40,7 +41,7 @@ def load(dag_id: str, **group) -> None:
         application_args=[str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)],
         driver_memory="512m",
         jars=os.environ["CONNECTOR_JARS"],
-        conf={"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        conf={"spark.ui.enabled": "false", **FEW_RECORDS},
         retries=3,
         retry_delay=timedelta(seconds=5),
     )

@@ -9,6 +9,7 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.operators import planning
+from tests.lab.tables import FEW_RECORDS
 
 # A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
 planning.PATIENCE = 4.0
@@ -19,7 +20,7 @@ JOBS = Path(__file__).parent / "jobs"
 
 def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, **operator) -> KafkaSparkSubmitOperator:
     settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
-    conf = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # start sooner
+    conf = {"spark.ui.enabled": "false", **FEW_RECORDS}
     arguments = [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)]
     return KafkaSparkSubmitOperator(
         task_id="load",
