@@ -68,7 +68,7 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "cache_folder": {
                         "description": (
-                            "Folder for what can be made again at any time: the jars of Spark's Kafka connector. "
+                            "Folder for what can be made again at any time: the jars of Spark's Kafka connector, and start archives. "
                             "Empty: airflow_kafka_offsets in the user's folder for caches (XDG_CACHE_HOME, else ~/.cache). "
                             "It is made on first use, for its user alone."
                         ),

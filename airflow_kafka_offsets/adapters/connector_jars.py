@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -210,14 +211,18 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> ConnectorUnavailableError:
-    cache = folder.parent.parent
     tail = tail_of(said)
     return ConnectorUnavailableError(
         f"Spark's Kafka connector {how.coordinates} is neither in {how.home}/jars nor in {folder}, and could not be fetched: {why}. "
-        "Nothing was planned or launched. Once its repository can be reached, type: "
-        f"kafka-offsets jars --spark-home {how.home}. For a machine without network, do that on another one with --to FOLDER, and "
-        f"copy FOLDER to {cache}" + (f"\nThe last that Spark said:\n{tail}" if tail else "")
+        f"Nothing was planned or launched. Once its repository can be reached, type: {_command_for_people(how)}. "
+        f"For a machine without network, do that on another one with --to FOLDER, and copy FOLDER/{folder.parent.name} to {folder.parent}"
+        + (f"\nThe last that Spark said:\n{tail}" if tail else "")
     )
+
+
+def _command_for_people(how: Fetching) -> str:
+    where = ["--submit-args", shlex.join(how.arguments)] if how.arguments else []
+    return _without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *where]))
 
 
 def tail_of(said: str) -> str:
@@ -227,4 +232,8 @@ def tail_of(said: str) -> str:
     'module not found\nhttps://***@mirror/x'
     """
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
-    return _USER_IN_URL.sub("://***@", "\n".join(lines[-_TAIL_LINES:]))
+    return _without_passwords("\n".join(lines[-_TAIL_LINES:]))
+
+
+def _without_passwords(text: str) -> str:
+    return _USER_IN_URL.sub("://***@", text)

@@ -310,7 +310,7 @@ VERIFY = Command(
 _SPARK_HOME = argument(
     "--spark-home",
     metavar="FOLDER",
-    help="of this Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
+    help="home of the Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
 )
 JARS = Command(
     "jars",
@@ -325,6 +325,11 @@ JARS = Command(
             metavar="FOLDER",
             help="keep them below this folder, which can be copied into an image, instead of the cache folder "
             "(Airflow's configuration, [kafka_offsets] cache_folder)",
+        ),
+        argument(
+            "--submit-args",
+            metavar="TEXT",
+            help="what spark-submit is told beside that, for example '--repositories URL' where Spark's own settings name no mirror",
         ),
         _OUTPUT,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from argparse import Namespace
 from pathlib import Path
 
@@ -24,7 +25,13 @@ def jars(args: Namespace) -> Answer:
             lambda: f"Spark {spark.build.version} in {spark.home} has its Kafka connector: nothing has to be fetched.",
         )
     to = Path(args.to).expanduser().absolute() if args.to else cache_folder()
-    how = Fetching(spark.home, spark.build.connector, environment=spark.environment, before_exec=dying_with_parent())
+    how = Fetching(
+        spark.home,
+        spark.build.connector,
+        _words(args.submit_args or ""),
+        spark.environment,
+        before_exec=dying_with_parent(),
+    )
     found, is_fetched = jars_in(to, how)
     folder, names = found[0].parent, [jar.name for jar in found]
     what = "Fetched" if is_fetched else "Already there"
@@ -33,6 +40,13 @@ def jars(args: Namespace) -> Answer:
         {**known, "in_spark": False, "fetched": is_fetched, "folder": str(folder), "jars": names},
         lambda: "\n".join([f"{what}: {spark.build.connector}, {size} in {folder}", *names]),
     )
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise BadInputError(f"--submit-args {text!r} can't be read as a command line is: {exc}") from exc
 
 
 def spark_of(home: str | None) -> LocalSpark:

@@ -138,8 +138,8 @@ def test_a_repository_without_the_connector_is_named_with_the_way_out(
         fetch_jars(folder, how_of(mirror, tmp_path))
     said = str(caught.value)
     assert "spark-submit ended with exit code 1" in said
-    assert f"kafka-offsets jars --spark-home {pyspark_home()}" in said
-    assert f"copy FOLDER to {tmp_path / 'cache'}" in said
+    assert f"kafka-offsets jars --spark-home {pyspark_home()} --submit-args '--conf spark.jars.ivySettings=" in said
+    assert f"copy FOLDER/jars to {folder.parent}" in said
     assert f"unresolved dependency: {connector_package().replace(':', '#', 1).replace(':', ';')}: not found" in said
     assert "\tat " not in said
 

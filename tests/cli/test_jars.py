@@ -108,6 +108,24 @@ def test_a_spark_that_can_not_fetch_is_exit_code_3(
     assert done.err.endswith("The last that Spark said:\nno route to the repository\n")
 
 
+def test_where_to_look_is_told_to_spark_and_stands_in_the_command_that_tries_again(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "bin" / "spark-submit").write_text('#!/bin/sh\necho "told: $*"\nexit 7\n')
+    done = jars(capsys, "--to", str(tmp_path / "to"), "--submit-args", "--repositories https://me:hunter2@mirror/x")
+    assert done.code == 3
+    assert (
+        f"type: kafka-offsets jars --spark-home {home} --submit-args '--repositories https://***@mirror/x'." in done.err
+    )
+    assert "told: --master local[1] --deploy-mode client --repositories https://***@mirror/x --packages" in done.err
+    assert "hunter2" not in done.err[done.err.index("Spark's Kafka connector") :]
+    done = jars(capsys, "--submit-args", "it's")
+    assert (done.code, done.err) == (
+        2,
+        "--submit-args \"it's\" can't be read as a command line is: No closing quotation\n",
+    )
+
+
 def test_it_fetches_what_launches_need_and_finds_it_again(launch_jars: Path, tmp_path: Path) -> None:
     """The fixture fetched them, with this command, from the real repositories."""
     program = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
