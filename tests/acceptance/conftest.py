@@ -183,9 +183,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(3000))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Give the servers of this test run: one Airflow, one Kafka, one ledger for all its processes, until the last has left this folder."""
+    """Give the servers of this test run: one Airflow, one Kafka, one ledger for all its processes."""
     with shared_servers(folder_of_the_run(tmp_path_factory) / "acceptance") as servers:
         yield Lab(servers, SqlLedger(servers.ledger.url))
 
