@@ -149,7 +149,7 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     (tmp_path / "hadoop" / "core-site.xml").write_text("<configuration/>")
     connection = {"conn_type": "spark", "host": spark_standalone.url, "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-    told = launch(conn_id="cluster", span=10**12, env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
+    told = launch(conn_id="cluster", env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
     assert told["archive"]
     assert QUICK in told["options"]
     assert told["executors"]
