@@ -7,6 +7,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import uuid
@@ -27,6 +28,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, 
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.lab.kafka import KafkaBroker
+from tests.lab.patience import Patience
 from tests.lab.processes import free_port, wait_until
 from tests.lab.topics import (
     abort_transaction,
@@ -50,11 +52,8 @@ BASE = datetime(2024, 3, 1, tzinfo=UTC)
 
 LOGIN, DOWN, TRANSPORT = KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT
 
-REPORTED_LATE = 20.0
-"""What a lookup may take beyond its time-out, on a machine that has much else to do; librdkafka's own is a minute."""
-
-AT_ONCE = 20.0
-"""What is refused at once: before the time-out of 30 s that the tests of it give."""
+REPORTED_LATE = 2.0
+"""What a lookup may take beyond its time-out."""
 
 
 class Recorder(AdminClient):
@@ -157,10 +156,21 @@ def partitions_of(topic: str, *numbers: int) -> list[TopicPartition]:
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Fail if the block takes longer."""
-    started = time.monotonic()
-    yield
-    assert time.monotonic() - started <= seconds
+    """Fail if the block takes longer, in seconds of a quiet machine; see `Patience`."""
+    patience, done = Patience(seconds), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.1):  # the load of each moment counts, not only that of the last one
+            patience.is_over()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+    assert not patience.is_over()
 
 
 # What is there
@@ -543,7 +553,7 @@ def test_a_connection_that_is_wrong_is_refused_at_once(
         change = {"ssl.ca.location": str(kafka_sasl.tls / change["ssl.ca.location"])}
     log = KafkaLog({**kafka_sasl.client_config("alice"), **change}, 30)
     for _ in range(2):  # the second one must not find the first one's client, and nothing to hear
-        with at_most(AT_ONCE), pytest.raises(KafkaRefusedError) as caught:
+        with at_most(5), pytest.raises(KafkaRefusedError) as caught:
             log.snapshot(["orders"], COMMITTED)
         assert all(word in str(caught.value) for word in (kafka_sasl.bootstrap_servers, *words))
         assert "hunter2" not in str(caught.value)
@@ -559,7 +569,7 @@ def test_a_topic_without_acl_is_refused_with_what_it_needs(kafka_sasl: SecureKaf
         partial(log.offsets_at, partitions_of(topic), BASE, COMMITTED),
     ]
     for look in lookups:
-        with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+        with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
             look()
 
 
@@ -567,10 +577,10 @@ def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafk
     create_topic(kafka_sasl, topic)
     log = KafkaLog(kafka_sasl.client_config("bob"), 30)
     group = f"group-{topic}"
-    with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+    with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
         log.committed(group, partitions_of(topic))
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, topic=topic)
-    with at_most(AT_ONCE), pytest.raises(KafkaRefusedError, match=f"group {group}: .* ACL Describe on Group"):
+    with at_most(5), pytest.raises(KafkaRefusedError, match=f"group {group}: .* ACL Describe on Group"):
         log.committed(group, partitions_of(topic))
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, group=group)
     assert log.committed(group, partitions_of(topic)) == {TopicPartition(topic, 0): None}
