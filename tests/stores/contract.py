@@ -289,6 +289,9 @@ class StoreContract:
                 through.read(group, [topic])
         assert any(was_written) or self.chatters, "no answer to a write was lost: this shows nothing"
 
+    def settle(self) -> None:
+        """Wait, after a fault, for what the store's client still sends by itself."""
+
     def _advance_by_one(self, store: OffsetStore, group: str, before: Offsets) -> Offsets:
         after = {tp: offset + 1 for tp, offset in before.items()}
         store.advance(group, before, after)
@@ -307,6 +310,7 @@ class StoreContract:
         except StoreUnavailableError as exc:
             error = exc
         proxy.heal()
+        self.settle()
         found = store.read(group, topics_of(after))
         if store.guarantees.is_atomic:
             assert found in (before, after), f"after {error!r}"

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Kafkas
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.adapters.stores import kafka as adapter
-from airflow_kafka_offsets.adapters.stores.kafka import PREFIX, KafkaStore
+from airflow_kafka_offsets.adapters.stores.kafka import CLOSING, PREFIX, KafkaStore
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     StoreDriftError,
@@ -99,6 +99,11 @@ def metadata_of(broker: KafkaBroker, group: str, topic: str, count: int) -> list
         return [tp.metadata for tp in consumer.committed(wanted, timeout=20)]
 
 
+def closers() -> list[str]:
+    """Return the names of the threads that still close a consumer."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(CLOSING)]
+
+
 def _advances(
     store: KafkaStore, group: str, before: dict[TopicPartition, int], after: dict[TopicPartition, int]
 ) -> bool:
@@ -107,6 +112,13 @@ def _advances(
     except StoreRefusedError:
         return False
     return True
+
+
+def _told(act: Callable[[], object], errors: list[BaseException]) -> None:
+    try:
+        act()
+    except Exception as exc:
+        errors.append(exc)
 
 
 class KafkaContract(StoreContract):
@@ -127,6 +139,9 @@ class KafkaContract(StoreContract):
         create_topic(broker, topic, _PARTITIONS.get(request.function.__name__, 3))
         create_topic(broker, f"{topic}.other")
         return topic
+
+    def settle(self) -> None:
+        wait_until(lambda: not closers(), timeout=60, what="no consumer sends its commit any more")
 
     def test_a_commit_whose_outcome_is_not_told_may_be_written(
         self,
@@ -360,6 +375,36 @@ class TestPlain(KafkaContract):
         with pytest.raises(StoreDriftError):
             store.advance(group, before, dict.fromkeys(before, 999))
         assert sum(won) >= 1
+
+    @pytest.mark.parametrize("lost", [1, 2, 3])
+    def test_a_coordinator_that_answers_no_more_is_not_waited_for_without_end(
+        self,
+        behind: tuple[KafkaBroker, Proxy],
+        store: KafkaStore,
+        group: str,
+        topic: str,
+        monkeypatch: pytest.MonkeyPatch,
+        lost: int,
+    ) -> None:
+        """The client sends its commit again and again; the task gives up before that ends."""
+        proxy = behind[1]
+        proxy.heal()
+        settings = {"bootstrap.servers": f"{LOOPBACK}:{proxy.port}", "socket.timeout.ms": 1500}
+        commit = adapter._Commit(KafkaStore("kafka://", settings, 1.5), group, at(topic, 1), "")
+        monkeypatch.setattr(commit, "_check_written", lambda: None)
+        told = proxy.answers
+        commit.plain(None)
+        proxy.swallow_answers(after=proxy.answers - told - lost)
+        errors: list[BaseException] = []
+        task = threading.Thread(target=_told, args=(lambda: commit.plain(None), errors), daemon=True)
+        task.start()
+        try:
+            wait_until(lambda: not task.is_alive(), timeout=20, what="the commit gives up")
+        finally:
+            proxy.heal()
+        self.settle()
+        assert {type(error) for error in errors} <= {StoreOutcomeUnknownError}, errors
+        assert store.read(group, [topic]) == at(topic, 1)
 
     def test_a_plain_commit_at_the_moment_of_ours_is_noticed(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str, monkeypatch: pytest.MonkeyPatch

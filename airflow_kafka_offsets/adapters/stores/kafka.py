@@ -7,6 +7,7 @@ KIP-447). Each partition is committed again with each window: offsets expire one
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -247,10 +248,10 @@ class _Commit:
         settings = {
             **self._consumer_settings,
             "on_commit": lambda error, done: answers.append((error, done)),
-            # So long does a commit look for its coordinator, and who closes the consumer waits for that.
+            # So long does a commit look for its coordinator.
             "session.timeout.ms": int(self._store._timeout * 1000),
         }
-        with closing(Consumer(settings)) as consumer:
+        with _closing_in_time(Consumer(settings), self._group, self._store._timeout) as consumer:
             for number, chunk in enumerate(self._chunks()):
                 answers.clear()
                 consumer.commit(offsets=chunk, asynchronous=True)
@@ -350,6 +351,25 @@ class _Commit:
         ]
         for start in range(0, len(commits), CHUNK):
             yield commits[start : start + CHUNK]
+
+
+CLOSING = "closing the consumer of "
+"""What the thread's name begins with that closes a consumer."""
+
+
+@contextmanager
+def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator[Consumer]:
+    """Close the consumer at the end, and wait no longer for that than it may take.
+
+    While a coordinator is known but never answers, librdkafka sends a commit again and again, and close() waits for it
+    without end. Such a commit is still made when the coordinator comes back, if this process lives that long.
+    """
+    try:
+        yield consumer
+    finally:
+        closer = threading.Thread(target=consumer.close, name=f"{CLOSING}{group}", daemon=True)
+        closer.start()
+        closer.join(seconds)
 
 
 def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:
