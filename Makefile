@@ -39,9 +39,10 @@ test-unit: setup ## the quick tests: no server, and fewer examples of each law (
 	@$(BIN)/python -m pytest -m "not server and not slow" --hypothesis-profile=quick --numprocesses=2 --dist=worksteal
 
 # More processes than cores, as most tests wait for a server. What needs the same heavy server stays in one (tests/lanes.py).
+# One that crashes is the end: pytest-xdist gives the next one the work that is done, and waits for it.
 PROCESSES ?= 5
 test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
-	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
+	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
 
 fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)

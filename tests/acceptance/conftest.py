@@ -180,7 +180,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for marker in ("server", "airflow", "kafka", "spark", "postgres"):
                 item.add_marker(marker)
             # Some fixtures bring a hundred tasks to an end.
-            item.add_marker(pytest.mark.timeout(3000))
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")

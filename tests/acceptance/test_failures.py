@@ -40,7 +40,7 @@ def test_a_killed_driver_is_retried_on_the_same_window(lab: Lab) -> None:
         driver = lab.airflow.driver_process("driver_killed", run, "load")
         assert driver is not None
         driver.kill()
-        lab.api.wait_for_task("driver_killed", run, "load", "up_for_retry")
+        lab.api.wait_for_retry("driver_killed", run, "load")
         assert only_window(lab, "driver_killed").held.window == planned
     lab.api.wait_for_run("driver_killed", run, "success")
     row = only_window(lab, "driver_killed")
@@ -90,7 +90,7 @@ def test_a_ledger_that_stops_between_job_and_commit_costs_a_retry_not_a_record(l
         planned = only_window(lab, "ledger_stopped").held.window
         own_ledger.stop()
         hold.release()
-        lab.api.wait_for_task("ledger_stopped", run, "load", "up_for_retry")
+        lab.api.wait_for_retry("ledger_stopped", run, "load")
     assert "LedgerUnavailableError" in lab.api.log("ledger_stopped", run, "load", 1)
     own_ledger.start()
     assert only_window(lab, "ledger_stopped").held.window == planned, "the watermark moved without a commit"
@@ -104,7 +104,7 @@ def test_kafka_that_stops_during_planning_writes_nothing_and_the_retry_plans(lab
     own_kafka.suspend()
     run = lab.api.trigger("kafka_stopped")
     try:
-        lab.api.wait_for_task("kafka_stopped", run, "load", "up_for_retry")  # while Kafka still says nothing
+        lab.api.wait_for_retry("kafka_stopped", run, "load")  # while Kafka still says nothing
         assert not lab.windows("kafka_stopped")
         assert "KafkaUnavailableError" in lab.api.log("kafka_stopped", run, "load", 1)
     finally:
@@ -162,7 +162,7 @@ def test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_u
         hold.wait()
         planned = only_window(lab, "siblings").held.window
         lab.airflow.driver_process("siblings", run, "load").kill()
-        lab.api.wait_for_task("siblings", run, "load", "up_for_retry")
+        lab.api.wait_for_retry("siblings", run, "load")
         lab.api.clear("siblings", run, ["sibling"])
     lab.api.wait_for_run("siblings", run, "success")
     row = only_window(lab, "siblings")
@@ -180,7 +180,7 @@ def test_a_worker_that_is_told_to_stop_takes_its_job_along_and_the_retry_has_the
         driver = lab.airflow.driver_process("worker_stopped", run, "load")
         lab.airflow.worker_process("worker_stopped", run, "load").terminate()
         wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
-        lab.api.wait_for_task("worker_stopped", run, "load", "up_for_retry")
+        lab.api.wait_for_retry("worker_stopped", run, "load")
         assert only_window(lab, "worker_stopped").held.window == planned
     lab.api.wait_for_run("worker_stopped", run, "success")
     assert [a.outcome for a in lab.attempts(only_window(lab, "worker_stopped"))] == [Outcome.KILLED, Outcome.SUCCEEDED]

@@ -62,7 +62,7 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
         hold.wait()
         proxy.stop()
         hold.release()
-        lab.api.wait_for_task("store_down", run, "load", "up_for_retry")
+        lab.api.wait_for_retry("store_down", run, "load")
     (row,) = lab.windows("store_down")
     assert row.held.window.state is State.COMMITTING
     assert "StoreUnavailableError" in lab.api.log("store_down", run, "load", 1)

@@ -50,32 +50,38 @@ _PROGRAMS: dict[str, Callable[[], str]] = {
 _JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA))
 
 
+def _say(line: str) -> None:
+    # At once, with its end: several speak at a time.
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def install_programs() -> None:
     """Find or install what comes from Debian's packages."""
     for name, find in _PROGRAMS.items():
-        print(f"==> {name}: {find()}", flush=True)
+        _say(f"==> {name}: {find()}")
 
 
 def fetch_jars(*jar_sets: JarSet) -> None:
     """Fetch sets of jars, one after the other."""
     for jar_set in jar_sets:
-        print(f"==> {jar_set.name}: {len(fetch(jar_set))} jars", flush=True)
+        _say(f"==> {jar_set.name}: {len(fetch(jar_set))} jars")
 
 
 def fetch_spark_connector() -> None:
     """Fetch Spark's Kafka source."""
-    print(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars", flush=True)
+    _say(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 
 def prepare_launches() -> None:
     """Get all that makes launches cheap."""
-    print(f"==> Spark's connector and start archive for launches: {folder_for_launches()}", flush=True)
+    _say(f"==> Spark's connector and start archive for launches: {folder_for_launches()}")
 
 
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
     try:
-        print(f"==> Java: {java()}", flush=True)
+        _say(f"==> Java: {java()}")
     except JavaError as failure:
         sys.exit(str(failure))
     jobs = [

@@ -280,6 +280,16 @@ class AirflowApi:
                 )
             patience.pause()
 
+    def wait_for_retry(self, dag_id: str, run_id: str, task_id: str, *, timeout: float = 180) -> None:
+        """Wait until the first try of a task has failed, and it waits for the next one, or is in it."""
+        patience = self._patience(timeout)
+        while (task := self.task(dag_id, run_id, task_id))["state"] != "up_for_retry" and task["try_number"] < 2:
+            if patience.is_over() or task["state"] in _TASK_ENDS:
+                raise UnexpectedStateError(
+                    f"{task_id} of {run_id} is {task['state']}, and is not tried again\n{self._story(dag_id, run_id)}"
+                )
+            patience.pause()
+
     def clear(
         self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False
     ) -> None:

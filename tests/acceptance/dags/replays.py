@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task_group
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task, task_group
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -16,6 +16,7 @@ from airflow_kafka_offsets import (
     PlanWindowsOperator,
     replay_params,
 )
+from tests.acceptance.functions import load
 from tests.lab.tables import FEW_RECORDS
 
 LAB = Path(os.environ["LAB"])
@@ -71,15 +72,14 @@ def around_each(group: KafkaGroup) -> None:
 
 
 with DAG("replayed", schedule=None, params=replay_params(), max_active_runs=4):
-    KafkaSparkSubmitOperator(
-        task_id="load",
+    task.kafka_spark(
         group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
+        conn_id="spark_connect",
         poll_interval=5,
         outlets=[Asset("replayed")],
         retries=1,
         retry_delay=timedelta(seconds=1),
-        **spark("replayed"),
-    )
+    )(load)(name="replayed")
 
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=100, max_open_windows=4)

@@ -10,6 +10,7 @@ from pathlib import Path
 from airflow.sdk import DAG, task
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator, PlanWindowsOperator, replay_params
+from tests.acceptance.functions import load
 
 LAB = Path(os.environ["LAB"])
 LOCAL = {
@@ -27,32 +28,6 @@ RETRYING = {"retries": 1, "retry_delay": timedelta(seconds=1)}
 
 def group_of(name: str, **settings) -> KafkaGroup:
     return KafkaGroup(name, topics=[name], kafka_timeout=10, **settings)
-
-
-def slowly_until_released(name: str):
-    """Return a function of Spark that stops in the middle of the write while the hold file is there."""
-    hold = str(LAB / "hold" / name)
-
-    def slowly(value: bytes) -> str:
-        import pathlib
-        import time
-
-        while pathlib.Path(hold).exists():
-            pathlib.Path(hold + ".reached").touch()
-            time.sleep(0.1)
-        return bytes(value).decode()
-
-    return slowly
-
-
-def load(spark, window, name: str) -> dict:
-    """Write the window where a rerun replaces it, also over Spark Connect, and say what was done."""
-    from pyspark.sql import functions as F
-
-    slowly = F.udf(slowly_until_released(name), "string")
-    records = window.read().select("partition", "offset", slowly("value").alias("value"))
-    records.write.mode("overwrite").parquet(f"{LAB}/lake/{name}/window_id={window.id}")
-    return {"seq": window.seq, "is_rerun": window.is_rerun, "span": window.span}
 
 
 # The shape to copy: one line around an ordinary function.

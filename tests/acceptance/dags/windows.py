@@ -5,10 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.operators import planning
+from tests.acceptance import functions
 from tests.lab.tables import FEW_RECORDS
 
 # A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
@@ -55,8 +56,6 @@ for name, operator in {
     "marked": {},
     "fails_for_good": {},
     "waits": {},
-    "skips": {"on_open_window": "skip"},
-    "refuses": {"on_open_window": "fail"},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
         "conf": {
@@ -71,6 +70,12 @@ for name, operator in {
 }.items():
     with DAG(name, schedule=None, max_active_runs=4) as dag:
         load(name, **operator)
+    globals()[name] = dag
+
+for name, answer in {"skips": "skip", "refuses": "fail"}.items():
+    with DAG(name, schedule=None, max_active_runs=4) as dag:
+        group = KafkaGroup(name, topics=[name])
+        task.kafka_spark(group=group, conn_id="spark_connect", on_open_window=answer)(functions.load)(name=name)
     globals()[name] = dag
 
 with DAG("siblings", schedule=None):

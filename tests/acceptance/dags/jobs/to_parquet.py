@@ -1,4 +1,4 @@
-"""Write the window to Parquet; while the hold file is there, stop in the middle of the write; or fail when told to.
+"""Write the window to Parquet; while the hold file is there, stop in the middle of the write; or fail once, when told to.
 
 Arguments: the directory to write to, the hold file.
 """
@@ -14,7 +14,9 @@ from airflow_kafka_offsets.spark import current_window
 
 lake, hold = sys.argv[1:]
 window = current_window(SparkSession.builder.getOrCreate())
-if os.path.exists(f"{hold}.fail-{window.id}"):
+fails = f"{hold}.fail-{window.id}"
+if os.path.exists(fails):
+    os.unlink(fails)
     sys.exit(f"{window.id} is told to fail")
 
 
