@@ -11,7 +11,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -41,6 +42,12 @@ _PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\
 
 _IS_FOLLOWED = "INVALID_CURSOR"
 """What the server says to one of two who follow the same operation."""
+
+_PROGRESS = "spark.connect.progress.reportInterval"
+"""How often the server tells whoever follows an operation that it is still at work."""
+
+SILENCE = 15.0
+"""Seconds after which an operation that is at work would have told of it many times."""
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +167,8 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
                 *(attempt.window_id, attempt.id, attempt.try_number, attempt.claim.run_id),
             )
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
-            if not _has_ended(server, request, builder.metadata()):
+            tells = partial(_tells_progress, server, session, call)
+            if not _has_ended(server, request, builder.metadata(), tells):
                 raise JobAliveError(
                     f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for attempt {attempt.id} "
                     f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
@@ -179,8 +187,33 @@ def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
     return operations
 
 
-def _has_ended(server: Any, request: Any, metadata: Any) -> bool:
+def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    """Have the server tell each second that an operation of this session is at work; False: it is too old to do so.
+
+    Raises:
+        grpc.RpcError: the server is out of reach, or the session is closed.
+    """
+    from grpc import RpcError
+    from pyspark.sql.connect import proto
+
+    def ask(**operation: Any) -> None:
+        server.Config(proto.ConfigRequest(operation=proto.ConfigRequest.Operation(**operation), **session), **call)
+
+    try:
+        ask(get=proto.ConfigRequest.Get(keys=[_PROGRESS]))
+    except RpcError as exc:
+        if "SQL_CONF_NOT_FOUND" in str(exc.details()):
+            return False
+        raise
+    ask(set=proto.ConfigRequest.Set(pairs=[proto.KeyValue(key=_PROGRESS, value="1s")]))
+    return True
+
+
+def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callable[[], bool]) -> bool:
     """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done.
+
+    One that ended with an answer that nobody took is a trap: Spark throws the answer away with the rest, and lets whoever
+    comes later wait for it. Its silence gives it away, twice in a row and with a server that answers meanwhile.
 
     Raises:
         grpc.RpcError: the server is out of reach.
@@ -188,19 +221,27 @@ def _has_ended(server: Any, request: Any, metadata: Any) -> bool:
     from grpc import RpcError, StatusCode
 
     lost: RpcError | None = None
+    silences = 0
     deadline = time.monotonic() + PATIENCE
+    is_told = tells_progress()
     while (left := deadline - time.monotonic()) > 0:
+        was_heard = False
         try:
             # The server ends a stream every two minutes, and expects to be asked again.
-            for answer in server.ReattachExecute(request, metadata=metadata, timeout=left):
+            for answer in server.ReattachExecute(request, metadata=metadata, timeout=min(left, SILENCE)):
                 if answer.HasField("result_complete"):
                     return True
-                request.last_response_id, lost = answer.response_id, None
+                request.last_response_id, lost, was_heard = answer.response_id, None, True
         except RpcError as exc:
             said, is_late = str(exc.details()), exc.code() is StatusCode.DEADLINE_EXCEEDED
             lost = exc if exc.code() is StatusCode.UNAVAILABLE else lost if is_late else None
+            silences = silences + 1 if is_late and left > SILENCE and not was_heard else 0
             if passed := _PASSED.search(said):
                 request.last_response_id = passed[1]
+            elif silences and is_told and not lost:
+                is_told = tells_progress()
+                if silences > 1:
+                    return is_told
             elif lost or is_late or _IS_FOLLOWED in said:
                 time.sleep(min(1.0, left))
             else:

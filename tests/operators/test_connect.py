@@ -7,10 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
@@ -19,9 +22,12 @@ from airflow_kafka_offsets.operators import connect
 from airflow_kafka_offsets.operators.connect import MAX_ENDED, mine_and_earlier, session_url
 from airflow_kafka_offsets.ports import Attempt
 from tests.lab.processes import LOOPBACK, free_port, wait_until
+from tests.lab.proxy import Proxy
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
     from tests.operators.conftest import Worker
@@ -51,7 +57,7 @@ def test_each_attempt_of_each_ledger_has_a_session_of_its_own() -> None:
 def test_the_name_of_a_session_joins_what_the_user_has_in_the_address(
     monkeypatch: pytest.MonkeyPatch, url: str, named: str | None
 ) -> None:
-    monkeypatch.delenv("SPARK_USER", raising=False)
+    monkeypatch.delenv("SPARK_USER")
     monkeypatch.setenv("USER", "me too")
     found = session_url(url, attempt(1))
     assert (found and re.sub("[0-9a-f-]{36}", "ID", found)) == named
@@ -135,7 +141,8 @@ class Store(dict[str, Any]):
 def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "PATIENCE", 1)
+    monkeypatch.setattr(connect, "PATIENCE", 20)
+    monkeypatch.setattr(connect, "SILENCE", 5)
     url = session_url(spark_connect.url, attempt(1))
     # Takes longer than anybody lives, on the driver, and looks at no interrupt.
     endless = f"SELECT rlike('{'a' * 60}!', '(.*a){{20}}b')"
@@ -157,6 +164,51 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     finally:
         client.kill()
         client.wait()
+
+
+class SlowStore(Store):
+    """One that takes its time, in which an interrupted operation ends."""
+
+    def get(self, *key: Any) -> Any:
+        time.sleep(3)
+        return super().get(*key)
+
+
+def execute(url: str, query: str) -> Iterator[object]:
+    """Have what a query brings written to nowhere, under an attempt's session name, and return the server's answers."""
+    from pyspark.sql.connect import proto
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    relation, mode = proto.Relation(sql=proto.SQL(query=query)), proto.WriteOperation.SAVE_MODE_OVERWRITE
+    write = proto.WriteOperation(input=relation, source="noop", mode=mode)
+    request = proto.ExecutePlanRequest(
+        session_id=builder.session_id,
+        user_context=proto.UserContext(user_id=builder.userId or ""),
+        operation_id=str(uuid.uuid4()),
+        plan=proto.Plan(command=proto.Command(write_operation=write)),
+    )
+    request.request_options.add(reattach_options=proto.ReattachOptions(reattachable=True))
+    return iter(proto.SparkConnectServiceStub(builder.toChannel()).ExecutePlan(request, metadata=builder.metadata()))
+
+
+def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_for(
+    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark 4.0 throws such an answer away at the end, and whoever follows the operation later waits for it without end."""
+    monkeypatch.setattr(connect, "PATIENCE", 100)
+    monkeypatch.setattr(connect, "SILENCE", 5)
+    nap = "SELECT java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', {} + id) FROM range(0, 1, 1, 1)"
+    assert list(execute(str(session_url(spark_connect.url, attempt(31))), nap.format(1000))), "now the server is quick"
+    with Proxy(spark_connect.port) as proxy:
+        url = session_url(f"sc://{LOOPBACK}:{proxy.port}", attempt(32))
+        answers = execute(str(url), nap.format(90_000_000_000))
+        wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), timeout=60, what="the task is at work")
+    # The client is gone before the first news of the progress, which comes after two seconds.
+    with pytest.raises(grpc.RpcError):
+        next(answers)
+    time.sleep(4)
+    connect.end_sessions(spark_connect.url, [attempt(32)], SlowStore())
 
 
 def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
