@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Self
+import uuid
+from typing import TYPE_CHECKING, Any, Self
 
 import requests
 
 from tests.lab.jars import jdbc_jars, spark_connector_jars, table_jars
 from tests.lab.java import java, pyspark_home
-from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
+from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
 from tests.lab.tables import table_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _JVM = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -71,11 +72,24 @@ class SparkConnect(OneServer):
         return self.folder / "events"
 
     def start(self) -> Self:
-        """Start the server and wait until it takes connections."""
+        """Start the server and wait until it is quick enough to tell what it has counted; see docs/launchers/connect.md."""
         self.events.mkdir(parents=True, exist_ok=True)
         self._server.command = self._command()
         self._server.start()
+        wait_until(self._tells_counts, timeout=60, what="Spark Connect tells what it has counted")
         return self
+
+    def _tells_counts(self) -> bool:
+        from pyspark.sql.connect import proto
+
+        one = proto.Expression(literal=proto.Expression.Literal(integer=1))
+        count = proto.Expression.UnresolvedFunction(function_name="count", arguments=[one])
+        alias = proto.Expression.Alias(expr=proto.Expression(unresolved_function=count), name=["records"])
+        observed = proto.CollectMetrics(
+            input=proto.Relation(sql=proto.SQL(query="SELECT 1")), name="seen", metrics=[proto.Expression(alias=alias)]
+        )
+        answers = list(execute(self.url, proto.Relation(collect_metrics=observed)))
+        return any(metrics.values for answer in answers for metrics in answer.observed_metrics)
 
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
@@ -114,3 +128,24 @@ class SparkConnect(OneServer):
         # Of our Spark settings none may reach it: SPARK_REMOTE, for one, makes a server look for a server.
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+
+
+def execute(url: str, relation: Any) -> Iterator[Any]:
+    """Have rows written to nowhere, and return the server's answers as they come: without a session of PySpark's."""
+    from pyspark.sql.connect import proto
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    mode = proto.WriteOperation.SAVE_MODE_OVERWRITE
+    write = proto.WriteOperation(input=relation, source="noop", mode=mode)
+    request = proto.ExecutePlanRequest(
+        session_id=builder.session_id or str(uuid.uuid4()),
+        user_context=proto.UserContext(user_id=builder.userId or ""),
+        operation_id=str(uuid.uuid4()),
+        plan=proto.Plan(command=proto.Command(write_operation=write)),
+    )
+    request.request_options.add(reattach_options=proto.ReattachOptions(reattachable=True))
+    answers: Iterator[Any] = proto.SparkConnectServiceStub(builder.toChannel()).ExecutePlan(
+        request, metadata=builder.metadata()
+    )
+    return answers

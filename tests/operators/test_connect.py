@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
@@ -23,11 +21,10 @@ from airflow_kafka_offsets.operators.connect import MAX_ENDED, mine_and_earlier,
 from airflow_kafka_offsets.ports import Attempt
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
+from tests.lab.spark_connect import execute
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
     from tests.operators.conftest import Worker
@@ -174,35 +171,25 @@ class SlowStore(Store):
         return super().get(*key)
 
 
-def execute(url: str, query: str) -> Iterator[object]:
-    """Have what a query brings written to nowhere, under an attempt's session name, and return the server's answers."""
-    from pyspark.sql.connect import proto
-    from pyspark.sql.connect.client import DefaultChannelBuilder
-
-    builder = DefaultChannelBuilder(url)
-    relation, mode = proto.Relation(sql=proto.SQL(query=query)), proto.WriteOperation.SAVE_MODE_OVERWRITE
-    write = proto.WriteOperation(input=relation, source="noop", mode=mode)
-    request = proto.ExecutePlanRequest(
-        session_id=builder.session_id,
-        user_context=proto.UserContext(user_id=builder.userId or ""),
-        operation_id=str(uuid.uuid4()),
-        plan=proto.Plan(command=proto.Command(write_operation=write)),
-    )
-    request.request_options.add(reattach_options=proto.ReattachOptions(reattachable=True))
-    return iter(proto.SparkConnectServiceStub(builder.toChannel()).ExecutePlan(request, metadata=builder.metadata()))
-
-
 def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_for(
     spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark 4.0 throws such an answer away at the end, and whoever follows the operation later waits for it without end."""
+    import grpc
+    from pyspark.sql.connect import proto
+
     monkeypatch.setattr(connect, "PATIENCE", 100)
     monkeypatch.setattr(connect, "SILENCE", 5)
-    nap = "SELECT java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', {} + id) FROM range(0, 1, 1, 1)"
-    assert list(execute(str(session_url(spark_connect.url, attempt(31))), nap.format(1000))), "now the server is quick"
+    nap_of = "SELECT java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', {} + id) FROM range(0, 1, 1, 1)"
+
+    def nap(seconds: float) -> proto.Relation:
+        """Return rows that take so long."""
+        return proto.Relation(sql=proto.SQL(query=nap_of.format(round(seconds * 1e9))))
+
+    assert list(execute(str(session_url(spark_connect.url, attempt(31))), nap(0.001))), "now the server is quick"
     with Proxy(spark_connect.port) as proxy:
         url = session_url(f"sc://{LOOPBACK}:{proxy.port}", attempt(32))
-        answers = execute(str(url), nap.format(90_000_000_000))
+        answers = execute(str(url), nap(90))
         wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), timeout=60, what="the task is at work")
     # The client is gone before the first news of the progress, which comes after two seconds.
     with pytest.raises(grpc.RpcError):
