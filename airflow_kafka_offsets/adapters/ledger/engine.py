@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -92,7 +93,7 @@ def open_engine(
                 _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
             )
         case "mysql" | "mariadb":
-            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
+            return _mysql(_engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given}))
         case other:
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
 
@@ -115,6 +116,28 @@ def _postgres(engine: Engine) -> Engine:
         # PostgreSQL waits for ever by default; LOCAL, as a connection pooler may hand the session on to others.
         if not connection.get_execution_options().get("only_reads"):
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'")
+
+    return engine
+
+
+def _mysql(engine: Engine) -> Engine:
+    from pymysql.connections import Connection  # type: ignore[import-untyped]
+
+    shared: list[SSLContext] = []
+
+    class OurConnection(Connection):  # type: ignore[misc]
+        def _create_ssl_ctx(self, options):  # type: ignore[no-untyped-def]
+            # Else each connection reads the certificates of all the world's authorities, 20 ms of CPU, and asks none of them:
+            # without options of the user a server's certificate is not verified.
+            if options:
+                return super()._create_ssl_ctx(options)
+            if not shared:
+                shared.append(super()._create_ssl_ctx(options))
+            return shared[0]
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
+        return OurConnection(*arguments, **options)
 
     return engine
 
