@@ -54,7 +54,7 @@ def test_each_attempt_of_each_ledger_has_a_session_of_its_own() -> None:
 def test_the_name_of_a_session_joins_what_the_user_has_in_the_address(
     monkeypatch: pytest.MonkeyPatch, url: str, named: str | None
 ) -> None:
-    monkeypatch.delenv("SPARK_USER")
+    monkeypatch.delenv("SPARK_USER", raising=False)
     monkeypatch.setenv("USER", "me too")
     found = session_url(url, attempt(1))
     assert (found and re.sub("[0-9a-f-]{36}", "ID", found)) == named
