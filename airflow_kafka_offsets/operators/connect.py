@@ -43,6 +43,8 @@ _PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\
 _IS_FOLLOWED = "INVALID_CURSOR"
 """What the server says to one of two who follow the same operation."""
 
+_IS_CLOSED = "SESSION_CLOSED"
+
 _PROGRESS = "spark.connect.progress.reportInterval"
 """How often the server tells whoever follows an operation that it is still at work."""
 
@@ -142,7 +144,7 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
         try:
             _end_session(named, attempt, store)
         except grpc.RpcError as exc:
-            if "SESSION_CLOSED" not in str(exc.details()):
+            if _IS_CLOSED not in str(exc.details()):
                 raise ClusterUnavailableError(
                     f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for attempt "
                     f"{attempt.id} ({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
@@ -188,32 +190,38 @@ def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
 
 
 def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
-    """Have the server tell each second that an operation of this session is at work; False: it is too old to do so.
+    """Have the server tell each second that an operation of this session is at work; False: it can't, or does not let us ask.
 
     Raises:
         grpc.RpcError: the server is out of reach, or the session is closed.
     """
-    from grpc import RpcError
+    from grpc import RpcError, StatusCode
     from pyspark.sql.connect import proto
 
-    def ask(**operation: Any) -> None:
-        server.Config(proto.ConfigRequest(operation=proto.ConfigRequest.Operation(**operation), **session), **call)
+    def ask(**operation: Any) -> Any:
+        request = proto.ConfigRequest(operation=proto.ConfigRequest.Operation(**operation), **session)
+        return server.Config(request, **call)
 
     try:
-        ask(get=proto.ConfigRequest.Get(keys=[_PROGRESS]))
-    except RpcError as exc:
-        if "SQL_CONF_NOT_FOUND" in str(exc.details()):
+        # Not `get`: an older server, too, returns what somebody has set, and tells nothing all the same.
+        [known] = ask(is_modifiable=proto.ConfigRequest.IsModifiable(keys=[_PROGRESS])).pairs
+        if known.value != "true":
             return False
-        raise
-    ask(set=proto.ConfigRequest.Set(pairs=[proto.KeyValue(key=_PROGRESS, value="1s")]))
+        ask(set=proto.ConfigRequest.Set(pairs=[proto.KeyValue(key=_PROGRESS, value="1s")]))
+    except RpcError as exc:
+        is_away = exc.code() in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+        if is_away or _IS_CLOSED in str(exc.details()):
+            raise
+        return False
     return True
 
 
 def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callable[[], bool]) -> bool:
     """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done.
 
-    One that ended with an answer that nobody took is a trap: Spark throws the answer away with the rest, and lets whoever
-    comes later wait for it. Its silence gives it away, twice in a row and with a server that answers meanwhile.
+    One trap is in that: when an interrupted operation ends, Spark 4.0 throws away all answers that it still keeps. If its
+    client did not get the last of them, whoever follows the operation waits for that one without end. An operation that is
+    at work tells of its progress, so this one is told by its silence: two times, while the server answers other questions.
 
     Raises:
         grpc.RpcError: the server is out of reach.
@@ -238,10 +246,10 @@ def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callabl
             silences = silences + 1 if is_late and left > SILENCE and not was_heard else 0
             if passed := _PASSED.search(said):
                 request.last_response_id = passed[1]
-            elif silences and is_told and not lost:
-                is_told = tells_progress()
-                if silences > 1:
-                    return is_told
+            elif silences and is_told:
+                is_told, lost = tells_progress(), None
+                if silences > 1 and is_told:
+                    return True
             elif lost or is_late or _IS_FOLLOWED in said:
                 time.sleep(min(1.0, left))
             else:

@@ -32,19 +32,21 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
         hold.release()
     lab.api.wait_for_run("replayed", live, "success")
     lab.api.wait_for_run("replayed", replay, "success")
-    result = lab.api.xcom("replayed", replay, "load")
+    result = lab.api.xcom("replayed", replay, "load", "window")
     assert [(w["window_id"], w["is_rerun"], w["records"]) for w in result["windows"]] == [
         ("replayed-000001", True, 200),
         ("replayed-000002", True, 200),
     ]
-    assert lab.api.xcom("replayed", live, "load")["window_id"] == "replayed-000003"
+    assert lab.api.xcom("replayed", live, "load", "window")["window_id"] == "replayed-000003"
 
-    # It fails in its second window: the retry does not run the first one again.
+    # By spark-submit; it fails in its second window: the retry does not run the first one again.
     (lab.folder / "hold" / "replayed.fail-replayed-000002").touch()
     span = {"from": (before[0].until - timedelta(seconds=1)).isoformat(), "to": before[1].until.isoformat()}
-    half = lab.api.trigger("replayed", span)
-    lab.api.wait_for_run("replayed", half, "success")
+    lab.api.unpause("replayed_submitted")
+    half = lab.api.run_to("replayed_submitted", span)
     assert attempts_of(lab, "replayed", half) == {1: 1, 2: 2}
+    result = lab.api.xcom("replayed_submitted", half, "load")
+    assert [(w["window_id"], w["records"]) for w in result["windows"]] == [(w.id, 200) for w in before]
 
     windows = windows_of(lab, "replayed")
     assert windows[:2] == before
@@ -54,7 +56,7 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
 
     # Each committed window is told to who waits for the asset; an empty one is not.
     empty = lab.api.run_to("replayed")
-    assert lab.api.xcom("replayed", empty, "load")["span"] == 0
+    assert lab.api.xcom("replayed", empty, "load", "window")["span"] == 0
     events = {e["source_run_id"]: e["extra"] for e in lab.api.asset_events("replayed")}
     assert {run: [(w["seq"], w["is_rerun"]) for w in extra["windows"]] for run, extra in events.items()} == {
         runs[0]: [(1, False)],

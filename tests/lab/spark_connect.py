@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import requests
@@ -80,6 +81,7 @@ class SparkConnect(OneServer):
         return self
 
     def _tells_counts(self) -> bool:
+        import grpc
         from pyspark.sql.connect import proto
 
         one = proto.Expression(literal=proto.Expression.Literal(integer=1))
@@ -88,7 +90,11 @@ class SparkConnect(OneServer):
         observed = proto.CollectMetrics(
             input=proto.Relation(sql=proto.SQL(query="SELECT 1")), name="seen", metrics=[proto.Expression(alias=alias)]
         )
-        answers = list(execute(self.url, proto.Relation(collect_metrics=observed)))
+        try:
+            with executing(self.url, proto.Relation(collect_metrics=observed), timeout=30) as told:
+                answers = list(told)
+        except grpc.RpcError:
+            return False
         return any(metrics.values for answer in answers for metrics in answer.observed_metrics)
 
     def _command(self) -> list[str]:
@@ -130,22 +136,25 @@ class SparkConnect(OneServer):
         return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
 
 
-def execute(url: str, relation: Any) -> Iterator[Any]:
-    """Have rows written to nowhere, and return the server's answers as they come: without a session of PySpark's."""
+@contextmanager
+def executing(
+    url: str, relation: Any, *, conf: Mapping[str, str] | None = None, timeout: float | None = None
+) -> Iterator[Iterator[Any]]:
+    """Have rows written to nowhere, without a session of PySpark's; give the server's answers as they come."""
     from pyspark.sql.connect import proto
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     builder = DefaultChannelBuilder(url)
+    user = proto.UserContext(user_id=builder.userId or "")
+    session: dict[str, Any] = {"session_id": builder.session_id or str(uuid.uuid4()), "user_context": user}
+    pairs = [proto.KeyValue(key=key, value=value) for key, value in (conf or {}).items()]
+    settings = proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs))
     mode = proto.WriteOperation.SAVE_MODE_OVERWRITE
     write = proto.WriteOperation(input=relation, source="noop", mode=mode)
-    request = proto.ExecutePlanRequest(
-        session_id=builder.session_id or str(uuid.uuid4()),
-        user_context=proto.UserContext(user_id=builder.userId or ""),
-        operation_id=str(uuid.uuid4()),
-        plan=proto.Plan(command=proto.Command(write_operation=write)),
-    )
+    plan = proto.Plan(command=proto.Command(write_operation=write))
+    request = proto.ExecutePlanRequest(operation_id=str(uuid.uuid4()), plan=plan, **session)
     request.request_options.add(reattach_options=proto.ReattachOptions(reattachable=True))
-    answers: Iterator[Any] = proto.SparkConnectServiceStub(builder.toChannel()).ExecutePlan(
-        request, metadata=builder.metadata()
-    )
-    return answers
+    with builder.toChannel() as channel:
+        server = proto.SparkConnectServiceStub(channel)
+        server.Config(proto.ConfigRequest(operation=settings, **session), metadata=builder.metadata(), timeout=timeout)
+        yield server.ExecutePlan(request, metadata=builder.metadata(), timeout=timeout)

@@ -90,7 +90,6 @@ def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn
     (failed,) = set(yarn.apps()) - before
     assert yarn.apps()[failed]["finalStatus"] == "FAILED"
     assert attempts_of(yarn, failed) == 1, "YARN ran the failing driver again"
-    fail.unlink()
     task.die("before the id is noted")
     wait_until(lambda: not yarn.alive(), timeout=300, what="the application ends")
     task.start().succeed()

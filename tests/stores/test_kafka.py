@@ -390,11 +390,12 @@ class TestPlain(KafkaContract):
         proxy = behind[1]
         proxy.heal()
         settings = {"bootstrap.servers": f"{LOOPBACK}:{proxy.port}", "socket.timeout.ms": 1500}
-        commit = adapter._Commit(KafkaStore("kafka://", settings, 1.5), group, at(topic, 1), "")
-        monkeypatch.setattr(commit, "_check_written", lambda: None)
+        through = KafkaStore("kafka://", settings, 1.5)
+        first, commit = (adapter._Commit(through, group, at(topic, offset), "") for offset in (1, 2))
+        monkeypatch.setattr(adapter._Commit, "_check_written", lambda _: None)
         told = proxy.answers
-        commit.plain(None)
-        proxy.swallow_answers(after=proxy.answers - told - lost)
+        first.plain(None)
+        proxy.swallow_answers(after=max(0, proxy.answers - told - lost))
         errors: list[BaseException] = []
         task = threading.Thread(target=_told, args=(lambda: commit.plain(None), errors), daemon=True)
         task.start()
@@ -403,8 +404,10 @@ class TestPlain(KafkaContract):
         finally:
             proxy.heal()
         self.settle()
+        # Not always the same number of answers comes: one that is lost may be one that nobody waits for.
         assert {type(error) for error in errors} <= {StoreOutcomeUnknownError}, errors
-        assert store.read(group, [topic]) == at(topic, 1)
+        assert errors or lost == 1, "no answer was lost: this shows nothing"
+        assert store.read(group, [topic]) in (at(topic, 1), at(topic, 2))
 
     def test_a_plain_commit_at_the_moment_of_ours_is_noticed(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from ssl import SSLContext
 from typing import Any
@@ -121,25 +122,37 @@ def _postgres(engine: Engine) -> Engine:
 
 
 def _mysql(engine: Engine) -> Engine:
-    from pymysql.connections import Connection  # type: ignore[import-untyped]
+    from pymysql.err import OperationalError as Refused  # type: ignore[import-untyped]
 
-    shared: list[SSLContext] = []
-
-    class OurConnection(Connection):  # type: ignore[misc]
-        def _create_ssl_ctx(self, options):  # type: ignore[no-untyped-def]
-            # Else each connection reads the certificates of all the world's authorities, 20 ms of CPU, and asks none of them:
-            # without options of the user a server's certificate is not verified.
-            if options:
-                return super()._create_ssl_ctx(options)
-            if not shared:
-                shared.append(super()._create_ssl_ctx(options))
-            return shared[0]
+    connection = _mysql_connection()
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
-        return OurConnection(*arguments, **options)
+        try:
+            return connection(*arguments, **options)
+        except OSError as exc:  # of certificates that the user names
+            raise Refused(f"{type(exc).__name__}: {exc}") from exc
 
     return engine
+
+
+@cache
+def _mysql_connection() -> type:
+    from pymysql.connections import Connection  # type: ignore[import-untyped]
+
+    class OurConnection(Connection):  # type: ignore[misc]
+        shared: SSLContext | None = None
+
+        def _create_ssl_ctx(self, options):  # type: ignore[no-untyped-def]
+            if options:
+                return super()._create_ssl_ctx(options)
+            # Else each connection reads the certificates of all authorities that the system knows: 20 ms of CPU, and in vain,
+            # as a server's certificate is not verified when the user names no authority.
+            if OurConnection.shared is None:
+                OurConnection.shared = super()._create_ssl_ctx(options)
+            return OurConnection.shared
+
+    return OurConnection
 
 
 def _sqlite(engine: Engine, is_ours: bool) -> Engine:

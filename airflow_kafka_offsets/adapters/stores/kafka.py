@@ -6,6 +6,7 @@ KIP-447). Each partition is committed again with each window: offsets expire one
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -31,6 +32,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees, check_advance
+
+_log = logging.getLogger(__name__)
 
 PREFIX = "airflow-kafka-offsets-"
 """What a group's ``transactional.id`` begins with, unless the address says another."""
@@ -248,7 +251,7 @@ class _Commit:
         settings = {
             **self._consumer_settings,
             "on_commit": lambda error, done: answers.append((error, done)),
-            # So long does a commit look for its coordinator.
+            # A commit looks for its coordinator for this long.
             "session.timeout.ms": int(self._store._timeout * 1000),
         }
         with _closing_in_time(Consumer(settings), self._group, self._store._timeout) as consumer:
@@ -370,6 +373,10 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
         closer = threading.Thread(target=consumer.close, name=f"{CLOSING}{group}", daemon=True)
         closer.start()
         closer.join(seconds)
+        if closer.is_alive():
+            _log.warning(
+                "Group %s: Kafka's client still sends a commit that got no answer, until this process ends", group
+            )
 
 
 def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:

@@ -81,6 +81,18 @@ with DAG("replayed", schedule=None, params=replay_params(), max_active_runs=4):
         retry_delay=timedelta(seconds=1),
     )(load)(name="replayed")
 
+# The same windows, several in one task, by spark-submit.
+with DAG("replayed_submitted", schedule=None, params=replay_params()):
+    KafkaSparkSubmitOperator(
+        task_id="load",
+        group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
+        poll_interval=5,
+        outlets=[Asset("replayed")],
+        retries=1,
+        retry_delay=timedelta(seconds=1),
+        **spark("replayed"),
+    )
+
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=100, max_open_windows=4)
     plan_drained = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
