@@ -277,7 +277,7 @@ class StoreContract:
         before = at(topic, *[5] * self.lost_partitions)
         store.advance(group, {}, before)
         was_written: list[bool] = []
-        while not any(was_written) and len(was_written) < 3 * self.lost_answers:
+        while not any(was_written) and len(was_written) < 10 * self.lost_answers:
             through.read(group, [topic])  # so that what connects once is connected, now and below
             told, after = proxy.answers, {tp: offset + 1 for tp, offset in before.items()}
             through.advance(group, before, after)

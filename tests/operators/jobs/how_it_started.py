@@ -19,9 +19,9 @@ def tell(spark: Any) -> dict[str, Any]:
     pid = jvm.java.lang.ProcessHandle.current().pid()
     beans = jvm.java.lang.management.ManagementFactory
     diagnostics = beans.getPlatformMXBean(jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean"))
-    commands = [
-        " ".join(process.cmdline()) for process in psutil.process_iter(["name"]) if process.info["name"] == "java"
-    ]
+    # Of one that has just ended there is no command.
+    processes = [process.info for process in psutil.process_iter(["name", "cmdline"])]
+    commands = [" ".join(info["cmdline"] or ()) for info in processes if info["name"] == "java"]
     app = spark.sparkContext.applicationId
     return {
         "options": list(beans.getRuntimeMXBean().getInputArguments()),
