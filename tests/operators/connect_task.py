@@ -17,21 +17,7 @@ from typing import Any
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
-
-
-def slowly_until_released(hold: str) -> Any:
-    """Return a function of Spark that stops in the middle of the write while the hold file is there."""
-
-    def slowly(value: bytes) -> str:
-        import pathlib
-        import time
-
-        while pathlib.Path(hold).exists():
-            pathlib.Path(hold + ".reached").touch()
-            time.sleep(0.1)
-        return bytes(value).decode()
-
-    return slowly
+from tests.lab.holds import slowly_until_released
 
 
 def append(spark: Any, window: Any, folder: str, ti: Any) -> int:

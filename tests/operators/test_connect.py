@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
-from pyspark import __version__ as spark_version
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
@@ -178,6 +177,7 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 ) -> None:
     """Spark 4.0 throws such an answer away at the end, and whoever follows the operation later waits for it without end."""
     import grpc
+    from pyspark import __version__ as spark_version
     from pyspark.sql.connect import proto
 
     monkeypatch.setattr(connect, "PATIENCE", 100)

@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 PREFIX = "airflow-kafka-offsets-"
 """What a group's ``transactional.id`` begins with, unless the address says another."""
 
+CLOSING = "closing the consumer of "
+"""What the thread's name begins with that closes a consumer."""
+
 MAX_METADATA = 400
 """Characters of a window's id: 1000 commits must fit into a batch of 1 MiB, or the broker answers with an unknown error."""
 
@@ -354,10 +357,6 @@ class _Commit:
         ]
         for start in range(0, len(commits), CHUNK):
             yield commits[start : start + CHUNK]
-
-
-CLOSING = "closing the consumer of "
-"""What the thread's name begins with that closes a consumer."""
 
 
 @contextmanager

@@ -71,27 +71,18 @@ def around_each(group: KafkaGroup) -> None:
     one.expand(window=plan.output)
 
 
+replayed = {
+    "group": KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
+    "poll_interval": 5,
+    "outlets": [Asset("replayed")],
+}
 with DAG("replayed", schedule=None, params=replay_params(), max_active_runs=4):
-    task.kafka_spark(
-        group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
-        conn_id="spark_connect",
-        poll_interval=5,
-        outlets=[Asset("replayed")],
-        retries=1,
-        retry_delay=timedelta(seconds=1),
-    )(load)(name="replayed")
+    task.kafka_spark(conn_id="spark_connect", **replayed)(load)(name="replayed")
 
 # The same windows, several in one task, by spark-submit.
 with DAG("replayed_submitted", schedule=None, params=replay_params()):
-    KafkaSparkSubmitOperator(
-        task_id="load",
-        group=KafkaGroup("replayed", topics=["replayed"], max_offsets=200),
-        poll_interval=5,
-        outlets=[Asset("replayed")],
-        retries=1,
-        retry_delay=timedelta(seconds=1),
-        **spark("replayed"),
-    )
+    retried = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+    KafkaSparkSubmitOperator(task_id="load", **replayed, **retried, **spark("replayed"))
 
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=100, max_open_windows=4)
