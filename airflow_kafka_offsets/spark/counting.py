@@ -35,6 +35,11 @@ _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
 
 _WHOLE: Unit = (None, None)
 
+_TOO_LATE = (
+    ". If the frame was run: a Spark Connect server waits a moment for its own count, and when it is busy it may report none. "
+    "A retry runs the window again; persisted() does not depend on that count"
+)
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -120,10 +125,11 @@ class CountedRead:
         """
         metrics = self._metrics(timeout)
         if metrics.get("records") is None:
+            too_late = _TOO_LATE if _java(self._observation) is None else ""
             raise IncompleteReadError(
                 "The frame of read() was not run, or Spark did not report it: call check() after the write. What goes through "
                 "rdd or foreachPartition(), and over Spark Connect through a view, is not reported, and Spark does not run "
-                "what it can do without (a join with nothing). Then use `with window.persisted() as frame:` in place of read()"
+                f"what it can do without (a join with nothing). Then use `with window.persisted() as frame:` in place of read(){too_late}"
             )
         records, strays = int(metrics["records"]), int(metrics.get("strays") or 0)
         read = self._decode(metrics.get("histogram"))
@@ -190,7 +196,7 @@ class CountedRead:
 
 def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
     """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
-    java = getattr(observation, "_jo", None)
+    java = _java(observation)
     # `get` blocks until there was an action, for ever if need be; over Spark Connect it never blocks.
     if java is not None and not _wait_for(java.future().isCompleted, timeout):
         return {}
@@ -200,6 +206,11 @@ def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
         _log.warning("The frame was not read to its end", exc_info=True)
         return {}
     return metrics
+
+
+def _java(observation: Observation | None) -> Any:
+    """Return the JVM's side of an observation; None: it is one of Spark Connect."""
+    return getattr(observation, "_jo", None)
 
 
 def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]]) -> Counts:
