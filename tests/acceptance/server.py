@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from sqlalchemy import make_url
@@ -31,6 +32,9 @@ from tests.lab.tables import FEW_RECORDS
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
 """The groups of the examples in dags/, which the Airflow of these tests runs too."""
+
+LINGER = 20.0
+"""Seconds between a file of tests and the next one. Servers that nobody asks take a tenth of a core, and the memory of three Sparks."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,11 @@ def shared_servers(folder: Path) -> AbstractContextManager[Servers]:
 
 
 def main(folder: Path) -> None:
-    """Run the servers as long as somebody uses them."""
+    """Run the servers until the last file of tests that uses them is over."""
     with ExitStack() as stack:
-        serve(folder, os.getpid(), _run(folder, stack))
+        # Others may run here later: what the first have left is not theirs.
+        servers = _run(Path(mkdtemp(prefix="servers-", dir=folder)), stack)
+        serve(folder, os.getpid(), servers, linger=LINGER)
 
 
 def _run(folder: Path, stack: ExitStack) -> Servers:
@@ -128,6 +134,8 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
         settings={
             # Many tasks wait: for a file that holds them, or for a server that is away.
             "core": {"parallelism": "12"},
+            # It looks at all DAGs each time; of so many, half a second would keep it busy.
+            "scheduler": {"scheduler_idle_sleep_time": "1"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},

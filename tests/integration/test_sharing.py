@@ -23,7 +23,7 @@ from tests.lab.sharing import serve
 folder = Path(sys.argv[1])
 with (folder / "story").open("a") as story:
     print("started", file=story, flush=True)
-    serve(folder, os.getpid(), {"pid": os.getpid()})
+    serve(folder, os.getpid(), {"pid": os.getpid()}, linger=float(sys.argv[2]))
     print("stopped", file=story, flush=True)
 """
 USER = """
@@ -32,22 +32,22 @@ from pathlib import Path
 from tests.integration.test_sharing import command_of
 from tests.lab.sharing import shared
 folder = Path(sys.argv[1])
-with shared(folder, command_of(folder), what="they") as facts:
+with shared(folder, command_of(folder, float(sys.argv[2])), what="they") as facts:
     print(facts["pid"], flush=True)
     sys.stdin.read()
 """
 
 
-def command_of(folder: Path) -> list[str]:
-    return [sys.executable, "-c", SERVERS, str(folder)]
+def command_of(folder: Path, linger: float = 0) -> list[str]:
+    return [sys.executable, "-c", SERVERS, str(folder), str(linger)]
 
 
 def story(folder: Path) -> list[str]:
     return (folder / "story").read_text().split()
 
 
-def start_user(folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", USER, str(folder)]
+def start_user(folder: Path, linger: float = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", USER, str(folder), str(linger)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -63,6 +63,23 @@ def test_three_who_ask_at_once_share_one_which_stops_after_the_last(tmp_path: Pa
         user.communicate()
     assert psutil.pid_exists(pid)
     users[2].communicate()
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+
+
+def test_who_comes_soon_after_the_last_finds_one_that_lingers(tmp_path: Path) -> None:
+    pids = []
+    for _ in range(2):
+        with shared(tmp_path, command_of(tmp_path, linger=3600), what="they") as facts:
+            pids.append(facts["pid"])
+    psutil.Process(pids[0]).terminate()
+    assert pids[0] == pids[1]
+    assert story(tmp_path) == ["started"]
+
+
+def test_one_that_lingers_stops_when_the_process_that_started_it_has_ended(tmp_path: Path) -> None:
+    user = start_user(tmp_path, linger=3600)
+    server_of(user)
+    user.communicate()
     wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
 
 

@@ -48,7 +48,14 @@ def shared(folder: Path, command: Sequence[str], *, what: str, timeout: float = 
         yield _read(folder)[1]
 
 
-def serve(folder: Path, process_id: int, facts: object, *, meanwhile: Callable[[], object] = lambda: None) -> None:
+def serve(
+    folder: Path,
+    process_id: int,
+    facts: object,
+    *,
+    meanwhile: Callable[[], object] = lambda: None,
+    linger: float = 0,
+) -> None:
     """Tell others of servers that are up, and return when nobody uses them any more.
 
     Args:
@@ -56,12 +63,21 @@ def serve(folder: Path, process_id: int, facts: object, *, meanwhile: Callable[[
         process_id: Of the process that runs them.
         facts: What others get; must be picklable.
         meanwhile: Called again and again, for example to start again what has died.
+        linger: Seconds that they wait for somebody after the last user has left, as long as the process that started them
+            is there: it may come back.
     """
     draft = _facts(folder).with_suffix(".new")
     draft.write_bytes(pickle.dumps((process_id, facts)))
+    starter = os.getppid()
+    used = time.monotonic()
     with (folder / "users").open("a") as users:
         draft.rename(_facts(folder))
-        while not _is_mine(users):
+        while True:
+            if not _is_mine(users):
+                used = time.monotonic()
+            elif time.monotonic() - used >= linger or os.getppid() != starter:
+                break
+            fcntl.flock(users, fcntl.LOCK_UN)
             meanwhile()
             time.sleep(_LOOK_SECONDS)
         # Whoever comes now finds nothing here, and starts others.
