@@ -186,7 +186,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Give the servers of this test run, one Airflow, one Kafka, one ledger for all its processes, until no file needs them."""
-    with shared_servers(folder_of_the_run(tmp_path_factory) / "acceptance") as servers:
+    folder = folder_of_the_run(tmp_path_factory)
+    with shared_servers(folder / "acceptance", folder / "kafka") as servers:
         yield Lab(servers, SqlLedger(servers.ledger.url))
 
 

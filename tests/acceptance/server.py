@@ -1,4 +1,4 @@
-"""The servers of the acceptance tests, for all processes of a test run: `python -m tests.acceptance.server FOLDER`."""
+"""The servers of the acceptance tests, for all processes of a test run: `python -m tests.acceptance.server FOLDER FOLDER_OF_KAFKA`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import LOOPBACK
+from tests.lab.shared_kafka import shared_kafka
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
 from tests.lab.start import SHORT_LIFE
@@ -94,29 +95,30 @@ class _Offered(BaseManager):
     """The side that does it."""
 
 
-def shared_servers(folder: Path) -> AbstractContextManager[Servers]:
-    """Give the servers of a folder to one more user; see `shared`."""
-    command = [sys.executable, "-m", "tests.acceptance.server", str(folder)]
+def shared_servers(folder: Path, folder_of_kafka: Path) -> AbstractContextManager[Servers]:
+    """Give the servers of a folder to one more user; see `shared`. They use the broker that all tests share, too."""
+    command = [sys.executable, "-m", "tests.acceptance.server", str(folder), str(folder_of_kafka)]
     return shared(folder, command, what="the servers of the acceptance tests")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, folder_of_kafka: Path) -> None:
     """Run the servers until the last file of tests that uses them is over."""
     with ExitStack() as stack:
         # Others may run here later: what the first have left is not theirs.
-        servers = _run(Path(mkdtemp(prefix="servers-", dir=folder)), stack)
+        servers = _run(Path(mkdtemp(prefix="servers-", dir=folder)), folder_of_kafka, stack)
         serve(folder, os.getpid(), servers, linger=LINGER)
 
 
-def _run(folder: Path, stack: ExitStack) -> Servers:
+def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
     for name in ("hold", "lake", "events", "matrix"):
         (folder / name).mkdir(exist_ok=True)
-    kafka, secure = KafkaBroker(folder / "kafka"), SecureKafkaBroker(folder / "kafka-sasl")
-    postgres, connect = Postgres(), SparkConnect(folder / "spark-connect", conf=FEW_RECORDS)
-    for stop in (postgres.remove, kafka.stop, secure.stop, connect.stop):
+    kafka = stack.enter_context(shared_kafka(folder_of_kafka))
+    secure, postgres = SecureKafkaBroker(folder / "kafka-sasl"), Postgres()
+    connect = SparkConnect(folder / "spark-connect", conf=FEW_RECORDS)
+    for stop in (postgres.remove, secure.stop, connect.stop):
         stack.callback(stop)
     with ThreadPoolExecutor() as pool:
-        for started in [pool.submit(server.start) for server in (postgres, kafka, secure, connect)]:
+        for started in [pool.submit(server.start) for server in (postgres, secure, connect)]:
             started.result()
     schema.upgrade(open_engine(postgres.url))
     airflow = Airflow(
@@ -135,7 +137,8 @@ def _run(folder: Path, stack: ExitStack) -> Servers:
             # Many tasks wait: for a file that holds them, or for a server that is away.
             "core": {"parallelism": "12"},
             # It looks at all DAGs each time; of so many, half a second would keep it busy.
-            "scheduler": {"scheduler_idle_sleep_time": "1"},
+            # And it takes a task for dead that a machine with other work does not let tell of itself for long.
+            "scheduler": {"scheduler_idle_sleep_time": "1", "task_instance_heartbeat_timeout": "40"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},
@@ -186,4 +189,4 @@ if __name__ == "__main__":
     # As the module that others import: what is pickled here, they must find there.
     from tests.acceptance import server
 
-    server.main(Path(sys.argv[1]))
+    server.main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -85,7 +85,7 @@ with DAG("replayed_submitted", schedule=None, params=replay_params()):
     KafkaSparkSubmitOperator(task_id="load", **replayed, **retried, **spark("replayed"))
 
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
-    group = KafkaGroup("drained", topics=["drained"], max_offsets=100, max_open_windows=4)
+    group = KafkaGroup("drained", topics=["drained"], max_offsets=150, max_open_windows=3)
     plan_drained = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
     KafkaSparkSubmitOperator.partial(
         task_id="load", group=group, max_active_tis_per_dagrun=2, retries=0, **spark("drained")
