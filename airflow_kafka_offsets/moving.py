@@ -230,9 +230,10 @@ class Moving:
             check_reads(group, topics)
         else:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
-        snapshot = snapshot_of_all(open_log(group), group, topics)
+        kafka = open_log(group)
+        snapshot = snapshot_of_all(kafka, group, topics)
         taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
-        reset = work_out(self._ledger, name, state.position, taken.target, snapshot) if state.position else None
+        reset = work_out(self._ledger, kafka, name, state.position, taken.target, snapshot) if state.position else None
         position = reset.position if reset else taken.position(snapshot)
         return Import(group, asked, taken, found.notes, snapshot, position, state, reset)
 

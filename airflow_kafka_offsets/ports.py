@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.launching import Job, JobName
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -46,6 +47,13 @@ class LogOffsets(Protocol):
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
         """Return each partition's first offset whose record has this timestamp or a later one; None: there is none."""
+        ...
+
+    def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
+        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely.
+
+        What is not in the answer Kafka did not say: too old, a proxy, or not in time. That is no error.
+        """
         ...
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
@@ -150,6 +158,7 @@ class Draft:
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     lane: Lane = Lane.LIVE
     is_capped: bool = False
+    leader_epochs: LeaderEpochs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

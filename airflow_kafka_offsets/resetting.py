@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from airflow_kafka_offsets.core import reset as core
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.leader_epochs import doubtful
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import Position
@@ -17,13 +18,18 @@ from airflow_kafka_offsets.replaying import pages
 
 
 def work_out(
-    ledger: Ledger, group: str, before: Position, target: Mapping[TopicPartition, int], log: LogSnapshot
+    ledger: Ledger,
+    kafka: LogOffsets,
+    group: str,
+    before: Position,
+    target: Mapping[TopicPartition, int],
+    log: LogSnapshot,
 ) -> Reset:
     """Work out a reset against the windows of the ledger. Writes nothing; see `core.reset.plan_reset`."""
-    backfill = pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL)
-    return core.plan_reset(
-        group, before, target, log, committed_windows(ledger, group), (held.window for held in backfill)
-    )
+    backfill = (held.window for held in pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL))
+    asked = doubtful(before.leader_epochs, before.topic_ids, log)
+    epoch_ends = kafka.epoch_ends(asked) if asked else {}
+    return core.plan_reset(group, before, target, log, committed_windows(ledger, group), backfill, epoch_ends)
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from airflow_kafka_offsets.core import ownership
+from airflow_kafka_offsets.core import leader_epochs, ownership
 from airflow_kafka_offsets.core import publishing as core_publishing
 from airflow_kafka_offsets.core import reset as resets
 from airflow_kafka_offsets.core import window_id as window_ids
@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -315,7 +316,11 @@ class WindowService:
         if behind := sorted({tp for window in windows for tp in ends_behind(window, seen)}):
             # A leader that lags for a moment: look again before believing it.
             seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._kafka.bounds(behind, level)})
-        check_all_readable(windows, seen)
+        asked = leader_epochs.of_windows(windows, seen)
+        epoch_ends = self._kafka.epoch_ends(asked) if asked else {}
+        check_all_readable(windows, seen, epoch_ends)
+        if silent := leader_epochs.unanswered(asked, epoch_ends):
+            log.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
 
     def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], list[Draft]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
@@ -376,14 +381,29 @@ class WindowService:
         if position is None:
             first = self._first_offsets(group, snapshot)
             plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
+            plans = _noting(plans, leader_epochs.to_note(None, snapshot))
         else:
             doubtful = suspects(group, position, snapshot)
             second_look = self._kafka.bounds(doubtful, group.isolation_level) if doubtful else {}
             plans = plan_windows(number, group, position, snapshot, recovered=second_look, ends=ends)
+            plans = self._checked(group, position, snapshot, plans)
         if not ends:
             return plans
         beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
         return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
+
+    def _checked(
+        self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plans: Sequence[Plan]
+    ) -> list[Plan]:
+        """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
+        asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
+        epoch_ends = self._kafka.epoch_ends(asked) if asked else {}
+        leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
+        silent = leader_epochs.unanswered(asked, epoch_ends)
+        first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
+        if silent:
+            first = replace(first, warnings=(*first.warnings, leader_epochs.warning(silent)))
+        return [first, *more]
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -530,7 +550,7 @@ class WindowService:
         snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        return state, work_out(self._ledger, group.name, state.position, target, snapshot)
+        return state, work_out(self._ledger, self._kafka, group.name, state.position, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
@@ -601,4 +621,16 @@ def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
 
 
 def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(plan.ranges, plan.topic_ids, until, group.isolation_level, plan.lost, is_capped=plan.is_capped)
+    return Draft(
+        plan.ranges,
+        plan.topic_ids,
+        until,
+        group.isolation_level,
+        plan.lost,
+        is_capped=plan.is_capped,
+        leader_epochs=plan.leader_epochs,
+    )
+
+
+def _noting(plans: Sequence[Plan], epochs: LeaderEpochs) -> list[Plan]:
+    return [replace(plan, leader_epochs=epochs) for plan in plans]

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -32,6 +32,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
     name_some,
 )
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.secrets import is_secret
@@ -59,6 +60,12 @@ _GRACE = 0.5
 
 # How much later a topic that seems absent is looked for again.
 _SECOND_LOOK = 0.5
+
+# An offset that no log has, and a group that nothing joins: a consumer must name one.
+_BEHIND_ALL = 2**62
+_NO_GROUP = "airflow-kafka-offsets-looks"
+# librdkafka tells it in words only: rd_kafka_toppar_handle_OffsetForLeaderEpoch in rdkafka_offset.c.
+_EPOCH_END = re.compile(r"broker end offset is (\d+) \(offset leader epoch \d+\)")
 
 _NO_OFFSET = -1  # Kafka: no record has this timestamp or a later one
 
@@ -125,6 +132,10 @@ class KafkaLog:
         """
         moment = epoch_milliseconds(time)
         return self._ask(lambda lookup: lookup.offsets_at(partitions, moment, isolation_level)) if partitions else {}
+
+    def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
+        """Return where the records of leader epochs, and of all before them, end; what Kafka did not say is not there."""
+        return self._ask(lambda lookup: lookup.epoch_ends(wanted)) if wanted else {}
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return what a Kafka consumer group has committed; None: nothing for that partition."""
@@ -215,6 +226,44 @@ class _Lookup:
         self._line.fail_for({tp: _reason(answer.error) for tp, answer in answers.items() if answer.error})
         return {tp: (answer.offset, answer.metadata or "") for tp, answer in answers.items() if answer.offset >= 0}
 
+    def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> dict[PartitionEpoch, int]:
+        overdue = time.monotonic() + self._line.request_seconds()
+        found: dict[PartitionEpoch, int] = {}
+        for asked in one_of_each(wanted):
+            found |= self._fetch_epoch_ends(asked, overdue)
+        return found
+
+    def _fetch_epoch_ends(self, asked: Collection[PartitionEpoch], overdue: float) -> dict[PartitionEpoch, int]:
+        """Ask for one epoch of each partition, all at once.
+
+        The only one in librdkafka that asks OffsetForLeaderEpoch is a consumer, which does it before it reads at an offset
+        of an earlier leader. So one is told to read far behind all ends, which no log confirms: its error says where the
+        epoch ends, and nothing is ever read. It wants no more than the ACL Describe.
+        """
+        settings = {
+            **self._line.config,
+            "group.id": _NO_GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+        waiting = {epoch.partition: epoch for epoch in asked}
+        found: dict[PartitionEpoch, int] = {}
+        try:
+            with closing(Consumer(settings)) as consumer:
+                consumer.assign([_far_behind(epoch) for epoch in asked])
+                while waiting and time.monotonic() < overdue:
+                    message = consumer.poll(_TICK)
+                    # What is said of the whole client has no topic.
+                    if message is None or not message.topic():
+                        continue
+                    epoch = waiting.pop(TopicPartition(message.topic(), message.partition()), None)
+                    end = epoch_end(message.error().str()) if message.error() else None
+                    if epoch and end is not None:
+                        found[epoch] = end
+        except KafkaException as exc:
+            log.info("Kafka was not asked where leader epochs end: %s", self._line.masked(_reason(exc.args[0])))
+        return found
+
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
         leaders = _leaders(self._describe([tp.topic for tp in partitions]))
         self._line.fail_for({tp: "no such partition" for tp in partitions if tp not in leaders})
@@ -270,7 +319,7 @@ class _Lookup:
         beginnings, ends = self._list_offsets(partitions, specs, isolation_level)
         self._line.fail_for({tp: why for tp in beginnings if (why := _defect(beginnings[tp]) or _defect(ends[tp]))})
         # Records that are deleted under an open transaction leave the last stable offset behind the beginning.
-        return {tp: Bounds(b.offset, max(b.offset, ends[tp].offset)) for tp, b in beginnings.items()}
+        return {tp: Bounds(b.offset, max(b.offset, ends[tp].offset), _epoch(ends[tp])) for tp, b in beginnings.items()}
 
     def _list_offsets(
         self, partitions: Sequence[TopicPartition], specs: Sequence[Any], isolation_level: IsolationLevel
@@ -371,18 +420,19 @@ class _Line:
         seconds = time.monotonic() - self._started
         return KafkaUnavailableError(
             f"Kafka at {self._servers} did not answer within {seconds:.1f} s: {by_reason(defects)}. "
-            + self._masked(hint(self.heard))
+            + self.masked(hint(self.heard))
         )
 
     def _refused(self, cause: KafkaError) -> KafkaRefusedError:
         what, remedy = _REFUSALS[cause.code()]
-        return KafkaRefusedError(f"Kafka at {self._servers} {what} ({self._masked(cause.str())}): {remedy}")
+        return KafkaRefusedError(f"Kafka at {self._servers} {what} ({self.masked(cause.str())}): {remedy}")
 
     def _unusable(self, exc: Exception) -> KafkaRefusedError:
         why = exc.args[0].str() if isinstance(exc, KafkaException) else str(exc)
-        return KafkaRefusedError(f"The settings for Kafka at {self._servers} can't be used: {self._masked(why)}")
+        return KafkaRefusedError(f"The settings for Kafka at {self._servers} can't be used: {self.masked(why)}")
 
-    def _masked(self, text: str) -> str:
+    def masked(self, text: str) -> str:
+        """Return a text without the connection's secrets."""
         return masked(text, self.config)
 
     @property
@@ -574,6 +624,41 @@ def _defect(answer: Any, lowest: int = 0) -> str | None:
 
 def _reason(error: KafkaError) -> str:
     return f"{error.name()} {error.str()}".rstrip(": ")
+
+
+def one_of_each(wanted: Iterable[PartitionEpoch]) -> list[list[PartitionEpoch]]:
+    """Divide epochs into lists that each name a partition once.
+
+    >>> first, second = PartitionEpoch(TopicPartition("orders", 0), 3), PartitionEpoch(TopicPartition("orders", 0), 5)
+    >>> one_of_each([first, second]) == [[first], [second]]
+    True
+    """
+    by_partition: dict[TopicPartition, list[PartitionEpoch]] = {}
+    for epoch in wanted:
+        by_partition.setdefault(epoch.partition, []).append(epoch)
+    most = max(map(len, by_partition.values()), default=0)
+    return [[epochs[number] for epochs in by_partition.values() if number < len(epochs)] for number in range(most)]
+
+
+def epoch_end(error: str) -> int | None:
+    """Return where a leader epoch ends, from what a consumer says of an offset that it could not confirm; None: not known.
+
+    >>> epoch_end("Partition log truncation detected at ...: broker end offset is 60 (offset leader epoch 0). Reset to INVALID.")
+    60
+    >>> epoch_end("No epoch found less or equal to ...: broker end offset is -1 (offset leader epoch -1).")
+    """
+    found = _EPOCH_END.search(error)
+    return int(found.group(1)) if found else None
+
+
+def _far_behind(epoch: PartitionEpoch) -> confluent_kafka.TopicPartition:
+    tp = epoch.partition
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition, _BEHIND_ALL, leader_epoch=epoch.leader_epoch)
+
+
+def _epoch(answer: Any) -> int | None:
+    known = answer.leader_epoch
+    return known if known is not None and known >= 0 else None
 
 
 def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:

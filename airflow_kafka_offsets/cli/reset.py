@@ -24,7 +24,7 @@ def reset(args: Namespace) -> Answer:
     group = ledger.group(args.group)
     service = open_service(args, ledger, group)
     found = service.preview_reset(group, to, **where)
-    is_needed = bool(found.moves)
+    is_needed = bool(found.moves or found.replaced)
     if is_needed and args.yes:
         found = service.reset(group, to, who, args.why, **where, supersede=args.supersede)
     document = {
@@ -52,6 +52,7 @@ def _reset_document(found: Reset, ledger: Ledger) -> Document:
             for tp, (old, new) in found.moves.items()
         ],
         "skipped": ranges_document(found.skipped),
+        "replaced": ranges_document(found.replaced),
         "superseded": superseded_document(found, ledger),
     }
 
@@ -76,11 +77,19 @@ def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
 
 
 def _text(document: Document) -> str:
-    if not document["moves"]:
+    if not document["moves"] and not document["replaced"]:
         return f"The watermark of group {document['group']} is there already. Nothing was changed."
     is_done = document["done"]
     verb = "has moved" if is_done else "would move"
-    parts = [f"The watermark of group {document['group']} {verb}:", _moves(document)]
+    if document["moves"]:
+        parts = [f"The watermark of group {document['group']} {verb}:", _moves(document)]
+    else:
+        parts = [f"The watermark of group {document['group']} stays where it is."]
+    if document["replaced"]:
+        what = (
+            "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded)"
+        )
+        parts.append(f"{what}:\n\n" + ranges_table(document["replaced"]))
     if document["skipped"]:
         parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
     if document["superseded"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -18,10 +18,17 @@ class IsolationLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The log of one topic-partition: ``beginning <= offset < end``, where ``end`` belongs to an isolation level."""
+    """The log of one topic-partition: ``beginning <= offset < end``, where ``end`` belongs to an isolation level.
+
+    Attributes:
+        beginning, end: the bounds.
+        leader_epoch: the epoch of the leader that told the end, see `core.leader_epochs`; None: Kafka told none. The same
+            bounds from another leader are equal.
+    """
 
     beginning: int
     end: int
+    leader_epoch: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

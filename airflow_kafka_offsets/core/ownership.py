@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError, name_some
-from airflow_kafka_offsets.core.offsets import Offsets
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the next live window of a group starts, in which incarnation of each topic."""
+    """Where the next live window of a group starts, in which incarnation of each topic.
+
+    Attributes:
+        offsets: the next offset of each topic-partition.
+        topic_ids: the id of each topic.
+        leader_epochs: the epoch of the leader that told the offset, see `core.leader_epochs`; where it is not there, none
+            was noted.
+    """
 
     offsets: Offsets
     topic_ids: Mapping[str, str]
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

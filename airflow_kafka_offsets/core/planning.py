@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, replaced_in
 from airflow_kafka_offsets.core.limits import cap
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -49,6 +50,7 @@ class Plan:
         lost: what retention removed and the policy ``skip`` let go.
         warnings: sentences for the log.
         is_capped: whether ``max_offsets`` cut something off: more was there to read, up to the planned end.
+        leader_epochs: the leader epochs that the window notes.
     """
 
     ranges: OffsetRanges
@@ -57,6 +59,7 @@ class Plan:
     lost: OffsetRanges
     warnings: tuple[str, ...] = field(default=())
     is_capped: bool = False
+    leader_epochs: LeaderEpochs = field(default_factory=dict)
 
 
 def judge(
@@ -299,8 +302,13 @@ def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
     return [tp for tp, r in window.ranges.without_empty().items() if tp in log.bounds and log.bounds[tp].end < r.end]
 
 
-def check_readable(window: Window, log: LogSnapshot) -> None:
+def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
     """Refuse to run a window again that Kafka no longer holds as a whole.
+
+    Args:
+        window: the window.
+        log: what Kafka holds.
+        epoch_ends: where the leader epochs end that are in doubt, see `leader_epochs.of_windows`.
 
     Raises:
         DataLossError: retention removed offsets of the window, or its log was truncated.
@@ -320,9 +328,11 @@ def check_readable(window: Window, log: LogSnapshot) -> None:
         is_truncated = bool(ends_behind(window, log))
         error = LogTruncatedError if is_truncated else DataLossError
         _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
+    if others := replaced_in(window, epoch_ends or {}):
+        _raise(LogTruncatedError, others, _unreadable(window, "the next run's plan then says what can be done"))
 
 
-def check_all_readable(windows: Sequence[Window], log: LogSnapshot) -> None:
+def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
     """Refuse to run windows again unless Kafka still holds all of them.
 
     Raises:
@@ -331,7 +341,7 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot) -> None:
     errors: dict[str, LogError] = {}
     for window in windows:
         try:
-            check_readable(window, log)
+            check_readable(window, log, epoch_ends)
         except LogError as exc:
             errors[window.id] = exc
     if not errors:

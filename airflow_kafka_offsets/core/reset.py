@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
+from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, name_some
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -24,6 +26,8 @@ class Reset:
         skipped: offsets that nobody will own: the recorded gap.
         superseded: windows that lose their offsets, oldest first; their output has to go.
         irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
+        replaced: offsets below the new watermark that Kafka gave to other records after they were read: nobody will read
+            these.
     """
 
     position: Position
@@ -31,6 +35,7 @@ class Reset:
     skipped: OffsetRanges
     superseded: tuple[Window, ...]
     irreplaceable: tuple[str, ...] = ()
+    replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
 
 
 def check_no_open_window(group: str, state: GroupState) -> None:
@@ -56,6 +61,7 @@ def plan_reset(
     log: LogSnapshot,
     committed: Iterable[Window],
     backfill: Iterable[Window] = (),
+    epoch_ends: EpochEnds | None = None,
 ) -> Reset:
     """Work out a reset.
 
@@ -66,6 +72,7 @@ def plan_reset(
         log: what Kafka holds of the topics of `target`.
         committed: the committed live windows, newest first.
         backfill: the backfill windows that own their offsets.
+        epoch_ends: where the leader epochs end that are in doubt.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -91,6 +98,7 @@ def plan_reset(
     position = Position(
         dict(sorted({**kept, **target}.items())),
         {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
+        leader_epochs.after_reset(before, target, log),
     )
     moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
     # What has no watermark would have started at its beginning offset.
@@ -102,7 +110,8 @@ def plan_reset(
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out)
-    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log))
+    replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
+    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log), replaced)
 
 
 def _irreplaceable(superseded: tuple[Window, ...], log: LogSnapshot) -> tuple[str, ...]:
@@ -230,4 +239,5 @@ def summary(reset: Reset) -> dict[str, object]:
         "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},
         "skipped": {str(tp): [r.start, r.end] for tp, r in reset.skipped.items()},
         "superseded": [window.id for window in reset.superseded],
+        **({"replaced": {str(tp): [r.start, r.end] for tp, r in reset.replaced.items()}} if reset.replaced else {}),
     }

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.offsets import OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.window_id import window_id
 
 
@@ -74,6 +74,7 @@ class Window:
         lost: offsets that retention had removed before this window started, recorded instead of read.
         is_capped: whether ``max_offsets`` cut something off when it was planned: up to its cut time, more was there to
             read. Never of the backfill lane.
+        leader_epochs: the epoch of the leader that told where each range ends at most, see `core.leader_epochs`.
     """
 
     group: str
@@ -86,6 +87,7 @@ class Window:
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     is_capped: bool = False
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

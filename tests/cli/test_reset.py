@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Cli, Lake
+from airflow_kafka_offsets.core.errors import LogTruncatedError
+from airflow_kafka_offsets.core.offsets import OffsetRange
+from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake
 
 RESET = ("reset", "lake.orders", "--why", "w")
 
@@ -72,6 +74,24 @@ def test_a_reset_to_where_it_is_writes_nothing(cli: Cli, quiet: Lake) -> None:
     done = cli(*RESET, "--to", '{"orders":{"1":300}}', "--yes")
     assert (done.code, done.out) == (0, "The watermark of group lake.orders is there already. Nothing was changed.\n")
     assert quiet.dump() == before
+
+
+def test_a_reset_to_where_it_is_settles_records_that_kafka_replaced(cli: Cli, quiet: Lake) -> None:
+    quiet.log.truncate(ORDERS_1, 290)
+    quiet.log.produce(ORDERS_1, 20)
+    with pytest.raises(LogTruncatedError, match=r"""reset lake.orders --to '{"orders":{"1":300}}'"""):
+        quiet.plan(ORDERS, 4)
+    before = quiet.dump()
+    to = ("--to", '{"orders":{"1":300}}')
+    preview = cli(*RESET, *to)
+    assert preview.code == 4
+    assert "The watermark of group lake.orders stays where it is." in preview.out
+    assert "Kafka gave these offsets to other records after they were read" in preview.out
+    assert quiet.dump() == before
+    document = cli(*RESET, *to, "--yes", "-o", "json").json
+    assert document["replaced"] == [{"topic": "orders", "partition": 1, "start": 290, "end": 300, "span": 10}]
+    assert quiet.ledger.acts("lake.orders")[-1].details["replaced"] == {"orders-1": [290, 300]}
+    assert quiet.plan(ORDERS, 4)[0].ranges[ORDERS_1] == OffsetRange(300, 310)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     DataLossError,
     KafkaUnavailableError,
+    LogTruncatedError,
     MissingPartitionError,
     TopicRecreatedError,
 )
@@ -153,17 +154,64 @@ def test_a_log_that_ends_before_the_watermark_is_an_error(tmp_path: Path, topic:
         assert f'kafka-offsets reset g --to \'{{"{topic}":{{"0":0}}}}\'' in str(error.value)
 
 
-def truncate(broker: KafkaBroker, topic: str) -> None:
-    """Take a partition's data away, as a disk that was replaced does: the topic and its id stay."""
+def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
+    tmp_path: Path, topic: str, ledger: SqlLedger
+) -> None:
+    with KafkaBroker(tmp_path / "kafka") as broker:
+        create_topic(broker, topic)
+        produce(broker, topic, 60)
+        produce(broker, topic, 40, first=60)
+        runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 30)), topics=[topic])
+        assert ranges(runs.read()) == {0: (0, 100)}
+        truncate(broker, topic, 60)
+        produce(broker, topic, 70, first=1000)
+        with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
+            runs.plan(on_data_loss="skip")
+        stay = f'{{"{topic}":{{"0":100}}}}'
+        assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
+        runs.service.reset(KafkaGroup("g", topics=[topic]), stay, "me", "they are not needed")
+        assert ranges(runs.read()) == {0: (100, 130)}
+
+
+def test_a_restart_that_loses_nothing_changes_nothing(tmp_path: Path, topic: str, ledger: SqlLedger) -> None:
+    with KafkaBroker(tmp_path / "kafka") as broker:
+        create_topic(broker, topic)
+        produce(broker, topic, 100)
+        kafka = KafkaLog(broker.client_config(), 30)
+        runs = Runs(WindowService(ledger, kafka), topics=[topic])
+        window = runs.read()
+        before = window.leader_epochs[TopicPartition(topic, 0)]
+        broker.stop()
+        broker.start()
+        produce(broker, topic, 30)
+        later = runs.read()
+        assert ranges(later) == {0: (100, 130)}
+        # Otherwise nothing was asked.
+        assert later.leader_epochs[TopicPartition(topic, 0)] > before
+
+
+def truncate(broker: KafkaBroker, topic: str, end: int = 0) -> None:
+    """Take a partition's data away from an offset on, as a disk that was replaced does: the topic and its id stay."""
     broker.stop()
     (log,) = [path for path in broker.folder.rglob(f"{topic}-0") if path.is_dir()]
     for segment in log.iterdir():
-        if segment.name != "partition.metadata":
+        if end and segment.suffix == ".log":
+            cut(segment, end)
+        elif segment.name != "partition.metadata" and not (end and segment.name == "leader-epoch-checkpoint"):
             segment.unlink()
     for checkpoint in log.parent.glob("*checkpoint*"):
         checkpoint.unlink()
     (log.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
     broker.start()
+
+
+def cut(segment: Path, end: int) -> None:
+    """Cut a segment off where the batch of an offset begins."""
+    data = segment.read_bytes()
+    place = 0
+    while int.from_bytes(data[place : place + 8], "big") < end:  # a batch begins with its first offset and its length
+        place += 12 + int.from_bytes(data[place + 8 : place + 12], "big")
+    segment.write_bytes(data[:place])
 
 
 def test_a_missing_topic_is_an_error(kafka: KafkaBroker, topic: str, runs: Runs) -> None:

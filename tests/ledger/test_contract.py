@@ -50,6 +50,22 @@ class LedgerContract:
         assert (row.planned_at, row.committed_at, row.attempts, row.records) == (NOW, None, 0, None)
         assert (held.window.id, held.window.lane, held.window.state) == (f"{name}-000001", Lane.LIVE, State.PLANNED)
 
+    def test_leader_epochs_are_noted_with_the_window_and_are_those_of_the_position(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        epochs = {TopicPartition("orders", 1): 7}
+        elsewhere = {TopicPartition("clicks", 0): 3}
+        by = claim()
+        [held] = ledger.add_windows(group(name), 0, [replace(draft(0, 9), leader_epochs=epochs | elsewhere)], by, NOW)
+        assert held.window.leader_epochs == ledger.window(held.window.id).held.window.leader_epochs == epochs
+        state = ledger.load(name)
+        assert state.position
+        assert state.position.leader_epochs == epochs
+        commit(ledger, held)
+        moved = Position({TopicPartition("orders", 0): 5}, {"orders": "id"}, {TopicPartition("orders", 0): 8})
+        ledger.reset(name, state.version, moved, [], act("reset"))
+        assert ledger.load(name).position == moved
+
     def test_the_next_window_starts_where_the_last_one_ends(self, ledger: Ledger, name: str) -> None:
         first = add(ledger, name, 0, 10)
         state = ledger.load(name, claim())

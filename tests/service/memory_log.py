@@ -5,11 +5,12 @@ It passes the same contract as the adapter over confluent-kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
@@ -26,6 +27,7 @@ class _Partition:
     beginning: int = 0
     times: list[int] = field(default_factory=list)  # milliseconds since 1970
     open_from: int | None = None  # first offset of an open transaction
+    epoch_starts: list[int] = field(default_factory=lambda: [0])  # by leader epoch
 
     def end(self, isolation_level: IsolationLevel) -> int:
         if isolation_level is IsolationLevel.READ_COMMITTED and self.open_from is not None:
@@ -33,11 +35,17 @@ class _Partition:
         return len(self.times)
 
     def bounds(self, isolation_level: IsolationLevel) -> Bounds:
-        return Bounds(self.beginning, self.end(isolation_level))
+        return Bounds(self.beginning, self.end(isolation_level), len(self.epoch_starts) - 1)
+
+    def end_of_epoch(self, epoch: int) -> int | None:
+        starts = self.epoch_starts
+        if epoch >= len(starts):
+            return None
+        return starts[epoch + 1] if epoch + 1 < len(starts) else len(self.times)
 
 
 class MemoryLog:
-    """Topics in memory. What a test does to them has plain verbs; the four questions are those of `LogOffsets`."""
+    """Topics in memory. What a test does to them has plain verbs; the questions are those of `LogOffsets`."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -47,6 +55,8 @@ class MemoryLog:
         self._by_append_time: set[str] = set()
         self._fallen_back: dict[TopicPartition, int] = {}
         self.calls: list[str] = []
+        self.tells_leader_epochs = True
+        self.knows_epoch_ends = True
 
     def create(self, topic: str, partitions: int = 1, *, append_time: bool = False) -> None:
         """Create a topic under an id of its own; with `append_time` its records have the time of their arrival."""
@@ -99,6 +109,13 @@ class MemoryLog:
         partition = self._partitions[tp]
         del partition.times[end:]
         partition.beginning = min(partition.beginning, end)
+        partition.epoch_starts = [min(start, end) for start in partition.epoch_starts]
+        self.elect(tp)
+
+    def elect(self, tp: TopicPartition) -> None:
+        """Let another broker that has all records lead a partition."""
+        partition = self._partitions[tp]
+        partition.epoch_starts.append(len(partition.times))
 
     def fall_back_once(self, tp: TopicPartition, end: int) -> None:
         """Answer the next question with an end offset of before, as a leader that lags does."""
@@ -134,7 +151,8 @@ class MemoryLog:
         found = {}
         for tp in sorted(partitions):
             bounds = self._partitions[tp].bounds(isolation_level)
-            found[tp] = Bounds(bounds.beginning, self._fallen_back.pop(tp, bounds.end))
+            epoch = bounds.leader_epoch if self.tells_leader_epochs else None
+            found[tp] = Bounds(bounds.beginning, self._fallen_back.pop(tp, bounds.end), epoch)
         return found
 
     def _check_there(self, partitions: Sequence[TopicPartition]) -> None:
@@ -154,6 +172,13 @@ class MemoryLog:
             visible = range(partition.beginning, partition.end(isolation_level))
             found[tp] = next((o for o in visible if partition.times[o] >= wanted), None)
         return found
+
+    def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> Mapping[PartitionEpoch, int]:
+        """Return where the records of leader epochs, and of all before them, end."""
+        self.calls.append("epoch_ends")
+        there = [asked for asked in wanted if self.knows_epoch_ends and asked.partition in self._partitions]
+        ends = {asked: self._partitions[asked.partition].end_of_epoch(asked.leader_epoch) for asked in there}
+        return {asked: end for asked, end in ends.items() if end is not None}
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return what a consumer group has committed."""

@@ -381,7 +381,7 @@ def _window_row(row: Row[Any]) -> WindowRow:
 
 
 def _held(row: Row[Any]) -> Held:
-    ranges, topic_ids = load_ranges(row.ranges)
+    ranges, topic_ids, leader_epochs = load_ranges(row.ranges)
     window = Window(
         group=row.group_name,
         seq=row.seq,
@@ -393,6 +393,7 @@ def _held(row: Row[Any]) -> Held:
         isolation_level=IsolationLevel(row.isolation_level),
         lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
         is_capped=row.is_capped,
+        leader_epochs=leader_epochs,
     )
     return Held(window, _claim(row), row.holds, row.committed_at)
 
@@ -409,6 +410,7 @@ def _window(group: str, seq: int, draft: Draft) -> Window:
         isolation_level=draft.isolation_level,
         lost=draft.lost,
         is_capped=draft.is_capped,
+        leader_epochs={tp: epoch for tp, epoch in draft.leader_epochs.items() if tp in draft.ranges},
     )
 
 
@@ -420,7 +422,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "until": window.until,
         "isolation_level": window.isolation_level,
         "span": window.span,
-        "ranges": dump_ranges(window.ranges, window.topic_ids),
+        "ranges": dump_ranges(window.ranges, window.topic_ids, window.leader_epochs),
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
         "is_capped": window.is_capped,
     }

@@ -1,0 +1,166 @@
+"""Leader epochs: how one notices that Kafka gave offsets which were read to other records.
+
+A log that was cut back (an unclean leader election, a lost disk) and has grown past the watermark since looks, by its
+offsets, like any other. But each new leader of a partition writes under an epoch of its own, one higher than the last,
+and Kafka knows where the records of an epoch, and of all epochs before it, end (KIP-101, KIP-320).
+
+So a window notes the epoch of the leader that told its end offsets: all that it reads was written under this epoch or an
+earlier one. As long as that leader leads, it loses nothing. When another one leads, Kafka is asked where the records of the
+noted epoch end. If that is before the window's end, the rest was cut off, and other records have its offsets now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from airflow_kafka_offsets.core.errors import MAX_NAMED, LogTruncatedError, name_some
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.ownership import Position
+from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.window import Window
+
+LeaderEpochs = Mapping[TopicPartition, int]
+"""The leader epoch that was noted for each of some topic-partitions; of the others, Kafka told none."""
+
+
+class PartitionEpoch(NamedTuple):
+    """A leader epoch of one topic-partition, of which Kafka can be asked where its records end."""
+
+    partition: TopicPartition
+    leader_epoch: int
+
+
+EpochEnds = Mapping[PartitionEpoch, int]
+"""Where the records of a leader epoch, and of all before it, end; what is not there is not known."""
+
+
+def doubtful(noted: LeaderEpochs, topic_ids: Mapping[str, str], log: LogSnapshot) -> list[PartitionEpoch]:
+    """Name the partitions that have another leader than was noted, with the noted epoch.
+
+    Args:
+        noted: the epochs.
+        topic_ids: the topics that they belong to: in a topic that was made again they mean nothing.
+        log: what Kafka holds.
+    """
+    return [
+        PartitionEpoch(tp, epoch)
+        for tp, epoch in noted.items()
+        if _epoch_now(log, tp) not in (None, epoch) and topic_ids.get(tp.topic) == log.topic_ids.get(tp.topic)
+    ]
+
+
+def replaced(ends: Offsets, noted: LeaderEpochs, epoch_ends: EpochEnds) -> OffsetRanges:
+    """Return the offsets that belong to other records now than when they were looked up.
+
+    Args:
+        ends: where what was looked up ends.
+        noted: the epochs of then.
+        epoch_ends: what Kafka says of the `doubtful` ones.
+    """
+    cuts = {
+        asked.partition: end for asked, end in epoch_ends.items() if noted.get(asked.partition) == asked.leader_epoch
+    }
+    return OffsetRanges((tp, OffsetRange(cut, ends[tp])) for tp, cut in cuts.items() if cut < ends.get(tp, 0))
+
+
+def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends: EpochEnds) -> None:
+    """Refuse to plan behind records that were replaced.
+
+    Raises:
+        LogTruncatedError: with what a person can do.
+    """
+    gone = replaced(position.offsets, position.leader_epochs, epoch_ends)
+    if not gone:
+        return
+    reset = f"kafka-offsets reset {group} --to"
+    why = {
+        tp: f"{tp}: {others_now(offsets)} than those that were read. Kafka lost these after leader epoch "
+        f"{position.leader_epochs[tp]}, which ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} since "
+        f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
+        for tp, offsets in gone.items()
+    }
+    raise LogTruncatedError(
+        f"{name_some(list(why.values()))}. "
+        "The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on at the watermark and "
+        f"record that the new records below it are not read: {reset} '{_json(gone.ends)}' --why '...'. To read them too: "
+        f"{reset} '{_json(gone.starts)}' --why '...', which names the windows whose output has to go",
+        why,
+    )
+
+
+def others_now(offsets: OffsetRange) -> str:
+    """Say that offsets belong to other records now."""
+    if offsets.span == 1:
+        return f"offset {offsets.start} is another record now"
+    return f"offsets {offsets} are other records now"
+
+
+def to_note(
+    position: Position | None, log: LogSnapshot, unanswered: Collection[PartitionEpoch] = ()
+) -> dict[TopicPartition, int]:
+    """Return the epochs that the next window notes.
+
+    An epoch of which Kafka did not say where its records end stays noted, and so does that of a partition which was not
+    looked up: the next plan asks again.
+    """
+    found = {tp: bounds.leader_epoch for tp, bounds in log.bounds.items() if bounds.leader_epoch is not None}
+    known = position.leader_epochs if position else {}
+    return {**known, **found, **{asked.partition: asked.leader_epoch for asked in unanswered}}
+
+
+def after_reset(before: Position, target: Collection[TopicPartition], log: LogSnapshot) -> dict[TopicPartition, int]:
+    """Return the epochs of a position after some of its watermarks were moved to where a person looked."""
+    looked_up = to_note(None, log)
+    kept = {tp: epoch for tp, epoch in before.leader_epochs.items() if tp not in target}
+    return {**kept, **{tp: looked_up[tp] for tp in target if tp in looked_up}}
+
+
+def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> OffsetRanges:
+    """Return what nobody will read after watermarks were moved: offsets below them that belong to other records now."""
+    gone = replaced(before.offsets, before.leader_epochs, epoch_ends)
+    below = {tp: OffsetRange(r.start, max(r.start, min(r.end, target[tp]))) for tp, r in gone.items() if tp in target}
+    return OffsetRanges(below).without_empty()
+
+
+def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list[PartitionEpoch]:
+    """Return of what Kafka did not say where it ends."""
+    return [epoch for epoch in asked if epoch not in epoch_ends]
+
+
+def warning(silent: Collection[PartitionEpoch]) -> str:
+    """Say what was not checked."""
+    names = name_some([str(asked.partition) for asked in silent], ", ")
+    return (
+        "Kafka has other leaders than when the last window was planned, and did not say where the records of the earlier ones "
+        f"end. That no records were replaced was not checked, and the next plan asks again: {names}"
+    )
+
+
+def of_windows(windows: Collection[Window], log: LogSnapshot) -> list[PartitionEpoch]:
+    """Name what has to be asked before windows are run again."""
+    asked: dict[PartitionEpoch, None] = {}
+    for window in windows:
+        wanted = window.ranges.without_empty()
+        noted = {tp: epoch for tp, epoch in window.leader_epochs.items() if tp in wanted}
+        asked |= dict.fromkeys(doubtful(noted, window.topic_ids, log))
+    return list(asked)
+
+
+def replaced_in(window: Window, epoch_ends: EpochEnds) -> dict[TopicPartition, str]:
+    """Say which offsets of a window belong to other records now than when it was cut."""
+    wanted = window.ranges.without_empty()
+    gone = replaced(wanted.ends, window.leader_epochs, epoch_ends)
+    parts = {tp: OffsetRange(max(offsets.start, wanted[tp].start), offsets.end) for tp, offsets in gone.items()}
+    return {tp: f"{tp}: {others_now(part)} than when the window was cut" for tp, part in parts.items()}
+
+
+def _epoch_now(log: LogSnapshot, tp: TopicPartition) -> int | None:
+    bounds = log.bounds.get(tp)
+    return bounds.leader_epoch if bounds else None
+
+
+def _json(offsets: Mapping[TopicPartition, int]) -> str:
+    # A command that nobody can paste helps nobody.
+    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
