@@ -11,6 +11,7 @@ from typing import Any
 from airflow_kafka_offsets.core import replay as replays
 from airflow_kafka_offsets.core.errors import UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
@@ -147,4 +148,5 @@ class Answers:
         replays.check_not_truncated(gaps, snapshot)
         cuts = replays.cut_backfill(gaps, group.max_offsets)
         level, lane = group.isolation_level, Lane.BACKFILL
-        return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane) for ranges in cuts]
+        epochs = to_note(None, snapshot)
+        return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]

@@ -9,7 +9,7 @@
     │   └── UnknownWindowError      no such group or window in the ledger
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
     │   ├── DataLossError           records were gone before they were read
-    │   ├── LogTruncatedError       the log ends before the watermark (also a DataLossError)
+    │   ├── LogTruncatedError       the log was cut back below the watermark (also a DataLossError)
     │   ├── TopicRecreatedError     another topic under the same name
     │   └── MissingPartitionError   a topic or partition is not there
     ├── KafkaUnavailableError       Kafka did not answer: try again later
@@ -107,7 +107,7 @@ class DataLossError(LogError):
 
 
 class LogTruncatedError(DataLossError):
-    """The log ends before the watermark."""
+    """The log ends before the watermark, or did, and other records have these offsets now."""
 
 
 class TopicRecreatedError(LogError):

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from airflow_kafka_offsets.adapters import kafka_log
 from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.lab.kafka import KafkaBroker
@@ -585,6 +586,22 @@ def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafk
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, group=group)
     assert log.committed(group, partitions_of(topic)) == {TopicPartition(topic, 0): None}
     assert log.snapshot([topic], COMMITTED).bounds == {TopicPartition(topic, 0): Bounds(0, 0)}
+
+
+def test_to_ask_for_the_end_of_a_leader_epoch_needs_no_more_than_describe(
+    kafka_sasl: SecureKafkaBroker, topic: str
+) -> None:
+    create_topic(kafka_sasl, topic)
+    produce(kafka_sasl, topic, 7)
+    log = KafkaLog(kafka_sasl.client_config("alice"), 30)
+    kafka_sasl.allow("alice", AclOperation.DESCRIBE, topic=topic)
+    asked = PartitionEpoch(TopicPartition(topic, 0), 0)
+    assert log.epoch_ends([asked]) == {asked: 7}
+
+
+def test_a_kafka_that_can_not_be_asked_for_the_end_of_a_leader_epoch_is_no_error() -> None:
+    nobody = KafkaLog({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, 1)
+    assert nobody.epoch_ends([PartitionEpoch(TopicPartition("orders", 0), 0)]) == {}
 
 
 def test_no_secret_is_in_an_error_its_traceback_a_log_line_or_a_repr(

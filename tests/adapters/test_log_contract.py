@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from airflow_kafka_offsets.adapters.kafka_log import KafkaLog, epoch_milliseconds
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.ports import LogOffsets
@@ -179,6 +180,7 @@ class LogContract:
         assert topics.log.bounds([], COMMITTED) == {}
         assert topics.log.offsets_at([], BASE, COMMITTED) == {}
         assert topics.log.committed("group", []) == {}
+        assert topics.log.epoch_ends([]) == {}
 
     def test_a_partition_that_does_not_exist_is_an_error(self, topics: Topics, topic: str) -> None:
         topics.create(topic)
@@ -187,6 +189,28 @@ class LogContract:
             topics.impatient.bounds(absent, COMMITTED)
         with pytest.raises(KafkaUnavailableError, match=f"{topic}-7"):
             topics.impatient.offsets_at(absent, BASE, COMMITTED)
+
+    def test_it_is_known_where_the_records_of_a_leader_epoch_end(self, topics: Topics, topic: str) -> None:
+        p0, p1 = (TopicPartition(topic, i) for i in range(2))
+        topics.create(topic, 2)
+        topics.produce(p0, 7, BASE)
+        bounds = topics.log.bounds([p0, p1], COMMITTED)
+        epochs = {tp: bounds[tp].leader_epoch for tp in (p0, p1)}
+        assert epochs == {p0: 0, p1: 0}
+        asked = [PartitionEpoch(tp, epoch) for tp, epoch in epochs.items() if epoch is not None]
+        assert topics.log.epoch_ends(asked) == {PartitionEpoch(p0, 0): 7, PartitionEpoch(p1, 0): 0}
+
+    def test_of_a_leader_epoch_that_never_was_nothing_is_known(self, topics: Topics, topic: str) -> None:
+        tp = TopicPartition(topic, 0)
+        topics.create(topic)
+        topics.produce(tp, 7, BASE)
+        never, was = PartitionEpoch(tp, 77), PartitionEpoch(tp, 0)
+        assert topics.log.epoch_ends([never, was]) == {was: 7}
+
+    def test_of_a_partition_that_does_not_exist_no_leader_epoch_is_known(self, topics: Topics, topic: str) -> None:
+        topics.create(topic)
+        absent = [PartitionEpoch(TopicPartition(name, 7), 0) for name in (topic, f"{topic}-absent")]
+        assert topics.impatient.epoch_ends(absent) == {}
 
     def test_a_recreated_topic_has_another_id_and_a_new_log(self, topics: Topics, topic: str) -> None:
         tp = TopicPartition(topic, 0)

@@ -22,31 +22,29 @@ def dump_ranges(
     ranges: OffsetRanges, topic_ids: Mapping[str, str], leader_epochs: LeaderEpochs = MappingProxyType({})
 ) -> str:
     """Write ranges, the ids of their topics, and leader epochs of their partitions."""
-    topics: dict[str, dict[str, Any]] = {
-        topic: {"id": topic_id, "partitions": [], "start": [], "span": []}
-        for topic, topic_id in sorted(topic_ids.items())
-    }
+    topics = {topic: _columns(topic_id) for topic, topic_id in sorted(topic_ids.items())}
     for tp, offsets in ranges.items():
-        columns = topics.setdefault(tp.topic, {"id": None, "partitions": [], "start": [], "span": []})
+        columns = topics.setdefault(tp.topic, _columns(None))
         columns["partitions"].append(tp.partition)
         columns["start"].append(offsets.start)
         columns["span"].append(offsets.end - offsets.start)
-    for topic, columns in topics.items() if leader_epochs else ():
-        known = [leader_epochs.get(TopicPartition(topic, partition)) for partition in columns["partitions"]]
-        if any(epoch is not None for epoch in known):
-            columns["epoch"] = known
+        columns["epoch"].append(leader_epochs.get(tp))
+    for columns in topics.values():
+        if all(epoch is None for epoch in columns["epoch"]):
+            del columns["epoch"]
     return json.dumps(topics, separators=(",", ":"))
 
 
 def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
     """Read what `dump_ranges` wrote."""
     topics = json.loads(text)
+    partitions = _partitions(topics)
     ranges = OffsetRanges(
-        (TopicPartition(topic, partition), OffsetRange(start, start + span))
+        (tp, OffsetRange(start, start + span))
         for topic, columns in topics.items()
-        for partition, start, span in zip(columns["partitions"], columns["start"], columns["span"], strict=True)
+        for tp, start, span in zip(partitions[topic], columns["start"], columns["span"], strict=True)
     )
-    return ranges, _topic_ids(topics), _leader_epochs(topics)
+    return ranges, _topic_ids(topics), _leader_epochs(topics, partitions)
 
 
 def dump_position(position: Position) -> str:
@@ -58,19 +56,34 @@ def dump_position(position: Position) -> str:
 def load_position(text: str) -> Position:
     """Read what `dump_position` wrote, or of ranges their ends: where the next window starts."""
     topics = json.loads(text)
+    partitions = _partitions(topics)
     ends = {
-        TopicPartition(topic, partition): start + span
+        tp: start + span
         for topic, columns in topics.items()
-        for partition, start, span in zip(columns["partitions"], columns["start"], columns["span"], strict=True)
+        for tp, start, span in zip(partitions[topic], columns["start"], columns["span"], strict=True)
     }
-    return Position(ends, _topic_ids(topics), _leader_epochs(topics))
+    return Position(ends, _topic_ids(topics), _leader_epochs(topics, partitions))
 
 
-def _leader_epochs(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _columns(topic_id: str | None) -> dict[str, Any]:
+    return {"id": topic_id, "partitions": [], "start": [], "span": [], "epoch": []}
+
+
+def _partitions(topics: Mapping[str, Any]) -> dict[str, list[TopicPartition]]:
     return {
-        TopicPartition(topic, partition): epoch
+        topic: [TopicPartition(topic, partition) for partition in columns["partitions"]]
         for topic, columns in topics.items()
-        for partition, epoch in zip(columns["partitions"], columns.get("epoch", ()), strict=False)
+    }
+
+
+def _leader_epochs(
+    topics: Mapping[str, Any], partitions: Mapping[str, list[TopicPartition]]
+) -> dict[TopicPartition, int]:
+    return {
+        tp: epoch
+        for topic, columns in topics.items()
+        if "epoch" in columns
+        for tp, epoch in zip(partitions[topic], columns["epoch"], strict=True)
         if epoch is not None
     }
 
