@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicParti
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.store import Guarantees
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 
 
@@ -173,6 +174,7 @@ class Attempt:
         outcome: how it ended.
         records: what the job read; None: nobody told.
         started_at, ended_at: in UTC; ended_at None: it did not say.
+        series: of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
     """
 
     id: int
@@ -183,6 +185,7 @@ class Attempt:
     records: int | None
     started_at: datetime
     ended_at: datetime | None
+    series: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,20 +261,19 @@ class Ledger(Protocol):
         """
         ...
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost.
 
         Args:
             window: what is worked on.
             claim: who does.
-            try_number: Airflow's number of the try.
-            last_clear: the number of the try after which the task was last cleared; 0: never.
+            this_try: which try of the task it is.
             now: the time.
         """
         ...
 
-    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
-        """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
+    def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
+        """Return the successful attempts of a task that this try continues, by the window's sequence number."""
         ...
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:

@@ -52,6 +52,7 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_starting_offsets,
 )
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore, WindowRow
 from airflow_kafka_offsets.publishing import Publisher
@@ -61,6 +62,7 @@ from airflow_kafka_offsets.resetting import committed_windows, snapshot_of_all, 
 log = logging.getLogger(__name__)
 
 LIVE = Live()
+FIRST_TRY = Try()
 
 RACES = 60
 """How often somebody who lost a race looks again: with the pauses, for half a minute."""
@@ -85,7 +87,7 @@ class Planned:
         is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
             changes nothing but the history.
         how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
-        done: the attempt by which this very task did it already, since it was last cleared; None: it has to be done.
+        done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
         warnings: what a person should know about a new window.
     """
 
@@ -129,7 +131,7 @@ class _Asking:
     claim: Claim
     is_over: IsOver
     now: datetime
-    last_clear: int
+    this_try: Try
     at_most: int | None = None
 
     def check_number(self, spans: Sequence[int]) -> None:
@@ -168,7 +170,7 @@ class WindowService:
         is_over: IsOver,
         request: Request = LIVE,
         *,
-        last_clear: int = 0,
+        this_try: Try = FIRST_TRY,
         at_most: int | None = None,
     ) -> list[Planned]:
         """Give a run its windows: those that it had, or else what it asks for.
@@ -178,7 +180,7 @@ class WindowService:
             claim: who asks.
             is_over: whether the claim that holds a window is over.
             request: what is new, or a replay; a run that has windows gets these, whatever it asks for.
-            last_clear: the number of the try after which the task was last cleared: what it did since is not done again.
+            this_try: which try of the task asks: what a try did that it continues is not done again.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
@@ -190,7 +192,7 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), last_clear, at_most)
+        asking = _Asking(group, claim, is_over, self._clock(), this_try, at_most)
         planned = self._racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
@@ -268,7 +270,7 @@ class WindowService:
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
-        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.last_clear) if helds else {}
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
         # What is not run again may have expired since.
         self._check_readable([held.window for held in helds if held.window.seq not in done])
         take = ownership.to_hold(helds, asking.claim)
@@ -280,7 +282,9 @@ class WindowService:
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return there + [Planned(held.window, False, "new") for held in added]
 
-    def take(self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, last_clear: int = 0) -> Planned:
+    def take(
+        self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY
+    ) -> Planned:
         """Give a task one window by name: usually one of those that the plan task of its run planned.
 
         Raises:
@@ -289,7 +293,7 @@ class WindowService:
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
-        asking = _Asking(group, claim, is_over, self._clock(), last_clear)
+        asking = _Asking(group, claim, is_over, self._clock(), this_try)
         return self._racing(lambda: self._take(asking, window_ids.window_id(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
@@ -424,9 +428,9 @@ class WindowService:
     ) -> Mapping[TopicPartition, int | None]:
         return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int = 0) -> int:
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
         """Record that a try to process the window begins, and return its number."""
-        return self._racing(lambda: self._ledger.start_attempt(window, claim, try_number, last_clear, self._clock()))
+        return self._racing(lambda: self._ledger.start_attempt(window, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended: what a commit rests on."""

@@ -82,18 +82,18 @@ class Step:
     go_on_with: str | None = None
 
 
-def job_name(window: Window, planned_at: datetime, claim: Claim, max_tries: int) -> JobName:
+def job_name(window: Window, planned_at: datetime, claim: Claim, first_attempt: int) -> JobName:
     """Name the job of a task on a window.
 
     Args:
         window: what it reads.
         planned_at: when the window was written down. Two ledgers can have a window of one id, on one cluster.
         claim: who launches it.
-        max_tries: Airflow's number, which a clear of this very task moves, and neither its retry nor the clear of a sibling.
+        first_attempt: the ledger's number of the attempt that its retries repeat: see `core.tries`.
     """
     of_window = _digest(window.id, planned_at.isoformat(), sorted(window.topic_ids.items()))
     of_claim = [claim.dag_id, claim.run_id, claim.task_id, claim.map_index]
-    return JobName(window.id, of_window, _digest(of_window, of_claim, max_tries), planned_at)
+    return JobName(window.id, of_window, _digest(of_window, of_claim, first_attempt), planned_at)
 
 
 def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted: str | None = None) -> Step:

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
-from airflow_kafka_offsets.operators.runs import given_params, is_over, last_clear, request_of
+from airflow_kafka_offsets.operators.runs import given_params, is_over, request_of, try_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -106,7 +106,7 @@ def plan(
     planned = _unless_busy(
         operator,
         claim,
-        lambda: service.plan(operator.group, claim, is_over, request, last_clear=last_clear(context), at_most=at_most),
+        lambda: service.plan(operator.group, claim, is_over, request, this_try=try_of(context), at_most=at_most),
     )
     if not planned:
         assert isinstance(request, Span)
@@ -127,9 +127,7 @@ def plan_or_take(operator: Worker, context: Context, service: WindowService, cla
 def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
     """Get one window that a plan task of this run handed over; while another run works on it, as `plan`."""
     name = named_window(window)[0]
-    return _unless_busy(
-        operator, claim, lambda: service.take(operator.group, name, claim, is_over, last_clear(context))
-    )
+    return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, try_of(context)))
 
 
 def named_window(window: Any) -> tuple[str, str | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import Until
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Request, Span, parse_replay
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
@@ -31,12 +32,11 @@ def claim_of(context: Context, scope: Scope) -> Claim:
     return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
 
 
-def last_clear(context: Context) -> int:
-    """Return the number of the try after which the task was last cleared; 0: never.
-
-    A clear sets `max_tries` to that number plus the task's retries; neither a retry nor the clear of another task moves it.
-    """
-    return max(0, context["ti"].max_tries - (context["task"].retries or 0))
+def try_of(context: Context) -> Try:
+    """Return which try of the task this is."""
+    ti = context["ti"]
+    run_started: datetime | None = context["dag_run"].start_date
+    return Try(ti.try_number, ti.max_tries, context["task"].retries or 0, run_started)
 
 
 def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request:

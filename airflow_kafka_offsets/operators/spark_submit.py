@@ -195,15 +195,18 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launching import job_name
+        from airflow_kafka_offsets.core.tries import first_of_series
         from airflow_kafka_offsets.operators.job_files import read_report
+        from airflow_kafka_offsets.operators.runs import try_of
 
-        max_tries = context["ti"].max_tries
-        key = self.job_key(planned.window, max_tries)
-        self.external_id_key = f"spark_job_id:{key}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         row = service.row(planned.window.id)
         assert self._claim is not None
-        self._job = job_name(planned.window, row.planned_at, self._claim, max_tries)
+        own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == self._claim]
+        first = first_of_series(try_of(context), own).id
+        key = self.job_key(planned.window, first)
+        self.external_id_key = f"spark_job_id:{key}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
+        self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span = planned.window.span
         with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
             report = Path(directory, "report.json")
@@ -265,12 +268,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self._hook = self._job = None
 
     @staticmethod
-    def job_key(window: Window, max_tries: int) -> str:
+    def job_key(window: Window, first_attempt: int) -> str:
         """Name the job to which an automatic retry reconnects; a clear starts another.
 
-        Airflow's `max_tries` moves when this very task is cleared, and neither by a retry nor by the clear of a sibling.
+        The ledger's number of the first of these tries can't come twice, as Airflow's numbers can.
         """
-        return f"{window.id}:{max_tries}"
+        return f"{window.id}:{first_attempt}"
 
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""

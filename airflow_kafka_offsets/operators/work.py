@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import patiently, small_together, window_result
-from airflow_kafka_offsets.operators.runs import last_clear
+from airflow_kafka_offsets.operators.runs import try_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,8 +61,7 @@ class Work:
             patiently(lambda: self.service.commit(window.id, self.claim, done.id))
             return Report(records=done.records)
         self.stop.check()
-        ti = self.context["ti"]
-        attempt = self.service.start_attempt(window, self.claim, ti.try_number, last_clear(self.context))
+        attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
         report = self._attempt(planned, attempt)
         patiently(lambda: self.service.commit(window.id, self.claim, attempt))
         return report

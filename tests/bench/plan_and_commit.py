@@ -117,7 +117,7 @@ def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> Times
         lookup, _ = timed(partial(list_offsets, admin, partitions))
         insert, _ = timed(partial(write, engine, number, document))
         describe, _ = timed(partial(describe_topics, admin, topics))
-        attempt = service.start_attempt(window, claim, 1)
+        attempt = service.start_attempt(window, claim)
         service.end_attempt(attempt, Outcome.SUCCEEDED)
         commit, _ = timed(partial(service.commit, window.id, claim, attempt))
         commit_floor, _ = timed(partial(set_state, engine, number))

@@ -167,7 +167,7 @@ class Timed:
         context: Any = {
             "ti": ti,
             "task": SimpleNamespace(retries=0),
-            "dag_run": SimpleNamespace(run_type="manual", conf={}),
+            "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=None),
             "params": {},
             "dag": SimpleNamespace(params={}),
             "data_interval_end": datetime(2026, 1, 1, tzinfo=UTC),

@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import WindowService
@@ -95,7 +96,7 @@ class Lake:
     def commit(self, group: KafkaGroup, run: int) -> Window:
         """Plan a window, read all of it, commit it."""
         window, claim = self.plan(group, run)
-        attempt = self.service.start_attempt(window, claim, 1)
+        attempt = self.service.start_attempt(window, claim)
         self.service.end_attempt(attempt, Outcome.SUCCEEDED, window.span)
         self.service.commit(window.id, claim, attempt)
         return window
@@ -132,9 +133,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake.commit(ORDERS, 2)
     log.produce(ORDERS_1, 4700)
     window, claim = lake.plan(ORDERS, 3)
-    first = lake.service.start_attempt(window, claim, 1)
+    first = lake.service.start_attempt(window, claim)
     lake.service.end_attempt(first, Outcome.FAILED)
-    lake.service.start_attempt(window, claim, 2)
+    lake.service.start_attempt(window, claim, Try(2))
     lake.commit(CLICKS, 1)
     log.produce(CLICKS_0, 40)
     log.expire(CLICKS_0, 80)

@@ -39,8 +39,8 @@ def window(**changes) -> Window:
     return replace(plain, **changes)
 
 
-def named(claim: Claim = CLAIM, max_tries: int = 2, planned_at=NOW, **changes) -> JobName:
-    return job_name(window(**changes), planned_at, claim, max_tries)
+def named(claim: Claim = CLAIM, first_attempt: int = 2, planned_at=NOW, **changes) -> JobName:
+    return job_name(window(**changes), planned_at, claim, first_attempt)
 
 
 MINE = named()
@@ -106,7 +106,7 @@ def test_whatever_is_found_at_most_one_job_of_the_window_goes_on(found: list, ca
 def test_a_retry_has_the_name_of_the_first_try_and_nobody_else_has() -> None:
     assert named() == MINE
     others = [named(Claim(*who)) for who in (("d", "run", "load"), ("dag", "r", "load"), ("dag", "run", "l"))]
-    others += [named(Claim("dag", "run", "load", 0)), named(max_tries=4)]
+    others += [named(Claim("dag", "run", "load", 0)), named(first_attempt=4)]
     assert {name.window for name in others} == {MINE.window}, "they are jobs of one window"
     assert len({MINE.job, *(name.job for name in others)}) == 6
 

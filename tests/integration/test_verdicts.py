@@ -53,7 +53,7 @@ class Runs:
 
     def read(self, **changes: object) -> Window:
         window = self.plan(**changes)
-        attempt = self.service.start_attempt(window, self.claim, 1)
+        attempt = self.service.start_attempt(window, self.claim)
         self.service.end_attempt(attempt, Outcome.SUCCEEDED)
         self.service.commit(window.id, self.claim, attempt)
         return window

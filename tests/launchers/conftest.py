@@ -177,7 +177,10 @@ class Task:
 
     def note(self, job: str) -> None:
         """Note another job's id."""
-        key = f"spark_job_id:{self.window().held.window.id}:{self.max_tries}"
+        first = next(
+            attempt.id for attempt in self.attempts() if (attempt.series or "").startswith(f"{self.max_tries} ")
+        )
+        key = f"spark_job_id:{self.window().held.window.id}:{first}"
         (self.folder / "store.json").write_text(json.dumps({key: job}))
 
     def set_state(self, state: str) -> None:

@@ -69,8 +69,8 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
     )
     return {
         "ti": ti,
-        "task": SimpleNamespace(retries=2),
-        "dag_run": SimpleNamespace(run_type="manual", conf={}),
+        "task": SimpleNamespace(retries=9),
+        "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=datetime(2026, 1, 1, tzinfo=UTC)),
         "params": {},
         "dag": SimpleNamespace(params={}),
         "data_interval_end": datetime(2026, 1, 1, tzinfo=UTC),

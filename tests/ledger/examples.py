@@ -10,6 +10,7 @@ from typing import Any
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Draft, Ledger
 
@@ -67,7 +68,7 @@ def commit(ledger: Ledger, held: Held, **more: Any) -> bool:
 
 def succeed(ledger: Ledger, held: Held) -> int:
     """Record a success, and return the attempt."""
-    attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
+    attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
 

@@ -81,7 +81,7 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
             who = claim(f"run-{me}-{turn}")
             try:
                 window = service.plan(group(name, max_offsets=3), who, lambda _: True)[0].window
-                attempt = service.start_attempt(window, who, 1)
+                attempt = service.start_attempt(window, who)
                 service.end_attempt(attempt, Outcome.SUCCEEDED)
                 committed += service.commit(window.id, who, attempt)
             except KafkaOffsetsError as exc:
@@ -105,7 +105,7 @@ def drain_several(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         planned = service.plan(definition, who, lambda claim: claim.run_id.endswith("dead"), Live(at_most=2))
         committed = 0
         for window in [p.window for p in planned][::-1]:
-            attempt = service.start_attempt(window, who, 1)
+            attempt = service.start_attempt(window, who)
             service.end_attempt(attempt, Outcome.SUCCEEDED)
             if who.run_id.endswith("dead"):
                 break

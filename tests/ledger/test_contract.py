@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import PUBLISHED
@@ -254,12 +255,12 @@ class LedgerContract:
 
     def test_attempts_are_the_history(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
-        killed = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
+        killed = ledger.start_attempt(held.window, held.holder, Try(1), NOW)
         ledger.end_attempt(killed, Outcome.KILLED, None, NOW + timedelta(minutes=1))
-        good = ledger.start_attempt(held.window, claim("run-2"), 2, 0, NOW)
+        good = ledger.start_attempt(held.window, claim("run-2"), Try(2), NOW)
         ledger.end_attempt(good, Outcome.SUCCEEDED, 2**40, NOW)
         ledger.end_attempt(good, Outcome.FAILED, None, NOW)
-        ledger.start_attempt(held.window, claim("run-2"), 3, 0, NOW)
+        ledger.start_attempt(held.window, claim("run-2"), Try(3), NOW)
         history = ledger.attempts(held.window.id)
         assert [(a.try_number, a.outcome, a.records) for a in history] == [
             (1, Outcome.KILLED, None),
@@ -281,7 +282,7 @@ class LedgerContract:
         assert not [statement for statement in asked if "ranges" in statement]
 
     def _begin(self, ledger: Ledger, held: Held, by: Claim | None = None, try_number: int = 1) -> int:
-        return ledger.start_attempt(held.window, by or held.holder, try_number, 0, NOW)
+        return ledger.start_attempt(held.window, by or held.holder, Try(try_number), NOW)
 
     def _outcomes(self, ledger: Ledger, held: Held) -> list[Outcome]:
         return [attempt.outcome for attempt in ledger.attempts(held.window.id)]
@@ -290,7 +291,7 @@ class LedgerContract:
         held, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
         of_dead_worker, at_other = self._begin(ledger, held), self._begin(ledger, other)
         later = NOW + timedelta(minutes=1)
-        ledger.start_attempt(held.window, held.holder, 2, 0, later)
+        ledger.start_attempt(held.window, held.holder, Try(2), later)
         lost, running = ledger.attempts(held.window.id)
         assert (lost.id, lost.outcome, lost.ended_at) == (of_dead_worker, Outcome.LOST, later)
         assert (running.outcome, running.ended_at) == (Outcome.RUNNING, None)
@@ -437,25 +438,29 @@ class LedgerContract:
     def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
-        def attempt(held: Held, by: Claim, last_clear: int, outcome: Outcome) -> int:
-            number = ledger.start_attempt(held.window, by, 1, last_clear, NOW)
+        def attempt(held: Held, by: Claim, this_try: Try, outcome: Outcome) -> int:
+            number = ledger.start_attempt(held.window, by, this_try, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
 
-        attempt(one, claim(), 0, Outcome.FAILED)
-        attempt(one, claim(), 0, Outcome.SUCCEEDED)
-        newest = attempt(one, claim(), 0, Outcome.SUCCEEDED)
-        attempt(other, claim("run-2"), 0, Outcome.SUCCEEDED)
-        cleared = attempt(other, claim(), 3, Outcome.SUCCEEDED)
-        ledger.start_attempt(other.window, claim(), 2, 0, NOW)
-        found = ledger.succeeded(name, claim(), 0)
+        first, cleared = Try(1, 2, 2, NOW), Try(4, 3 + 2, 2, NOW)
+        attempt(one, claim(), first, Outcome.FAILED)
+        attempt(one, claim(), first, Outcome.SUCCEEDED)
+        newest = attempt(one, claim(), first, Outcome.SUCCEEDED)
+        attempt(other, claim("run-2"), first, Outcome.SUCCEEDED)
+        since = attempt(other, claim(), cleared, Outcome.SUCCEEDED)
+        ledger.start_attempt(other.window, claim(), Try(2, 2, 2, NOW), NOW)
+        found = ledger.succeeded(name, claim(), first)
         assert {seq: (a.id, a.window_id, a.records) for seq, a in found.items()} == {1: (newest, one.window.id, 7)}
-        assert {seq: a.id for seq, a in ledger.succeeded(name, claim(), 3).items()} == {2: cleared}
-        assert set(ledger.succeeded(name, claim("run-2"), 0)) == {2}
-        assert ledger.succeeded(name, claim("nobody"), 0) == {}
-        assert ledger.succeeded(f"{name}-other", claim(), 0) == {}
+        assert {seq: a.id for seq, a in ledger.succeeded(name, claim(), cleared).items()} == {2: since}
+        assert set(ledger.succeeded(name, claim("run-2"), first)) == {2}
+        fewer_retries, another_run = Try(2, 2, 0, NOW), Try(2, 2, 2, NOW + timedelta(days=1))
+        for this_try in (fewer_retries, another_run):
+            assert ledger.succeeded(name, claim(), this_try) == {}
+        assert ledger.succeeded(name, claim("nobody"), first) == {}
+        assert ledger.succeeded(f"{name}-other", claim(), first) == {}
         mapped = claim(map_index=0)
-        assert ledger.succeeded(name, mapped, 0) == {}
+        assert ledger.succeeded(name, mapped, first) == {}
 
     def test_a_commit_in_two_steps(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)

@@ -16,6 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Held, Outcome, State
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
 from tests.ledger.examples import NOW, add, claim
@@ -70,7 +71,7 @@ class Warehouse:
 
 
 def succeed(ledger: SqlLedger, held: Held) -> int:
-    attempt = ledger.start_attempt(held.window, held.holder, 1, 0, NOW)
+    attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
 

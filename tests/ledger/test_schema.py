@@ -13,6 +13,9 @@ from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Outcome
+from tests.ledger.examples import add, succeed
 
 
 def test_the_revision_that_the_code_needs_is_the_newest_migration() -> None:
@@ -48,6 +51,17 @@ class SchemaContract:
         for _ in range(2):
             assert schema.upgrade(open_engine(empty)) == schema.REVISION
         assert SqlLedger(empty).groups() == []
+
+    def test_attempts_of_an_older_ledger_are_kept_and_no_try_continues_them(self, empty: str) -> None:
+        schema.upgrade(open_engine(empty))
+        held = add(SqlLedger(empty), "lake", 0, 10)
+        succeed(SqlLedger(empty), held)
+        drop = "ALTER TABLE kafka_offsets_attempts DROP COLUMN series"
+        self._execute(create_engine(empty), drop, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0002'")
+        schema.upgrade(open_engine(empty))
+        [attempt] = SqlLedger(empty).attempts(held.window.id)
+        assert (attempt.outcome, attempt.series) == (Outcome.SUCCEEDED, None)
+        assert SqlLedger(empty).succeeded("lake", held.holder, Try()) == {}
 
     def _at(self, url: str, revision: str) -> None:
         schema.upgrade(open_engine(url))

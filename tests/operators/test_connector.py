@@ -202,7 +202,7 @@ def run_without_kafka(operator: KafkaSparkSubmitOperator | KafkaSparkOperator) -
     context: Any = {
         "ti": ti,
         "task": operator,
-        "dag_run": SimpleNamespace(run_type="scheduled", conf=None),
+        "dag_run": SimpleNamespace(run_type="scheduled", conf=None, start_date=None),
         "params": {},
     }
     operator.execute(context)

@@ -79,7 +79,11 @@ def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: 
 
 def test_what_a_task_returns_tells_and_logs_stays_small(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="airflow_kafka_offsets")
-    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=0), "task": SimpleNamespace(retries=0)}
+    context: Any = {
+        "ti": SimpleNamespace(try_number=1, max_tries=0),
+        "task": SimpleNamespace(retries=0),
+        "dag_run": SimpleNamespace(start_date=None),
+    }
     report = Report(100_000, {topic: {str(p): 5 for p in range(PER_TOPIC)} for topic in TOPICS})
     results = Work(context, world.service, world.group, ONE, lambda _: report, Stop()).all([world.plan(ONE)])
     assert (results[0]["partitions"], results[0]["records"], results[0]["ranges"]) == (20_000, 100_000, None)
@@ -157,6 +161,6 @@ def run_operator(
         task_id="load", group=KafkaGroup("large", topics=topics), application=str(folder / "job.py"), conf=extra
     )
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
-    run = SimpleNamespace(run_type="scheduled", conf=None)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}
     return operator.execute(context)

@@ -120,9 +120,15 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
             jobs=lambda name: [dataclasses.replace(alive, job=name.job)], stop=stopped.append, knows=bool
         ),
     )
-    context: Any = {"ti": SimpleNamespace(max_tries=1)}
+    context: Any = {
+        "ti": SimpleNamespace(try_number=1, max_tries=1),
+        "task": SimpleNamespace(retries=1),
+        "dag_run": SimpleNamespace(start_date=None),
+    }
+    begun: Any = SimpleNamespace(id=1, claim=operator._claim, try_number=1, series="1")
     service: Any = SimpleNamespace(
-        row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2)
+        row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
+        attempts=lambda _: [begun],
     )
     planned: Any = SimpleNamespace(window=window_of(1))
     with pytest.raises(AirflowTaskTimeout):
@@ -171,12 +177,6 @@ def test_a_task_that_is_stopped_before_its_job_has_nothing_to_kill() -> None:
     operator = operator_with(None)
     operator.on_kill()
     assert operator._stop.is_set
-
-
-def test_a_clear_of_this_task_is_told_from_a_retry_by_max_tries() -> None:
-    operator = operator_with(None)
-    keys = {operator.job_key(SimpleNamespace(id="g-000001"), tries) for tries in (1, 1, 3)}
-    assert keys == {"g-000001:1", "g-000001:3"}
 
 
 def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from airflow_kafka_offsets.adapters.kafka_log import epoch_milliseconds
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.operators.runs import last_clear, request_of, task_is_over
+from airflow_kafka_offsets.operators.runs import request_of, task_is_over, try_of
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -107,10 +108,8 @@ def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
     assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
 
 
-def test_a_clear_is_seen_although_the_number_of_retries_was_changed() -> None:
-    def tries(max_tries: int, retries: int) -> Any:
-        return {"ti": SimpleNamespace(max_tries=max_tries), "task": SimpleNamespace(retries=retries)}
-
-    assert last_clear(tries(2, 2)) == 0
-    assert last_clear(tries(1 + 1, 1)) == 1, "cleared after its first try, with one retry less in the file"
-    assert last_clear(tries(0, 3)) == 0, "retries were added since"
+def test_a_try_is_known_by_what_airflow_says_of_it() -> None:
+    ti, run = SimpleNamespace(try_number=3, max_tries=2), SimpleNamespace(start_date=START)
+    context: Any = {"ti": ti, "dag_run": run, "task": SimpleNamespace(retries=None)}
+    assert try_of(context) == Try(3, 2, 0, START)
+    assert try_of({**context, "task": SimpleNamespace(retries=1)}) == Try(3, 2, 1, START)

@@ -14,18 +14,20 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.core.request import Windows
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.operators.assets import emit_events, event_extra
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import named_window
+from airflow_kafka_offsets.operators.runs import try_of
 from airflow_kafka_offsets.operators.work import Work, task_result
 from airflow_kafka_offsets.service import Planned
-from tests.core.examples import claim, tp
+from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
-from tests.service.world import World
+from tests.service.world import World, after_clear
 
-REPLAY = claim("replay")
+REPLAY, NEW = claim("replay"), claim("new")
 
 
 @pytest.fixture
@@ -39,9 +41,14 @@ def world() -> Iterator[World]:
         yield world
 
 
+def context_of(this_try: Try) -> Any:
+    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
+    run = SimpleNamespace(start_date=this_try.run_started)
+    return {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run}
+
+
 def work(world: World, run: Callable[[Planned], Report], *, last_clear: int = 0, stop: Stop | None = None) -> Work:
-    ti = SimpleNamespace(try_number=1, max_tries=last_clear + 2)
-    context: Any = {"ti": ti, "task": SimpleNamespace(retries=2)}
+    context = context_of(after_clear(last_clear))
     return Work(context, world.service, world.group, REPLAY, run, stop or Stop())
 
 
@@ -65,6 +72,37 @@ def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_agai
     assert [(r["seq"], r["records"]) for r in results] == [(1, 10), (2, 10), (3, 10)]
     work(world, run, last_clear=1).all(ask(world, last_clear=1))
     assert ran == [1, 2, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("cleared", "retry"),
+    [
+        (Try(2, 1 + 1, 1, NOON), Try(3, 1 + 1, 3, NOON)),  # retries=3 is deployed after the clear
+        (Try(2, 1 + 0, 0, NOON), Try(3, 1 + 0, 0, NOON)),  # retries=0 before it: the number of tries is that of before
+    ],
+)
+def test_editing_retries_does_not_bring_back_what_was_done_before_a_clear(
+    world: World, cleared: Try, retry: Try
+) -> None:
+    world.kafka.produce(tp(0), 10)
+    ran: list[int] = []
+
+    def one_try(this_try: Try, *, fails: bool = False) -> None:
+        def run(planned: Planned) -> Report:
+            ran.append(this_try.number)
+            if fails:
+                raise RuntimeError("half-way through the sink")
+            return Report(planned.window.span)
+
+        context = context_of(this_try)
+        planned = world.ask(NEW, this_try=try_of(context))
+        Work(context, world.service, world.group, NEW, run, Stop()).all(planned)
+
+    one_try(Try(1, 1, 1, NOON))
+    with pytest.raises(RuntimeError):
+        one_try(cleared, fails=True)
+    one_try(retry)
+    assert ran == [1, 2, 3], "the sink holds a part of the window until its job has run again"
 
 
 def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: World) -> None:

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.request import Live, Windows
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import claim, ranges, tp
-from tests.service.world import World
+from tests.service.world import World, after_clear
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
 MANY = Live(at_most=10)
@@ -57,7 +57,7 @@ def holders(world: World) -> dict[int, Claim]:
 def take(world: World, who: Claim, window: Window, last_clear: int = 0) -> Planned:
     """Let a mapped task have its window."""
     world.over.discard(who)
-    return world.service.take(world.group, window.id, who, world.over.__contains__, last_clear)
+    return world.service.take(world.group, window.id, who, world.over.__contains__, after_clear(last_clear))
 
 
 # Several windows of one task.

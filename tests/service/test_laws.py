@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope,
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
-from tests.service.world import World
+from tests.service.world import World, after_clear
 from tests.stores.memory import MemoryStore
 
 Record = tuple[TopicPartition, int]
@@ -212,7 +212,7 @@ class Lake(RuleBasedStateMachine):
         is_over = self.world.over.__contains__
         try:
             planned = self.world.service.take(
-                self.world.group, self.given[task], task, is_over, last_clear=self.last_clear[task]
+                self.world.group, self.given[task], task, is_over, after_clear(self.last_clear[task])
             )
         except (WindowBusyError, DataLossError, IllegalStepError):
             self.world.die(task)

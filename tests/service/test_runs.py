@@ -274,7 +274,7 @@ def test_a_job_that_did_not_succeed_commits_nothing(world: World, outcome: Outco
 def test_a_green_task_without_a_recorded_success_commits_nothing(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
-    running = world.service.start_attempt(window, ONE, 1)
+    running = world.service.start_attempt(window, ONE)
     for attempt in (None, running, 4711):
         with pytest.raises(NoEvidenceError):
             world.service.commit(window.id, ONE, attempt)

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.request import Request
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
@@ -28,6 +29,11 @@ def _empty_ledger() -> bytes:
         path = Path(folder) / "empty.db"
         SqlLedger(f"sqlite:///{path}", create=True)
         return path.read_bytes()
+
+
+def after_clear(last_clear: int) -> Try:
+    """Return the first try after a clear, or of a run that nobody has cleared; its task has two retries."""
+    return Try(last_clear + 1, last_clear + 2, 2, NOON)
 
 
 class World:
@@ -53,10 +59,11 @@ class World:
         [planned] = self.ask(claim, request, **more)
         return planned
 
-    def ask(self, claim: Claim, request: Request = LIVE, **more: Any) -> list[Planned]:
+    def ask(self, claim: Claim, request: Request = LIVE, *, last_clear: int = 0, **more: Any) -> list[Planned]:
         """Let a run ask for its windows, a minute later."""
         self.now += timedelta(minutes=1)
         self.over.discard(claim)
+        more = {"this_try": after_clear(last_clear), **more}
         return self.service.plan(self.group, claim, self.over.__contains__, request, **more)
 
     def die(self, claim: Claim) -> None:
@@ -69,7 +76,7 @@ class World:
         """Let the window's job run, if there is anything to read; return the attempt."""
         if not window.span:
             return None
-        attempt = self.service.start_attempt(window, claim, 1, last_clear)
+        attempt = self.service.start_attempt(window, claim, after_clear(last_clear))
         self.service.end_attempt(attempt, outcome, window.span)
         return attempt
 

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.request import Windows
 from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report, handoff_of
+from airflow_kafka_offsets.operators.runs import try_of
 from airflow_kafka_offsets.operators.work import Work
 from airflow_kafka_offsets.service import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
@@ -51,8 +52,12 @@ class Pipeline:
     def run(self, run: str, job: Job, request: Request = LIVE, clears: int = 0) -> list[dict[str, Any]]:
         """Let a task plan and work, as an operator does; a second call with the same name is a retry."""
         claim = Claim("dag", run, "load")
-        planned = self.service.plan(self.group, claim, lambda _: True, request, last_clear=clears)
-        context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=clears), "task": SimpleNamespace(retries=0)}
+        context: Any = {
+            "ti": SimpleNamespace(try_number=clears + 1, max_tries=clears),
+            "task": SimpleNamespace(retries=0),
+            "dag_run": SimpleNamespace(start_date=None),
+        }
+        planned = self.service.plan(self.group, claim, lambda _: True, request, this_try=try_of(context))
         work = Work(context, self.service, self.group, claim, lambda p: self._launch(p, job), Stop())
         return work.all(planned)
 

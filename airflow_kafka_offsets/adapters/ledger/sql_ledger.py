@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
     OWNING,
@@ -116,33 +117,35 @@ class SqlLedger:
             _hold(connection, group_id, helds, _claim_id(connection, claim), claim, now)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
 
-    def start_attempt(self, window: Window, claim: Claim, try_number: int, last_clear: int, now: datetime) -> int:
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost."""
         with writing(self._engine) as connection:
             claim_id = _claim_id(connection, claim)
-            group_id, running = _group_and_earlier(connection, window, claim_id, try_number)
+            group_id, running = _group_and_earlier(connection, window, claim_id, this_try.number)
             _lose(connection, running, now)
             result = connection.execute(
                 insert(attempts).values(
                     group_id=group_id,
                     seq=window.seq,
                     claim_id=claim_id,
-                    try_number=try_number,
-                    last_clear=last_clear,
+                    try_number=this_try.number,
+                    last_clear=this_try.last_clear,
+                    series=this_try.series,
                     outcome=Outcome.RUNNING,
                     started_at=now,
                 )
             )
             return _new_id(result)
 
-    def succeeded(self, group: str, claim: Claim, last_clear: int) -> Mapping[int, Attempt]:
-        """Return the successful attempts of a task since it was last cleared, by the window's sequence number."""
+    def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
+        """Return the successful attempts of a task that this try continues, by the window's sequence number."""
         mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
         query = _attempts(group).where(
-            mine, attempts.c.last_clear == last_clear, attempts.c.outcome == Outcome.SUCCEEDED
+            mine, attempts.c.series == this_try.series, attempts.c.outcome == Outcome.SUCCEEDED
         )
         with reading(self._engine) as connection:
-            return {row.seq: _attempt(row) for row in connection.execute(query)}
+            found = [(row.seq, _attempt(row)) for row in connection.execute(query)]
+        return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
         """Record how a try ended; what is recorded once stays."""
@@ -369,6 +372,7 @@ def _attempt(row: Row[Any]) -> Attempt:
         window_id=window_id(row.group_name, row.seq),
         claim=_claim(row),
         try_number=row.try_number,
+        series=row.series,
         outcome=Outcome(row.outcome),
         records=row.records,
         started_at=row.started_at,

@@ -142,6 +142,8 @@ attempts = Table(
     Column("try_number", Integer, nullable=False),
     # The try after which the task was last cleared: a retry goes on with what it did since, a cleared task begins again.
     Column("last_clear", Integer, nullable=False),
+    # `core.tries.Try.series`; None: of a version that did not record it, and no later try continues it.
+    Column("series", String(64)),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),
