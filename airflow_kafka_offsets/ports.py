@@ -251,6 +251,14 @@ class Ledger(Protocol):
         """
         ...
 
+    def define(self, group: KafkaGroup) -> None:
+        """Write down the definition of a group that is there already, in place of the one before.
+
+        Raises:
+            UnknownWindowError: there is no such group.
+        """
+        ...
+
     def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think.
 
@@ -349,7 +357,7 @@ class Ledger(Protocol):
         ...
 
     def groups(self) -> Sequence[KafkaGroup]:
-        """Return every group as it was defined when it last planned."""
+        """Return every group as it was defined when it last planned, whatever windows that plan gave."""
         ...
 
     def group(self, name: str) -> KafkaGroup:

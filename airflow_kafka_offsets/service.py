@@ -277,8 +277,11 @@ class WindowService:
         added: Sequence[Held] = ()
         if drafts:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
-        elif take:
-            self._ledger.hold(take, asking.claim, asking.now)
+        elif helds:
+            if take:
+                self._ledger.hold(take, asking.claim, asking.now)
+            # Who commits these windows later may know the group's name only, and goes by what is written down.
+            self._ledger.define(asking.group)
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return there + [Planned(held.window, False, "new") for held in added]
 

@@ -253,6 +253,16 @@ class LedgerContract:
         assert ledger.load(name) == before
         assert ledger.acts(name) == []
 
+    def test_a_group_has_the_newest_definition_and_keeps_all_else(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        before = ledger.load(name)
+        for defined in (group(name), group(name, expect_gaps=True)):
+            ledger.define(defined)
+            assert ledger.group(name) == defined
+        assert ledger.load(name) == before
+        with pytest.raises(UnknownWindowError, match=f"no group {name}-other"):
+            ledger.define(group(f"{name}-other"))
+
     def test_attempts_are_the_history(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         killed = ledger.start_attempt(held.window, held.holder, Try(1), NOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.request import Live
+from airflow_kafka_offsets.core.request import Live, Request, Windows
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service import RACES
 from tests.core.examples import NOON, claim, ranges, tp
@@ -496,3 +497,44 @@ def test_an_unknown_window_is_named(world: World) -> None:
         world.service.window("lake-000009")
     with pytest.raises(UnknownWindowError, match="lake"):
         world.service.commit("lake-000009", ONE)
+
+
+# The definition that commits, sensors and people go by is the newest that somebody planned with.
+
+
+def test_whoever_takes_over_a_window_leaves_its_own_definition(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    world.die(ONE)
+    world.configure(output_tables="sales")
+    adopted = world.plan(TWO)
+    assert adopted.how == "adopted"
+    assert world.ledger.group("lake").output_tables == ("sales",), "CommitWindowOperator would publish nothing"
+
+
+@pytest.mark.parametrize("request_", [Live(), Windows((1,))])
+def test_a_run_that_gets_windows_that_are_there_leaves_its_own_definition(world: World, request_: Request) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.configure(expect_gaps=True)
+    [planned] = world.ask(ONE if request_ == Live() else TWO, request_)
+    assert planned.how != "new"
+    assert world.ledger.group("lake") == world.group
+
+
+def test_a_task_that_is_given_a_window_leaves_its_own_definition(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(replace(ONE, scope=Scope.RUN)).window
+    world.configure(expect_gaps=True)
+    world.service.take(world.group, window.id, replace(ONE, task_id="load", map_index=0), world.over.__contains__)
+    assert world.ledger.group("lake") == world.group
+
+
+def test_a_plan_that_is_refused_leaves_the_definition_as_it_was(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    before = world.group
+    world.configure(expect_gaps=True)
+    with pytest.raises(WindowBusyError):
+        world.plan(TWO)
+    assert world.ledger.group("lake") == before

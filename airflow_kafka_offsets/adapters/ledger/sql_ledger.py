@@ -110,6 +110,15 @@ class SqlLedger:
                 _hold(connection, row.id, take, holder, claim, now)
         return [Held(window, claim, holds=1) for window in added]
 
+    def define(self, group: KafkaGroup) -> None:
+        """Write down the definition of a group that is there already, in place of the one before."""
+        definition = json.dumps(group.to_json())
+        with reading(self._engine) as connection:
+            (known,) = _group(connection, group.name, groups.c.definition)
+        if known != definition:  # a plan that changes nothing takes no lock
+            with writing(self._engine) as connection:
+                connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
+
     def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think."""
         with writing(self._engine) as connection:
