@@ -46,8 +46,8 @@ class Publisher:
         """The store's address; None: there is none, and a commit is one step."""
         return self._store.name if self._store is not None else None
 
-    def finish(self, group: str, also: Collection[int] = ()) -> None:
-        """Finish the commits that were begun: the store first, then the ledger.
+    def finish(self, group: str, also: Collection[int] = ()) -> list[int]:
+        """Finish the commits that were begun: the store first, then the ledger. Return the numbers of the windows.
 
         Args:
             group: its name.
@@ -64,6 +64,7 @@ class Publisher:
         if seqs := sorted(half_way.union(also)):
             # Under the version that was loaded: who finishes a later window at this moment did not see this one done.
             self._ledger.finish(group, state.version, seqs, self._clock())
+        return seqs
 
     def _follow(self, store: OffsetStore, group: str, state: GroupState) -> None:
         """Bring the store to where the watermark will be."""

@@ -469,7 +469,8 @@ class WindowService:
                 launcher ran it and the green task is all the evidence there is.
 
         Returns:
-            True: the watermark moved; False: the window was committed before, and this was a rerun.
+            True: this commit did it; False: the window was committed before, and this was a rerun, or another commit or a plan
+            has finished what was begun.
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
@@ -484,9 +485,16 @@ class WindowService:
             )
         )
         if in_two_steps and is_first:
-            self._racing(lambda: self._publisher.finish(window_ids.parse_window_id(window_id)[0]))
-        log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before, run again")
+            is_first = self._finish(window_id)
+        log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before this")
         return is_first
+
+    def _finish(self, window_id: str) -> bool:
+        """Finish the commit of a window; False: somebody else was faster."""
+        group, seq = window_ids.parse_window_id(window_id)
+        finished = self._racing(lambda: self._publisher.finish(group))
+        # A backfill window moves no store: its commit was done in one step.
+        return seq in finished or self.window(window_id).lane is Lane.BACKFILL
 
     def abandon(self, window_id: str, who: str, why: str) -> Window:
         """Give an unfinished window up: a person's act. Its offsets are planned anew under another id.

@@ -17,9 +17,9 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.request import Live, Span
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.service import WindowService
 from tests.core.examples import NOON, claim, tp
 from tests.service.world import World
@@ -437,3 +437,67 @@ class FailsWhenAdvanced(MemoryStore):
 
     def advance(self, *args, **kwargs) -> None:
         raise self.error
+
+
+# Of competing commits exactly one wins, although each takes three steps.
+
+
+class Interrupted(MemoryStore):
+    """Lets something else happen in the middle of the first commit, before the store is read, before it is advanced or after."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__()
+        self.step = step
+        self.meanwhile: Callable[[], object] | None = None
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        if self.step == "before":
+            self._interrupt()
+        super().advance(group, before, after, window_id)
+        if self.step == "after":
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+
+
+STEPS = pytest.mark.parametrize("step", ["before", "after"])
+
+
+@STEPS
+def test_of_two_commits_of_one_window_exactly_one_wins(quick_folder: Path, step: str) -> None:
+    store = Interrupted(step)
+    world = World(quick_folder, store)
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    answers: list[bool] = []
+    store.meanwhile = lambda: answers.append(world.service.commit(window.id, ONE, attempt))
+    answers.append(world.service.commit(window.id, ONE, attempt))
+    assert answers == [True, False]
+    assert world.service.commit(window.id, ONE, attempt) is False
+    assert (state_of(world, window), stands(store)) == (State.COMMITTED, {0: 10, 1: 0})
+
+
+@STEPS
+def test_a_commit_that_a_plan_has_finished_does_not_win_a_second_time(quick_folder: Path, step: str) -> None:
+    store = Interrupted(step)
+    world = World(quick_folder, store)
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    attempt = world.work(window, ONE)
+    store.meanwhile = lambda: world.plan(TWO)
+    assert world.service.commit(window.id, ONE, attempt) is False
+    assert (state_of(world, window), stands(store)) == (State.COMMITTED, {0: 10, 1: 0})
+
+
+def test_a_backfill_window_beside_a_store_is_committed_once(quick_folder: Path, store: MemoryStore) -> None:
+    world = World(quick_folder, store, starting_offsets="latest")
+    world.kafka.produce(tp(0), 20, at=at(-4))
+    world.run(ONE)
+    [planned] = world.ask(TWO, Span(at(-5), at(-3)))
+    attempt = world.work(planned.window, TWO)
+    answers = [world.service.commit(planned.window.id, TWO, attempt) for _ in range(2)]
+    assert (planned.window.lane, answers) == (Lane.BACKFILL, [True, False])
