@@ -88,7 +88,7 @@ class Planned:
             changes nothing but the history.
         how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
         done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
-        warnings: what a person should know about a new window.
+        warnings: what a person should know about a new window, or of a run that was deleted and made again.
     """
 
     window: Window
@@ -187,7 +187,8 @@ class WindowService:
             At least one window, oldest first; none only for the interval of a backfill run in which none was cut.
 
         Raises:
-            BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers.
+            BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers. Or
+                the run had its windows in another group.
             WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
@@ -212,7 +213,12 @@ class WindowService:
         if own := ownership.own_windows(state):
             more, drafts = self._more_of_interval(asking, request, state, own)
             helds = sorted([*own, *more], key=lambda held: held.window.seq)
-            return self._give(asking, state, helds, drafts, how="again")
+            first, *others = self._give(asking, state, helds, drafts, how="again")
+            is_made_again = asking.this_try.number == 1
+            warnings = (ownership.made_again(asking.claim, own),) if is_made_again else ()
+            return [replace(first, warnings=warnings), *others]
+        if not _is_interval(request):  # which means the same in any group
+            ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
         helds, drafts = self._answers.answer(asking.group, request, state)
@@ -622,6 +628,10 @@ class WindowService:
     def watermark(self, group: str) -> Position | None:
         """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
         return ownership.watermark(self._ledger.load(group))
+
+
+def _is_interval(request: Request) -> bool:
+    return isinstance(request, Span) and request.is_interval
 
 
 def _filled(spans: Sequence[int]) -> int:

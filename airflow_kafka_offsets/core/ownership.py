@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, WindowBusyError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
 
@@ -35,12 +35,14 @@ class GroupState:
         position: where the next live window starts; None: there never was one.
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.
+        elsewhere: the ids of windows that the asking claim has in other groups, and of none in this one; a few of them.
     """
 
     version: int = 0
     position: Position | None = None
     open: tuple[Held, ...] = ()
     claimed: tuple[Held, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,30 @@ def own_windows(state: GroupState) -> tuple[Held, ...]:
             "now. Trigger a new run instead of clearing this one."
         )
     return tuple(held for held in state.claimed if held.window.state.owns)
+
+
+def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
+    """Refuse a run that had windows in another group: in this one it would get others, and not run its own again.
+
+    Raises:
+        BadInputError: with these windows, and what to do.
+    """
+    if state.elsewhere:
+        raise BadInputError(
+            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now: it has no window there, and a "
+            f"run that is cleared or tried again gets no new one. Trigger a new run for what is new in {group}. To run the old window "
+            "again, replay it by a task whose group has the old name. To rename a group: docs/howto/rename-a-group.md"
+        )
+
+
+def made_again(claim: Claim, own: Sequence[Held]) -> str:
+    """Return what a person should know of a run that has windows before its first try: it was deleted and made again."""
+    ids = name_some([held.window.id for held in own], ", ")
+    return (
+        f"{claim} is at its first try and had {ids} before: a run of this id was deleted and made again. It is the same run to the "
+        "ledger: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
+        "under another id"
+    )
 
 
 def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int) -> Choice:

@@ -110,7 +110,7 @@ def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> Times
     times: Times = {step: [] for step in STEPS}
     for number in range(ROUNDS + 1):
         produce_one_each(kafka, topics, per_topic)
-        claim = Claim("bench", str(number), "t")
+        claim = Claim(group.name, str(number), "t")
         plan, [planned] = timed(partial(service.plan, group, claim, lambda _: True))
         window = planned.window
         document = dump_ranges(window.ranges, window.topic_ids)

@@ -90,7 +90,7 @@ class Lake:
 
     def plan(self, group: KafkaGroup, run: int) -> tuple[Window, Claim]:
         """Plan a window for a run."""
-        claim = Claim("orders", f"scheduled__{run}", "load")
+        claim = Claim(group.name.rpartition(".")[2], f"scheduled__{run}", "load")  # a DAG for each group
         return self.service.plan(group, claim, is_over=lambda claim: True)[0].window, claim
 
     def commit(self, group: KafkaGroup, run: int) -> Window:

@@ -78,7 +78,7 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     def loop() -> int:
         committed = 0
         for turn in range(3):
-            who = claim(f"run-{me}-{turn}")
+            who = claim(f"{name}-{me}-{turn}")
             try:
                 window = service.plan(group(name, max_offsets=3), who, lambda _: True)[0].window
                 attempt = service.start_attempt(window, who)
@@ -113,7 +113,7 @@ def drain_several(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         return committed
 
     def loop() -> int:
-        return sum(_unless_beaten(run, claim(f"run-{me}-{turn}{'-dead' * (turn == 0)}")) for turn in range(4))
+        return sum(_unless_beaten(run, claim(f"{name}-{me}-{turn}{'-dead' * (turn == 0)}")) for turn in range(4))
 
     return loop
 
@@ -133,7 +133,7 @@ def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         kafka.produce(TopicPartition("orders", partition), 200)
     service = WindowService(ledger, kafka)
     asked = OffsetRanges({TopicPartition("orders", 0): OffsetRange(me, 60 + me)})
-    who = claim(f"replay-{me}")
+    who = claim(f"{name}-replay-{me}")
 
     def go() -> list[str]:
         planned = service.plan(group(name, max_offsets=8), who, lambda _: False, Offsets(asked))

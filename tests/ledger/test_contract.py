@@ -253,6 +253,22 @@ class LedgerContract:
         assert ledger.load(name) == before
         assert ledger.acts(name) == []
 
+    def test_what_a_claim_has_in_other_groups_is_known_when_it_has_nothing_in_this_one(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        old, new = claim(f"{name}-1"), claim(f"{name}-2")
+        one, two = add(ledger, f"{name}-old", 0, 10, old), add(ledger, f"{name}-old", 10, 20, old)
+        had = (one.window.id, two.window.id)
+        assert ledger.load(name, old).elsewhere == had, "also when the group is not there yet"
+        add(ledger, name, 0, 10, new)
+        assert ledger.load(name, old).elsewhere == had
+        assert ledger.load(name, claim(f"{name}-3")).elsewhere == ()
+        assert ledger.load(name).elsewhere == ()
+        assert ledger.load(name, new).elsewhere == ()
+        ledger.abandon(two.window.id, act())
+        ledger.abandon(one.window.id, act())
+        assert ledger.load(name, old).elsewhere == ()
+
     def test_a_group_has_the_newest_definition_and_keeps_all_else(self, ledger: Ledger, name: str) -> None:
         add(ledger, name, 0, 10)
         before = ledger.load(name)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import (
+    BadInputError,
     ConcurrentChangeError,
     DataLossError,
     IllegalStepError,
@@ -21,10 +22,11 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.request import Live, Request, Windows
+from airflow_kafka_offsets.core.request import Live, Request, Span, Windows
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service import RACES
-from tests.core.examples import NOON, claim, ranges, tp
+from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
@@ -538,3 +540,63 @@ def test_a_plan_that_is_refused_leaves_the_definition_as_it_was(world: World) ->
     with pytest.raises(WindowBusyError):
         world.plan(TWO)
     assert world.ledger.group("lake") == before
+
+
+# A run that was deleted and made again under its old id, and a group under another name.
+
+TOMORROW = NOON + timedelta(days=1)
+
+
+def test_a_run_that_was_deleted_and_made_again_runs_its_window_again_and_says_so(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    made_again = Try(1, 2, 2, TOMORROW)
+    [planned] = world.ask(ONE, this_try=made_again)
+    assert (planned.window.id, planned.needs_job) == (window.id, True)
+    [warning] = planned.warnings
+    assert "made again" in warning
+    assert window.id in warning
+    assert "nothing new" in warning
+    retry = replace(made_again, number=2)
+    assert world.plan(ONE, this_try=retry).needs_job, "what the deleted run did is not done"
+
+
+@pytest.mark.parametrize("this_try", [Try(2, 2, 2, NOON), Try(2, 1 + 2, 2, TOMORROW)], ids=["retry", "clear"])
+def test_a_retry_and_a_clear_are_no_run_that_was_made_again(world: World, this_try: Try) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    assert world.plan(ONE, this_try=this_try).warnings == ()
+
+
+RENAMED = group("lake2")
+
+
+@pytest.mark.parametrize("state", [State.PLANNED, State.COMMITTED])
+def test_a_clear_of_an_old_run_cuts_no_window_in_the_group_of_another_name(world: World, state: State) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.run(ONE) if state is State.COMMITTED else world.plan(ONE).window
+    world.group = RENAMED
+    for is_known in (False, True):
+        with pytest.raises(BadInputError, match=f"{window.id}.* lake2.*[Tt]rigger a new run") as raised:
+            world.plan(ONE, last_clear=1)
+        assert "lake" in str(raised.value)
+        assert (len(world.ledger.windows("lake2")) == 1) is is_known
+        if not is_known:
+            world.run(TWO)  # a new run is welcome
+
+
+def test_a_window_that_was_given_up_in_the_group_of_before_is_no_obstacle(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.service.abandon(world.plan(ONE).window.id, "me", "the group is renamed")
+    world.group = RENAMED
+    assert world.plan(ONE).window.id == "lake2-000001"
+
+
+def test_a_backfill_may_reprocess_a_run_in_the_group_of_another_name(world: World) -> None:
+    world.kafka.produce(tp(0), 10, at=NOON - timedelta(minutes=30))
+    world.run(ONE)
+    world.group = group("lake2", starting_offsets="latest")
+    world.run(TWO)
+    hour = Span(NOON - timedelta(hours=1), NOON + timedelta(hours=1), is_interval=True)
+    assert {planned.window.group for planned in world.ask(ONE, hour, last_clear=1)} == {"lake2"}

@@ -16,7 +16,13 @@ from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
-from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
+    ConcurrentChangeError,
+    IllegalStepError,
+    UnknownWindowError,
+    name_some,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
@@ -71,13 +77,16 @@ class SqlLedger:
         """Return what matters to somebody who asks for a window."""
         with reading(self._engine) as connection:
             row = connection.execute(select(groups).where(groups.c.name == group)).first()
+            claimed = _claimed(connection, row.id, claim) if claim and row else ()
+            elsewhere = _elsewhere(connection, group, claim) if claim and not claimed else ()
             if row is None:
-                return GroupState()
+                return GroupState(elsewhere=elsewhere)
             return GroupState(
                 version=row.version,
                 position=_position(connection, row),
                 open=_open(connection, row.id),
-                claimed=_claimed(connection, row.id, claim) if claim else (),
+                claimed=claimed,
+                elsewhere=elsewhere,
             )
 
     def add_windows(
@@ -340,6 +349,19 @@ def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held,
         .order_by(windows.c.seq)
     )
     return tuple(map(_held, connection.execute(query)))
+
+
+def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
+    same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+    query = (
+        select(groups.c.name, windows.c.seq)
+        .join(windows, windows.c.group_id == groups.c.id)
+        .join(claim_windows, same)
+        .where(claim_windows.c.claim_id == _claim_query(claim).scalar_subquery(), groups.c.name != group)
+        .where(windows.c.state.in_(OWNING))
+        .order_by(groups.c.name, windows.c.seq)
+    )
+    return tuple(window_id(name, seq) for name, seq in connection.execute(query.limit(MAX_NAMED)))
 
 
 @cache
