@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionErro
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import is_whole
 from airflow_kafka_offsets.core.output import checked_tables
-from airflow_kafka_offsets.core.secrets import is_secret
+from airflow_kafka_offsets.core.secrets import is_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 
@@ -166,7 +166,11 @@ class KafkaGroup:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
-        """Rebuild a group from `to_json`; keys of a newer version are ignored."""
+        """Rebuild a group from `to_json`; keys of a newer version are ignored.
+
+        Its `spark_options` are as they were stored, also where a later version of this package would refuse them in a DAG:
+        nothing is launched with them, and the group must stay readable. `dataclasses.replace` would check them again.
+        """
         values = {f.name: document[f.name] for f in fields(cls) if f.name in document}
         start = values.get("starting_offsets")
         # A topic of that name holds offsets, not a number.
@@ -174,7 +178,10 @@ class KafkaGroup:
             values["starting_offsets"] = timedelta(seconds=start["seconds_back"])
         if "grace" in values:
             values["grace"] = timedelta(seconds=values["grace"])
-        return cls(**values)
+        options = values.pop("spark_options", {})
+        made = cls(**values)
+        _set(made, "spark_options", dict(options))
+        return made
 
 
 def check_group_name(name: str) -> None:
@@ -198,12 +205,12 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     """
     if not isinstance(options, Mapping):
         raise BadInputError(f"spark_options must be a mapping of names to values, got {options!r}")
-    in_clear = [name for name, value in options.items() if is_secret(str(name)) and "${" not in str(value)]
+    in_clear = [name for name, value in options.items() if is_in_clear(str(name), str(value))]
     if in_clear:
         raise BadInputError(
             f"spark_options must not hold {', '.join(in_clear)} in clear: it would stand in the ledger, on spark-submit's "
             "command line and in Spark's UI. Write a reference that the cluster resolves, e.g. "
-            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers"
+            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers, and nothing beside it that is secret"
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"password|secret|token(?!\.endpoint)|jaas|oauthbearer\.config|key\.pem|keystore\.key", re.IGNORECASE
+    r"password|passphrase|secret|token(?!\.endpoint)|jaas|oauthbearer\.config|key\.pem|keystore\.key", re.IGNORECASE
 )
+
+# ${provider:key} or ${provider:path:key}; without a colon, Kafka takes it for text.
+# https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/config/ConfigTransformer.java
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
+_ELSEWHERE = "\0"
+
+# A login of Java's, after its references became _ELSEWHERE: Module required name="value" name='value' name=value;
+_OPTION = re.compile(r"""\s+([\w.$-]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;"'=]+)""")
+_LOGIN = re.compile(rf"\s*[\w.$-]+\s+[A-Za-z]+(?:{_OPTION.pattern})*\s*;\s*")
 
 
 def is_secret(name: str) -> bool:
@@ -16,3 +25,26 @@ def is_secret(name: str) -> bool:
     [True, True, False, False]
     """
     return bool(_SECRET.search(name))
+
+
+def is_in_clear(name: str, value: str) -> bool:
+    """Whether a setting holds a secret itself, where references to what the cluster keeps should stand.
+
+    A reference beside a secret does not hide it. In a login (``sasl.jaas.config``), only what is secret has to be a reference.
+
+    >>> is_in_clear("ssl.key.password", "${file:/etc/kafka:password}"), is_in_clear("ssl.key.password", "hunter2${")
+    (False, True)
+    """
+    if not is_secret(name):
+        return False
+    referring = _REFERENCE.sub(_ELSEWHERE, value.strip())
+    if set(referring) == {_ELSEWHERE}:
+        return False
+    is_login = "jaas" in name.lower() and _ELSEWHERE in referring and _LOGIN.fullmatch(referring)
+    return not is_login or any(_is_option_in_clear(*option) for option in _OPTION.findall(referring))
+
+
+def _is_option_in_clear(name: str, value: str) -> bool:
+    bare = value.strip("\"'")
+    is_switch = bare in ("true", "false")  # tokenauth=true
+    return is_secret(name) and not is_switch and set(bare) != {_ELSEWHERE}

@@ -102,8 +102,9 @@ def decide(condition: LogCondition, seen: Seen) -> Answer:
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
-    # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
-    group = replace(condition.group, max_offsets=None)
+    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Without Spark's options, which
+    # it does not need: they may be of an older definition, and would be refused.
+    group = replace(condition.group, max_offsets=None, spark_options={})
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
     return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges

@@ -177,6 +177,16 @@ def test_a_definition_of_a_newer_version_can_be_read() -> None:
     )
 
 
+def test_a_definition_that_was_stored_before_its_options_were_refused_can_be_read() -> None:
+    options = {
+        "kafka.ssl.keystore.password": "hunter2${",
+        "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "x",
+    }
+    stored = json.dumps({**group().to_json(), "spark_options": options})
+    again = KafkaGroup.from_json(json.loads(stored))
+    assert json.dumps(again.to_json()) == stored
+
+
 def test_a_definition_of_an_older_version_has_one_open_window_and_ends_now() -> None:
     old = {k: v for k, v in group().to_json().items() if k not in ("max_open_windows", "until", "grace")}
     again = KafkaGroup.from_json(old)

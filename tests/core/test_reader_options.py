@@ -73,9 +73,56 @@ def test_the_login_file_keeps_what_properties_take_for_syntax() -> None:
     assert properties_file({"jaas": "a=b:c#d!e\\f"}) == "jaas=a\\=b\\:c\\#d\\!e\\\\f\n"
 
 
-@pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "KAFKA.ssl.keystore.password", "kafka.ssl.keystore.key"])
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.jaas.config",
+        "KAFKA.ssl.keystore.password",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+    ],
+)
 def test_a_group_holds_no_secret_in_clear(name: str) -> None:
     with pytest.raises(BadInputError, match="in clear") as error:
         KafkaGroup("g", topics=["t"], spark_options={name: "hunter2-secret"})
     assert "hunter2" not in str(error.value)
     KafkaGroup("g", topics=["t"], spark_options={name: "${file:/etc/kafka:x}"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.ssl.keystore.password", "hunter2${"),
+        ("kafka.ssl.keystore.password", "hunter2${x}"),
+        ("kafka.ssl.keystore.password", "${password}"),
+        ("kafka.ssl.keystore.password", "hunter2${file:/etc/kafka:x}"),
+        ("kafka.ssl.keystore.password", "${file:/etc/kafka:x}hunter2"),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:USER}" password="hunter2";'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:USER}" password = hunter2;'),
+        ("kafka.sasl.jaas.config", JAAS + ' password="hunter2\\"${env:PASSWORD}";'),
+        ("kafka.sasl.jaas.config", JAAS + ' clientId="${env:USER}" clientSecret="hunter2" scope="all";'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:USER}" password "hunter2";'),
+    ],
+)
+def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> None:
+    with pytest.raises(BadInputError, match=f"{name} in clear") as error:
+        KafkaGroup("g", topics=["t"], spark_options={name: value})
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.ssl.keystore.password", " ${directory:/etc/kafka:password} "),
+        ("kafka.ssl.key.password", "${env:FIRST_HALF}${env:SECOND_HALF}"),
+        ("kafka.sasl.jaas.config", "${file:/etc/kafka/client.properties:jaas}"),
+        ("kafka.sasl.jaas.config", JAAS + ' username="lake" password="${env:PASSWORD}";'),
+        ("kafka.sasl.jaas.config", JAAS + "\n  username='lake'\n  password='${file:/etc/p:key}' ;\n"),
+        ("kafka.sasl.jaas.config", JAAS + ' username="id" password="${env:HMAC}" tokenauth=true;'),
+    ],
+)
+def test_references_are_taken_where_a_secret_would_stand(name: str, value: str) -> None:
+    assert KafkaGroup("g", topics=["t"], spark_options={name: value}).spark_options == {name: value}

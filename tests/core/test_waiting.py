@@ -18,6 +18,8 @@ from airflow_kafka_offsets.core.conditions import (
     LagAtMost,
     LogCondition,
     TimePassed,
+    condition_from_json,
+    condition_to_json,
 )
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -74,6 +76,14 @@ def test_only_what_lies_above_the_watermark_is_unread() -> None:
     found = decide(Enough(group(), min_span=10), seen(Enough(group(), 10), {tp(0): 95}, {tp(0): (0, 100)}))
     assert not found.is_met
     assert found.facts == {"span": 5, "partitions": 1, "behind": ["orders-0"]}
+
+
+def test_a_sensor_that_was_stored_before_its_options_were_refused_still_decides() -> None:
+    stored = condition_to_json(Enough(group(), min_span=5))
+    stored["group"]["spark_options"] = {"kafka.ssl.keystore.password": "hunter2${"}
+    condition = condition_from_json(stored)
+    assert isinstance(condition, Enough)
+    assert is_met(condition, {tp(0): 95}, {tp(0): (0, 100)})
 
 
 def test_a_group_without_watermark_counts_all_that_kafka_holds() -> None:
