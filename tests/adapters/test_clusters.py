@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import threading
+import traceback
+from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.adapters.clusters import http
 from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
@@ -97,18 +101,20 @@ def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
 
 
 @contextmanager
-def master(answer: bytes | None) -> Iterator[tuple[str, list[str]]]:
-    """Give the address of what takes requests, and answers them or hangs up, and the paths that it was asked for."""
-    asked: list[str] = []
+def serving(answer: bytes | None, status: int = 200) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """Give the address of what takes requests, and answers them or hangs up, and the paths and logins that came."""
+    asked: list[tuple[str, str | None]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
+            asked.append((self.path, self.headers["Authorization"]))
             if answer is not None:
-                self.send_response(200)
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(answer)
             self.close_connection = True
+
+        do_GET = do_PUT = do_POST
 
         def log_message(self, *_: object) -> None:
             pass
@@ -124,9 +130,35 @@ def master(answer: bytes | None) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -> None:
-    with master(None) as (dying, _), master(b'{"success": true, "submissionId": "driver-1"}') as (leader, asked):
+    with serving(None) as (dying, _), serving(b'{"success": true, "submissionId": "driver-1"}') as (leader, asked):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             StandaloneCluster(Addresses([dying, leader], [])).submit([], {}, {})
         assert asked == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
-        assert asked == ["/v1/submissions/create"]
+        assert asked == [("/v1/submissions/create", None)]
+
+
+LOGIN = f"Basic {b64encode(b'me:hunter 2').decode()}"
+
+
+@pytest.mark.parametrize("answer", [b"no JSON", b'{"RemoteException": {}}', None])
+def test_a_login_in_the_address_of_yarn_logs_in_and_is_in_no_error(answer: bytes | None) -> None:
+    with serving(answer, status=500) as (address, asked):
+        cluster = YarnCluster(address.replace("://", "://me:hunter%202@"))
+        for question in (lambda: cluster.jobs(NAME), lambda: cluster.stop("1")):
+            with pytest.raises(ClusterUnavailableError, match=f"{address}/ws/v1/cluster/apps") as raised:
+                question()
+            said = "".join(traceback.format_exception(raised.value))
+            assert "hunter" not in said
+            assert f"@{LOOPBACK}" not in said
+    assert {login for _, login in asked} == {LOGIN}
+
+
+def test_a_login_that_is_given_wins_over_the_one_in_the_address() -> None:
+    with serving(b"{}") as (address, asked):
+        YarnCluster(address.replace("://", "://you:canary@"), auth=("me", "hunter 2")).jobs(NAME)
+    assert [login for _, login in asked] == [LOGIN]
+
+
+def test_the_examples_are_true() -> None:
+    assert doctest.testmod(http) == (0, 1)

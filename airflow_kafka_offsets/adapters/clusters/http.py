@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import requests
+from requests.utils import get_auth_from_url, urldefragauth
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
@@ -23,6 +24,16 @@ def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Re
         return requests.request(method, url, timeout=TIMEOUT, **options)
     except requests.RequestException as exc:
         raise ClusterUnavailableError(f"{url} does not answer ({type(exc).__name__}: {exc}){hint}") from exc
+
+
+def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Return an address that errors may show, and the user and password that were in it, as requests reads them.
+
+    >>> split_login("http://me:hunter%202@rm:8088/"), split_login("http://rm:8088")
+    (('http://rm:8088/', ('me', 'hunter 2')), ('http://rm:8088', None))
+    """
+    user, password = get_auth_from_url(url)
+    return (urldefragauth(url), (user, password)) if user or password else (url, None)
 
 
 def was_never_sent(exc: ClusterUnavailableError) -> bool:

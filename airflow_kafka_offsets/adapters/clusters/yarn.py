@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_kafka_offsets.adapters.clusters.http import ask, document
+from airflow_kafka_offsets.adapters.clusters.http import ask, document, split_login
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState, yarn_tag
 
@@ -18,13 +18,14 @@ class YarnCluster:
     https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
 
     Args:
-        url: of its web application.
-        auth: how requests log in; None: not at all.
+        url: of its web application; it may hold a user and a password.
+        auth: how requests log in; None: as the address says, or not at all.
     """
 
     def __init__(self, url: str, auth: Any = None) -> None:
-        self._apps = f"{url.rstrip('/')}/ws/v1/cluster/apps"
-        self._auth = auth
+        address, login = split_login(url)
+        self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps"
+        self._auth = auth if auth is not None else login
 
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the applications that carry the window's tag."""
