@@ -184,7 +184,16 @@ class MariaDB(_Database):
     @property
     def url(self) -> str:
         """SQLAlchemy URL of the database, for PyMySQL."""
-        return f"mysql+pymysql://{_USER}:{_PASSWORD}@{LOOPBACK}:{self.port}/{_DATABASE}"
+        return self.url_of(_DATABASE)
+
+    def url_of(self, database: str) -> str:
+        """Return the SQLAlchemy URL of another database of the server."""
+        return f"mysql+pymysql://{_USER}:{_PASSWORD}@{LOOPBACK}:{self.port}/{database}"
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database and return its SQLAlchemy URL."""
+        self.execute(f"CREATE DATABASE {name}", f"GRANT ALL ON {name}.* TO {_USER}@'{LOOPBACK}'")
+        return self.url_of(name)
 
     def start(self) -> Self:
         """Start the server, on the data of its last run if there is any, and wait until it answers."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Column, Engine, Integer, MetaData, String, create_engine, event, inspect, text
 
-from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger import schema, steps
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
@@ -17,11 +21,64 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome
 from tests.ledger.examples import add, succeed
 
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB, Postgres
+
 
 def test_the_revision_that_the_code_needs_is_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
     assert ScriptDirectory.from_config(config).get_heads() == [schema.REVISION]
+
+
+class DiedError(Exception):
+    """The process is gone; to the database, that is a rollback."""
+
+
+def dies(url: str, statements: int) -> bool:
+    """Upgrade a database with a process that dies after so many statements that write; False: it had fewer to run."""
+    engine, left = open_engine(url), iter(range(statements - 1))
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def die(_connection, _cursor, statement, *_):  # type: ignore[no-untyped-def]
+        is_write = statement.split()[0] in ("CREATE", "ALTER", "INSERT", "UPDATE", "DELETE", "DROP")
+        if is_write and next(left, None) is None:
+            raise DiedError
+
+    try:
+        schema.upgrade(engine)
+    except DiedError:
+        return True
+    return False
+
+
+def shape(url: str) -> dict[str, Any]:
+    """Return what the tables of a database are made of."""
+    engine = create_engine(url)
+    kinds = ("columns", "pk_constraint", "foreign_keys", "indexes", "unique_constraints")
+    found = inspect(engine)
+    made = {table: [str(getattr(found, f"get_{kind}")(table)) for kind in kinds] for table in found.get_table_names()}
+    engine.dispose()
+    return made
+
+
+def clear(url: str) -> None:
+    """Drop all tables."""
+    engine, tables = create_engine(url), MetaData()
+    tables.reflect(engine)
+    tables.drop_all(engine)
+    engine.dispose()
+
+
+def test_a_step_of_a_migration_that_was_done_is_not_done_again() -> None:
+    with create_engine("sqlite://").begin() as connection, Operations.context(MigrationContext.configure(connection)):
+        for _ in range(2):
+            steps.create_table("things", Column("id", Integer, primary_key=True))
+            steps.add_column("things", Column("name", String(10)))
+            steps.create_index("ix_things_name", "things", ["name"])
+        found = inspect(connection)
+        assert [column["name"] for column in found.get_columns("things")] == ["id", "name"]
+        assert [index["name"] for index in found.get_indexes("things")] == ["ix_things_name"]
 
 
 class SchemaContract:
@@ -63,6 +120,17 @@ class SchemaContract:
         assert (attempt.outcome, attempt.series) == (Outcome.SUCCEEDED, None)
         assert SqlLedger(empty).succeeded("lake", held.holder, Try()) == {}
 
+    def test_an_upgrade_that_died_after_any_of_its_statements_can_be_repeated(self, empty: str) -> None:
+        schema.upgrade(open_engine(empty))
+        whole, statements = shape(empty), 1
+        clear(empty)
+        while dies(empty, statements):
+            assert schema.upgrade(open_engine(empty)) == schema.REVISION
+            assert shape(empty) == whole, f"after {statements} statements"
+            clear(empty)
+            statements += 1
+        assert statements > len(whole), "each table is a statement, and it died after each"
+
     def _at(self, url: str, revision: str) -> None:
         schema.upgrade(open_engine(url))
         self._execute(create_engine(url), f"UPDATE {schema.VERSION_TABLE} SET version_num = '{revision}'")
@@ -94,6 +162,24 @@ class TestSqlite(SchemaContract):
         with pytest.raises(Exception, match="file is not a database") as raised:
             SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
         assert type(raised.value).__module__ == "airflow_kafka_offsets.core.errors"
+
+
+class TestPostgres(SchemaContract):
+    """On a PostgreSQL server."""
+
+    @pytest.fixture
+    def empty(self, postgres: Postgres) -> str:
+        """Return where the database is."""
+        return postgres.create_database(f"schema_{uuid.uuid4().hex[:8]}")
+
+
+class TestMariaDB(SchemaContract):
+    """On a MariaDB server, which commits each statement that changes tables."""
+
+    @pytest.fixture
+    def empty(self, mariadb: MariaDB) -> str:
+        """Return where the database is."""
+        return mariadb.create_database(f"schema_{uuid.uuid4().hex[:8]}")
 
 
 @pytest.mark.parametrize(

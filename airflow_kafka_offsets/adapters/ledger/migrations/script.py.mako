@@ -1,7 +1,8 @@
 """${message}."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from airflow_kafka_offsets.adapters.ledger.steps import add_column, create_index, create_table
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

@@ -1,8 +1,9 @@
 """Groups, claims, windows, attempts and acts."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_kafka_offsets.adapters.ledger.steps import create_index, create_table
 
 revision = "0001"
 down_revision = None
@@ -29,7 +30,7 @@ def _big() -> sa.BigInteger:
 
 def upgrade() -> None:
     """Create the tables."""
-    op.create_table(
+    create_table(
         "kafka_offsets_groups",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("name", _name(200), nullable=False),
@@ -42,7 +43,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_kafka_offsets_groups"),
         sa.UniqueConstraint("name", name="uq_kafka_offsets_groups_name"),
     )
-    op.create_table(
+    create_table(
         "kafka_offsets_claims",
         sa.Column("id", _big(), nullable=False),
         sa.Column("dag_id", _name(250), nullable=False),
@@ -59,7 +60,7 @@ def upgrade() -> None:
             name="uq_kafka_offsets_claims_dag_id_run_id_task_id_map_index",
         ),
     )
-    op.create_table(
+    create_table(
         "kafka_offsets_windows",
         sa.Column("group_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -79,9 +80,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["group_id"], ["kafka_offsets_groups.id"], name="fk_kafka_offsets_windows_group_id"),
         sa.ForeignKeyConstraint(["holder"], ["kafka_offsets_claims.id"], name="fk_kafka_offsets_windows_holder"),
     )
-    op.create_index("ix_kafka_offsets_windows_group_id_state", "kafka_offsets_windows", ["group_id", "state"])
-    op.create_index("ix_kafka_offsets_windows_group_id_until", "kafka_offsets_windows", ["group_id", "until"])
-    op.create_table(
+    create_index("ix_kafka_offsets_windows_group_id_state", "kafka_offsets_windows", ["group_id", "state"])
+    create_index("ix_kafka_offsets_windows_group_id_until", "kafka_offsets_windows", ["group_id", "until"])
+    create_table(
         "kafka_offsets_claim_windows",
         sa.Column("claim_id", _big(), autoincrement=False, nullable=False),
         sa.Column("group_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -96,7 +97,7 @@ def upgrade() -> None:
             name="fk_kafka_offsets_claim_windows_group_id_seq",
         ),
     )
-    op.create_table(
+    create_table(
         "kafka_offsets_attempts",
         sa.Column("id", _big(), nullable=False),
         sa.Column("group_id", sa.Integer(), nullable=False),
@@ -116,8 +117,8 @@ def upgrade() -> None:
             name="fk_kafka_offsets_attempts_group_id_seq",
         ),
     )
-    op.create_index("ix_kafka_offsets_attempts_group_id_seq", "kafka_offsets_attempts", ["group_id", "seq"])
-    op.create_table(
+    create_index("ix_kafka_offsets_attempts_group_id_seq", "kafka_offsets_attempts", ["group_id", "seq"])
+    create_table(
         "kafka_offsets_acts",
         sa.Column("id", _big(), nullable=False),
         sa.Column("group_id", sa.Integer(), nullable=False),
@@ -129,4 +130,4 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_kafka_offsets_acts"),
         sa.ForeignKeyConstraint(["group_id"], ["kafka_offsets_groups.id"], name="fk_kafka_offsets_acts_group_id"),
     )
-    op.create_index("ix_kafka_offsets_acts_group_id", "kafka_offsets_acts", ["group_id"])
+    create_index("ix_kafka_offsets_acts_group_id", "kafka_offsets_acts", ["group_id"])

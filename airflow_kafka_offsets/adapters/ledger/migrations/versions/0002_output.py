@@ -1,8 +1,9 @@
 """What jobs staged for tables in the ledger's database."""
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_kafka_offsets.adapters.ledger.steps import create_index, create_table
 
 revision = "0002"
 down_revision = "0001"
@@ -17,7 +18,7 @@ def _name(length: int) -> sa.String:
 
 def upgrade() -> None:
     """Create the table."""
-    op.create_table(
+    create_table(
         "kafka_offsets_staged",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("window_id", _name(255), nullable=False),
@@ -29,5 +30,5 @@ def upgrade() -> None:
         sa.Column("published_at", sa.DateTime().with_variant(mysql.DATETIME(fsp=6), *MYSQL)),
         sa.PrimaryKeyConstraint("id", name="pk_kafka_offsets_staged"),
     )
-    op.create_index("ix_kafka_offsets_staged_window_id", "kafka_offsets_staged", ["window_id"])
-    op.create_index("ix_kafka_offsets_staged_staging", "kafka_offsets_staged", ["staging"])
+    create_index("ix_kafka_offsets_staged_window_id", "kafka_offsets_staged", ["window_id"])
+    create_index("ix_kafka_offsets_staged_staging", "kafka_offsets_staged", ["staging"])

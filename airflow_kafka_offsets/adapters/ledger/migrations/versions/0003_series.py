@@ -1,7 +1,8 @@
 """Which series of tries an attempt is of."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from airflow_kafka_offsets.adapters.ledger.steps import add_column
 
 revision = "0003"
 down_revision = "0002"
@@ -9,4 +10,4 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Add the column; what is there already is of no series, and is not continued."""
-    op.add_column("kafka_offsets_attempts", sa.Column("series", sa.String(64)))
+    add_column("kafka_offsets_attempts", sa.Column("series", sa.String(64)))
