@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.errors import (
     LogError,
     UnknownWindowError,
     WindowBusyError,
+    counted,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -138,7 +139,7 @@ class _Asking:
         number = _filled(spans)
         if self.at_most is not None and number > self.at_most:
             raise BadInputError(
-                f"{self.claim} would get {number} windows and can take {self.at_most}: ask for fewer, or plan them with "
+                f"{self.claim} would get {counted(number, 'window')} and can take {self.at_most}: ask for fewer, or plan them with "
                 "PlanWindowsOperator and give each to a mapped task"
             )
 
@@ -199,11 +200,11 @@ class WindowService:
             for warning in p.warnings:
                 log.warning("Group %s: %s", group.name, warning)
             log.info(
-                "Group %s window %s (%s): %d partitions, span %d",
+                "Group %s window %s (%s): %s, span %d",
                 group.name,
                 p.window.id,
                 p.how,
-                len(p.window.ranges.without_empty()),
+                counted(len(p.window.ranges.without_empty()), "partition"),
                 p.window.span,
             )
         return planned
@@ -230,7 +231,11 @@ class WindowService:
         half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
         if not half_way:
             return state
-        log.info("Group %s: the commit of %d windows had stopped half-way, and is finished now", group, len(half_way))
+        log.info(
+            "Group %s: the commit of %s had stopped half-way, and is finished now",
+            group,
+            counted(len(half_way), "window"),
+        )
         self._publisher.finish(group, half_way)
         return self._ledger.load(group, claim)
 
@@ -358,13 +363,13 @@ class WindowService:
         spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in drafts]
         if asking.at_most is not None and _filled(spans) > asking.at_most:
             left_out = [held.window.id for held in helds] + [
-                f"{draft.ranges.span} offsets of nobody" for draft in drafts
+                f"{counted(draft.ranges.span, 'offset')} of nobody" for draft in drafts
             ]
             log.warning(
-                "Group %s: %s can take %d windows, and gets its own; of its interval this is left out: %s",
+                "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
                 asking.group.name,
                 asking.claim,
-                asking.at_most,
+                counted(asking.at_most, "window"),
                 name_some(left_out, ", "),
             )
             return [], []

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
-from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError
+from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError, counted
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
@@ -119,7 +119,7 @@ class _Look:
             return _by_topic(whole, topics)
         if len(topics) == 1 or not self._is_about_some(whole, topics):
             return dict.fromkeys(topics, whole)
-        log.warning("Looking at %d topics one by one: %s", len(topics), whole)
+        log.warning("Looking at %s one by one: %s", counted(len(topics), "topic"), whole)
         return {topic: _attempt(partial(self._kafka.snapshot, [topic], level)) for topic in topics}
 
     def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:

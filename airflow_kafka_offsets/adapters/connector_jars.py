@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
-from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
+from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
 
 LIST = "jars.json"
 """The file that lists a folder's jars with their sizes in bytes."""
@@ -157,7 +157,7 @@ def _what_is_wrong(jars: Sequence[Path], connector: str) -> str | None:
         connector: ``<artifact>-<version>`` of the one that has to be among them.
     """
     if not any(jar.name.endswith(f"{connector}.jar") for jar in jars):
-        return f"{connector}.jar is not among the {len(jars)} jars that it fetched"
+        return f"{connector}.jar is not among the {counted(len(jars), 'jar')} that it fetched"
     for jar in jars:
         try:
             with zipfile.ZipFile(jar) as archive:

@@ -8,8 +8,8 @@ from airflow_kafka_offsets.cli.documents import Document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, time
-from airflow_kafka_offsets.core.errors import IllegalStepError
+from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
+from airflow_kafka_offsets.core.errors import IllegalStepError, counted
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService

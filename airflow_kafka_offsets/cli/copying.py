@@ -8,7 +8,8 @@ from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_target, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, table
+from airflow_kafka_offsets.cli.tables import table
+from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.moving import Copy, Moving
 
 

@@ -8,8 +8,7 @@ from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.offsets_csv import dump_csv
 from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.moving import Export, Moving

@@ -8,8 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.wiring.cache import cache_folder
 from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at

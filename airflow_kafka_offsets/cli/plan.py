@@ -9,8 +9,8 @@ from airflow_kafka_offsets.cli.documents import Document, moment, ranges_documen
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_service
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import by_span, counted, partitions_table, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import LogError
+from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
+from airflow_kafka_offsets.core.errors import LogError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.planning import Plan
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Replay, parse_replay

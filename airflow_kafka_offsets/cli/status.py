@@ -11,8 +11,8 @@ from airflow_kafka_offsets.cli.documents import Document, act_document, window_d
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, partitions_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, name_some
+from airflow_kafka_offsets.cli.tables import partitions_table, run_name, table, time
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition

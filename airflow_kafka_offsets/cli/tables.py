@@ -59,12 +59,3 @@ def partitions_table(
     if len(partitions) <= MAX_ROWS:
         return text
     return f"{text}\n\nThe {MAX_ROWS} of {len(partitions)} partitions that matter most; --output json has all."
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "window"), counted(2, "window")
-    ('1 window', '2 windows')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,8 @@ from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_own_store, open_target
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, table
+from airflow_kafka_offsets.cli.tables import table
+from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.moving import Difference, committing
 from airflow_kafka_offsets.core.ownership import watermark
 from airflow_kafka_offsets.moving import Moving

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.cli.documents import Document, window_detail, window_document
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import counted, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, name_some
+from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, counted, name_some
 from airflow_kafka_offsets.core.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import parse_window_id, window_id

@@ -59,6 +59,15 @@ def name_some(items: Sequence[str], separator: str = "; ") -> str:
     return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "window"), counted(2, "window")
+    ('1 window', '2 windows')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def publish_again(group: str, store: str) -> str:
     """Return the command that brings an offset store to the ledger's watermark."""
     return f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...' --yes"

@@ -14,6 +14,7 @@ from airflow_kafka_offsets.core.errors import (
     LogTruncatedError,
     MissingPartitionError,
     TopicRecreatedError,
+    counted,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
@@ -241,7 +242,7 @@ def with_held_back(
         beyond_now: the same index for `FUTURE` from now.
     """
     held = [
-        f"{tp} at offset {end} ({waiting} offsets wait there)"
+        f"{tp} at offset {end} ({counted(waiting, 'offset')} waiting there)"
         for tp, end in sorted(ends.items())
         if end is not None and end == beyond_now.get(tp) and (waiting := _waiting(plan, log, tp, end)) > 0
     ]
@@ -353,7 +354,7 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
     partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
     gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
     raise type(error)(
-        f"{len(errors)} of {len(windows)} windows can't be read any more. {gone}. "
+        f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
         + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again"),
         partitions,
     )

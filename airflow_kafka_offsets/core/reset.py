@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
 from airflow_kafka_offsets.core import leader_epochs
-from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -220,7 +220,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             else ""
         )
         raise ConfirmationError(
-            f"This takes offsets away from {len(ids)} committed windows: {name_some(ids, ', ')}. They will be read again "
+            f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
             f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
             f"""airflow dags trigger DAG --conf '{{"windows": "{_numbers(reset.superseded)}"}}'. """

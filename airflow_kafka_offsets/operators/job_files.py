@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.reader_options import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.spark_conf import CONF_JOB, YARN_WAITS
 from airflow_kafka_offsets.core.spark_json import braces_apart
@@ -144,7 +144,7 @@ def refuse_file(window: Window) -> None:
         BadInputError: with what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {len(window.ranges.without_empty())} partitions, more than a command line carries, and the "
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, more than a command line carries, and the "
         "cluster mode of a standalone cluster takes no file along. Run it in client mode: deploy_mode='client' on "
         "the operator, and clear the task"
     )

@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     WindowBusyError,
+    counted,
     may_pass,
 )
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
@@ -233,7 +234,7 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """
     if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
         return [dict(result) for result in results]
-    log.info("The ranges of %d windows are left to the ledger: they are too many for XCom", len(results))
+    log.info("The ranges of %s are left to the ledger: they are too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
 

@@ -66,7 +66,7 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     named = re.compile(rf"\b{view}\b", re.IGNORECASE)
     if not any(named.search(_code(statement)) for statement in statements):
         raise BadInputError(
-            f"None of the {len(statements)} statements reads {view}, the view of the window's records: they would be committed "
+            f"None of the statements ({len(statements)}) reads {view}, the view of the window's records: they would be committed "
             "unread. If the view has another name in the SQL: KafkaSparkSqlOperator(view=...)"
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -222,10 +222,10 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
     """
     from pyspark.sql import functions as F
 
-    counted = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
+    groups = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
     read: Counter[Unit] = Counter()
     strays = 0
-    for topic, partition, records, first, last in counted.collect():
+    for topic, partition, records, first, last in groups.collect():
         start, end = ranges.get((topic, partition), (0, 0))
         if start <= first and last < end:
             read[(topic, partition)] = records
@@ -235,7 +235,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 
 
 class _First(dict[str, Any]):
-    """What the first action counted, whatever a second one counts."""
+    """What the first action groups, whatever a second one counts."""
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         if not self:
@@ -277,7 +277,9 @@ def check_complete(counts: Counts) -> None:
         if read < planned:
             missing[_label(unit)] = (read, planned)
         elif read > planned:
-            _log.warning("%s: %d records counted where %d were planned: tasks ran twice", _label(unit), read, planned)
+            _log.warning(
+                "%s: %s counted where %d were planned: tasks ran twice", _label(unit), counted(read, "record"), planned
+            )
     if not missing:
         return
     named = [f"{label}: {read} of {planned}" for label, (read, planned) in list(missing.items())[:MAX_NAMED]]

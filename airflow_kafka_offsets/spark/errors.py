@@ -25,6 +25,11 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 """What Spark's error says, in a classic session and over Spark Connect, when Kafka no longer holds what was to be read."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun. No job has the function of this name in the package's core."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class KafkaWindowError(Exception):
     """Anything that the job side raises on purpose."""
 

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.spark.errors import (
     IncompleteReadError,
     PublishError,
     UnfinishedReadError,
+    counted,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.options import (
@@ -96,7 +97,7 @@ class WindowReading:
         self._written: dict[tuple[object, ...], object] = {}
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}: at most {self.span} records of {len(self._planned)} partitions>"
+        return f"<{type(self).__name__} {self.id}: at most {counted(self.span, 'record')} of {counted(len(self._planned), 'partition')}>"
 
     @property
     def span(self) -> int:
@@ -350,7 +351,10 @@ class WindowReading:
         self._unchecked = None
         self._checked = counts
         if counts.gaps:
-            _log.info("Window %s: %d records; %d planned offsets hold none", self.id, counts.records, counts.gaps)
+            _log.info(
+                "Window %s: %s; %s without one",
+                *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),
+            )
         self._report()
 
     def _report(self) -> None:

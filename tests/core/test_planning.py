@@ -434,19 +434,19 @@ def test_a_record_dated_in_the_future_is_named_with_what_waits_behind_it() -> No
     plan = plan_window(group(), position({tp(0): 10, tp(1): 0, tp(2): 0}), now, ends=HELD)
     warned = with_held_back(plan, now, HELD, {tp(0): 12, tp(1): None, tp(2): 7})
     [warning] = warned.warnings
-    assert "orders-0 at offset 12 (8 offsets wait there)" in warning
+    assert "orders-0 at offset 12 (8 offsets waiting there)" in warning
     assert "orders-1" not in warning
     assert "orders-2" not in warning
     assert with_held_back(plan, now, HELD, {tp(0): 13, tp(1): None, tp(2): None}) is plan
 
 
-@pytest.mark.parametrize(("watermark", "waiting"), [(15, 5), (19, 1), (20, 0)])
-def test_who_has_read_past_the_future_record_waits_for_the_rest_only(watermark: int, waiting: int) -> None:
+@pytest.mark.parametrize(("watermark", "waiting"), [(15, "5 offsets"), (19, "1 offset"), (20, None)])
+def test_who_has_read_past_the_future_record_waits_for_the_rest_only(watermark: int, waiting: str | None) -> None:
     now = log({tp(0): (0, 20)})
     plan = plan_window(group(), position({tp(0): watermark}), now, ends={tp(0): 12})
     assert plan.ranges.span == 0
     warnings = with_held_back(plan, now, {tp(0): 12}, {tp(0): 12}).warnings
-    assert [f"({waiting} offsets wait there)" in w for w in warnings] == ([True] if waiting else [])
+    assert [f"({waiting} waiting there)" in w for w in warnings] == ([True] if waiting else [])
 
 
 # Several windows that are run again.

@@ -177,7 +177,7 @@ class OutputContract:
         staging = warehouse.stage(held, range(10))
         attempt = succeed(ledger, held)
         warehouse.run(f"DELETE FROM {staging} WHERE n = 3")
-        with pytest.raises(OutputError, match=r"10 rows were staged for .* and 9 are in"):
+        with pytest.raises(OutputError, match=r"the job staged 10 rows for .* has 9 now"):
             self.commit(ledger, warehouse, held, attempt)
         warehouse.run(f"DROP TABLE {staging}")
         with pytest.raises(OutputError, match="did not take its rows"):

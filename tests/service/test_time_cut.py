@@ -153,7 +153,7 @@ def test_a_record_dated_in_the_future_is_named_with_its_partition_and_offset(
     planned = ahead.plan(claim("a"), until(-1))
     assert planned.window.ranges == ranges({tp(0): (0, 5), tp(1): (0, 6)})
     [warning] = planned.warnings
-    assert "orders-0 at offset 5 (7 offsets wait there)" in warning
+    assert "orders-0 at offset 5 (7 offsets waiting there)" in warning
     assert "orders-1" not in warning
     assert warning in caplog.text
 
@@ -181,7 +181,7 @@ def test_what_comes_after_the_future_record_was_read_waits_and_is_counted_from_t
     ahead.kafka.produce(tp(0), 3, at=at(-0.7))
     planned = ahead.plan(claim("b"), until(-0.5))
     assert planned.window.span == 0
-    assert "orders-0 at offset 5 (3 offsets wait there)" in planned.warnings[0]
+    assert "orders-0 at offset 5 (3 offsets waiting there)" in planned.warnings[0]
 
 
 def test_a_group_that_ends_now_does_not_care_about_timestamps(ahead: World) -> None:

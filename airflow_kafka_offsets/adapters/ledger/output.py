@@ -36,7 +36,13 @@ from airflow_kafka_offsets.adapters.ledger.engine import (
     writing,
 )
 from airflow_kafka_offsets.adapters.ledger.tables import staged
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerError, LedgerUnavailableError, OutputError
+from airflow_kafka_offsets.core.errors import (
+    KafkaOffsetsError,
+    LedgerError,
+    LedgerUnavailableError,
+    OutputError,
+    counted,
+)
 from airflow_kafka_offsets.core.output import Staged, done_with, to_publish
 
 log = logging.getLogger(__name__)
@@ -71,7 +77,7 @@ def publish(
         older = (staged.c.window_id == window_id, staged.c.target == one.target, staged.c.id <= one.id)
         connection.execute(update(staged).where(*older).values(published_at=now))
         connection.execute(update(staged).where(staged.c.id == one.id).values(attempt_id=attempt))
-        log.info("Window %s: %d rows published in %s", window_id, one.rows, one.target)
+        log.info("Window %s: %s published in %s", window_id, counted(one.rows, "row"), one.target)
 
 
 def clean(engine: Engine) -> None:
@@ -124,7 +130,7 @@ def _replace(connection: Connection, window_id: str, one: Staged) -> None:
     inserted = connection.execute(fill).rowcount
     if inserted != one.rows:
         raise OutputError(
-            f"Window {window_id}: {one.rows} rows were staged for {one.target}, and {inserted} are in {one.staging} now. "
+            f"Window {window_id}: the job staged {counted(one.rows, 'row')} for {one.target}, and {one.staging} has {inserted} now. "
             "Nothing is committed. Clear the task to run the window again"
         )
 

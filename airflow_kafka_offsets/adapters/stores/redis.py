@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
+    counted,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.store import Compares, Guarantees
@@ -165,7 +166,7 @@ class RedisStore:
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(
-                f"{self.name}: in Redis Cluster, {len(topics)} topics of group {group} can be advanced at once only when their keys "
+                f"{self.name}: in Redis Cluster, {counted(len(topics), 'topic')} of group {group} can be advanced at once only when their keys "
                 f"share a hash tag. Use the option key={TAGGED}, which makes e.g. {KeyPattern(TAGGED).key(topics[0], group)}"
             )
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
-from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError
+from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError, counted
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 from airflow_kafka_offsets.spark.source import is_classic
@@ -125,20 +125,20 @@ class JdbcTable:
         from pyspark.sql import functions as F
 
         observation = Observation()
-        counted = df.observe(observation, F.count(F.lit(1)).alias("rows"))
-        self._write(counted, self.target.beside(stage))
+        observed_rows = df.observe(observation, F.count(F.lit(1)).alias("rows"))
+        self._write(observed_rows, self.target.beside(stage))
         [(found,)] = (
             self._spark.read.format("jdbc").options(**self._options, query=self.target.count(stage)).load().collect()
         )
         written = observed(observation, timeout).get("rows")
         if written is None:
             raise PublishError(
-                f"{self.target.table}: {found} rows are staged, and Spark did not say in time how many it wrote; nothing was published. "
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, and did not say in time how many it wrote; nothing was published. "
                 "Run the window again"
             )
         if found != written:
             raise PublishError(
-                f"{self.target.table}: {found} rows are staged, and Spark says that it wrote {written}. A task that ran twice "
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, and says that it wrote {written}. A task that ran twice "
                 "may have left its rows twice (spark.speculation, or an executor that was lost in the middle); nothing was "
                 "published. Run the window again"
             )
@@ -226,7 +226,7 @@ class JdbcTable:
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{self.target.table}: {inserted} rows were to be published where {stage.rows} were staged; nothing was "
+                f"{self.target.table}: {counted(inserted, 'row')} would be published, and Spark staged {stage.rows}; nothing was "
                 "published. Does anybody else write to our staging tables?"
             )
 
