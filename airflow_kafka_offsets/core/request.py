@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
@@ -16,6 +17,9 @@ WINDOWS, FROM, TO = "windows", "from", "to"
 STARTING_OFFSETS, ENDING_OFFSETS = "starting_offsets", "ending_offsets"
 REPLAY_KEYS = (WINDOWS, FROM, TO, STARTING_OFFSETS, ENDING_OFFSETS)
 """The params, or keys of a run's conf, that choose a replay; one that is null says nothing."""
+
+LIKE = 0.85
+"""How much of a longer key must be ours for it to be a slip: one letter, not another word."""
 
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
@@ -107,6 +111,39 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
             return Offsets(
                 OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
             )
+
+
+def check_keys(conf: Mapping[str, Any], own: Collection[str]) -> None:
+    """Refuse a run that was given a key which only looks like one of ours: the run would read what is new instead.
+
+    Args:
+        conf: what a person gave the run.
+        own: the params that the DAG declares: these it means otherwise.
+
+    Raises:
+        BadInputError: with the key that is meant.
+    """
+    for key, value in conf.items():
+        meant = None if key in REPLAY_KEYS or key in own or _is_empty(value) else _meant(str(key))
+        if meant is not None:
+            raise BadInputError(
+                f"The run's conf has {key!r}, which looks like {meant!r} and chooses nothing: write {meant!r}. If the DAG means "
+                f"something else by {key!r}, declare it in the DAG's params"
+            )
+
+
+def _meant(key: str) -> str | None:
+    letters = _letters(key)
+    for ours in REPLAY_KEYS:
+        likeness = SequenceMatcher(None, letters, _letters(ours)).ratio()
+        # Words as short as `from` and `to` are like too many others.
+        if letters == _letters(ours) or (len(ours) > len(FROM) and likeness >= LIKE):
+            return ours
+    return WINDOWS if letters == "windowid" else None
+
+
+def _letters(key: str) -> str:
+    return "".join(filter(str.isalpha, key.lower())).removesuffix("s")
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:

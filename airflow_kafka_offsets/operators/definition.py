@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from functools import wraps
+from typing import Literal, ParamSpec, TypeVar, get_args
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 OnOpenWindow = Literal["wait", "skip", "fail"]
 
@@ -17,6 +22,24 @@ def check_on_open_window(value: str) -> None:
     """
     if value not in get_args(OnOpenWindow):
         raise BadInputError(f"on_open_window must be one of {', '.join(get_args(OnOpenWindow))}; got {value!r}")
+
+
+def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a task fail without a retry when somebody has to correct what they wrote: a retry would read the same again.
+
+    For `execute` and `resume` of an operator.
+    """
+
+    @wraps(execute)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return execute(*args, **kwargs)
+        except BadInputError as exc:
+            from airflow.sdk.exceptions import AirflowFailException
+
+            raise AirflowFailException(str(exc)) from exc
+
+    return checked
 
 
 class Stop:

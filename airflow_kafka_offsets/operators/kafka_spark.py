@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
+from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window, failing_at_once
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._remote: str | None = None
         self._returned: dict[str, Any] = {}
 
+    @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
         from airflow_kafka_offsets import wiring
@@ -138,6 +139,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop)
         return super().execute(context)
 
+    @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting for another run."""
         return self.execute(context)

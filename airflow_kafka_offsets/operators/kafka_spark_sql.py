@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_kafka_offsets.operators.definition import failing_at_once
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 from airflow_kafka_offsets.operators.statements import check_statements, run_statements, split
 
@@ -47,6 +48,7 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         self.view = view
         self.parameters = parameters or {}
 
+    @failing_at_once
     def execute(self, context: Context) -> None:
         """Plan, run the statements, check, commit."""
         statements = split(self.sql)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import Until
-from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Request, Span, parse_replay
+from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Request, Span, check_keys, parse_replay
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 
@@ -59,6 +59,7 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     if kind in ("scheduled", "asset_triggered"):
         end = _plain(context.get("data_interval_end")) if kind == "scheduled" else None
         return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
+    check_keys(context["dag_run"].conf or {}, own=context["dag"].params)
     return parse_replay(group.name, given_params(context)) or Live(at_most=at_most)
 
 

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
 from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window
+from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window, failing_at_once
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:
@@ -108,10 +108,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._has_retry = False
         self._told: Told | None = None
 
+    @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Plan, launch, check, commit."""
         return self._run(context)
 
+    @failing_at_once
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Ask again after waiting for another run."""
         return self._run(context)

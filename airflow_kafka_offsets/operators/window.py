@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import check_on_open_window
+from airflow_kafka_offsets.operators.definition import check_on_open_window, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,10 +30,12 @@ class _PlanOperator(BaseOperator):
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
 
+    @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, and return what the tasks behind this one get."""
         return self._plan(context)
 
+    @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting."""
         return self._plan(context)
@@ -137,6 +139,7 @@ class CommitWindowOperator(BaseOperator):
         self.window = window
         self.ledger_conn_id = ledger_conn_id
 
+    @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
         from airflow_kafka_offsets import wiring

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.request import (
     Offsets,
     Span,
     Windows,
+    check_keys,
     parse_replay,
     parse_seq,
     parse_windows,
@@ -223,3 +224,47 @@ def test_a_span_survives_being_written_down_in_any_zone(start: datetime, seconds
     asked = parse_replay("lake", {"from": start.isoformat(), "to": end.isoformat()})
     # A zone of long ago may have seconds that ISO 8601 keeps, and so nothing is lost.
     assert asked == Span(instant, instant + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("window", "windows"),
+        ("Windows", "windows"),
+        ("WINDOW", "windows"),
+        ("window_id", "windows"),
+        ("window_ids", "windows"),
+        ("windws", "windows"),
+        (" windows", "windows"),
+        ("From", "from"),
+        ("TO", "to"),
+        ("startingOffsets", "starting_offsets"),
+        ("starting-offset", "starting_offsets"),
+        ("endingOffsets", "ending_offsets"),
+        ("ending_ofsets", "ending_offsets"),
+    ],
+)
+def test_a_key_that_looks_like_ours_is_refused_with_the_one_that_is_meant(key: str, meant: str) -> None:
+    with pytest.raises(BadInputError, match=f"{key!r}, which looks like {meant!r}"):
+        check_keys({"mine": 1, key: "3"}, own=())
+
+
+def test_keys_that_are_ours_or_a_dags_own_or_say_nothing_are_no_typos() -> None:
+    check_keys(dict.fromkeys(REPLAY_KEYS, "3"), own=())
+    check_keys({"window": 5, "From": "ada"}, own=("window", "From"))
+    check_keys({"window": None, "Windows": "", "startingOffsets": {}}, own=())
+    strangers = (
+        "window_size",
+        "windowing",
+        "form",
+        "tot",
+        "token",
+        "offsets",
+        "start",
+        "until",
+        "topics",
+        "day",
+        "",
+        7,
+    )
+    check_keys(dict.fromkeys(strangers, "x"), own=())

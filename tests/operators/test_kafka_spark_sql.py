@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.operators.statements import check_statements, split
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_what_would_leave_the_window_unread_is_refused_before_anything_is_planne
     sql: str, values: dict[str, Any], says: str
 ) -> None:
     group = KafkaGroup("g", topics=["t"], kafka_conn_id="nowhere")
-    with pytest.raises(BadInputError, match=says):
+    with pytest.raises(AirflowFailException, match=says):
         KafkaSparkSqlOperator(task_id="load", group=group, sql=sql, **values).execute({})
 
 

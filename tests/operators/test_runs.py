@@ -8,14 +8,21 @@ from typing import Any
 
 import pendulum
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.kafka_log import epoch_milliseconds
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, UnknownWindowError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.operators.definition import failing_at_once
+from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
+from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator
 from airflow_kafka_offsets.operators.runs import request_of, task_is_over, try_of
+from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
+from airflow_kafka_offsets.operators.window import CommitWindowOperator, PlanWindowOperator, PlanWindowsOperator
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -113,3 +120,65 @@ def test_a_try_is_known_by_what_airflow_says_of_it() -> None:
     context: Any = {"ti": ti, "dag_run": run, "task": SimpleNamespace(retries=None)}
     assert try_of(context) == Try(3, 2, 0, START)
     assert try_of({**context, "task": SimpleNamespace(retries=1)}) == Try(3, 2, 1, START)
+
+
+@pytest.mark.parametrize("key", ["window", "Windows"])
+def test_a_conf_with_a_key_that_looks_like_ours_makes_no_ordinary_run(key: str) -> None:
+    with pytest.raises(BadInputError, match="looks like 'windows'"):
+        request_of(context_of("manual", conf={key: "12-15"}), ORDERS)
+    own = SimpleNamespace(params={key: None})
+    assert request_of(context_of("manual", conf={key: "12-15"}) | {"dag": own}, ORDERS) == Live()
+
+
+class Task:
+    """What an operator's `execute` may do."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    @failing_at_once
+    def execute(self, context: Any) -> str:
+        """Do it."""
+        if self.error:
+            raise self.error
+        return "done"
+
+
+@pytest.mark.parametrize("wrong", [BadInputError("a typo"), UnknownWindowError("no such window")])
+def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
+    with pytest.raises(AirflowFailException, match=str(wrong)) as raised:
+        Task(wrong).execute({})
+    assert raised.value.__cause__ is wrong
+
+
+@pytest.mark.parametrize(
+    "may_pass", [KafkaUnavailableError("away"), WindowBusyError("lake-000001", "x"), ValueError("of the job")]
+)
+def test_what_may_pass_and_what_a_job_raises_is_tried_again(may_pass: Exception) -> None:
+    with pytest.raises(type(may_pass)):
+        Task(may_pass).execute({})
+    assert Task().execute({}) == "done"
+
+
+OF_GROUP: dict[str, Any] = {"task_id": "load", "group": ORDERS}
+OPERATORS: list[Any] = [
+    KafkaSparkSubmitOperator(**OF_GROUP, application="job.py"),
+    KafkaSparkOperator(**OF_GROUP, python_callable=lambda spark, window: None, conn_id="spark"),
+    KafkaSparkSqlOperator(**OF_GROUP, sql="SELECT * FROM kafka_window"),
+    PlanWindowOperator(**OF_GROUP),
+    PlanWindowsOperator(**OF_GROUP),
+    CommitWindowOperator(task_id="commit", window="lake-000001"),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: type(operator).__name__)
+def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BadInputError("a typo")
+
+    for question in ("open_service", "open_service_for", "find_connection", "kafka_config"):
+        monkeypatch.setattr(wiring, question, refuse)
+    for method in ("execute", "resume"):
+        if hasattr(operator, method):
+            with pytest.raises(AirflowFailException, match="a typo"):
+                getattr(operator, method)({})
