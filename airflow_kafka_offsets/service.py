@@ -51,7 +51,7 @@ from airflow_kafka_offsets.core.starting import (
     AtCommitted,
     first_offsets,
     lookup_time,
-    parse_starting_offsets,
+    parse_reset_target,
 )
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
@@ -600,11 +600,7 @@ class WindowService:
         return target
 
     def _looked_up_target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
-        start = parse_starting_offsets(to)
-        if isinstance(start, AtCommitted):
-            raise BadInputError(
-                "A reset goes to 'earliest', 'latest', a time with its zone, or offsets as Spark's JSON"
-            )
+        start = parse_reset_target(to)
         time = lookup_time(start, self._clock())
         at_time = self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else None
         return first_offsets(start, snapshot, at_time=at_time)

@@ -65,7 +65,7 @@ def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
         "topic_ids": dict(window.topic_ids),
         "ranges": ranges_document(window.ranges),
         "lost": ranges_document(window.lost),
-        "history": [attempt_document(attempt) for attempt in attempts],
+        "history": [attempt_document(attempt, number) for number, attempt in enumerate(attempts, 1)],
     }
 
 
@@ -80,9 +80,10 @@ def act_document(act: Act) -> Document:
     }
 
 
-def attempt_document(attempt: Attempt) -> Document:
-    """Return one try of one run."""
+def attempt_document(attempt: Attempt, number: int) -> Document:
+    """Return one try of one run: its number within the window, and the ledger's own (``attempt``)."""
     return {
+        "number": number,
         "attempt": attempt.id,
         "run": claim_document(attempt.claim),
         "try_number": attempt.try_number,

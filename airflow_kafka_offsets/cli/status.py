@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import Lag
 
-_HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT_READ}
+_HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
 
 def status(args: Namespace) -> Answer:
@@ -166,11 +166,17 @@ def _one_text(group: Document) -> str:
     headers = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
     parts = ["\n".join(lines), partitions_table(headers, group["partitions"], _weight)]
     if group["acts"]:
-        acts = ([time(act["at"]), act["kind"], act["who"], act["why"]] for act in group["acts"])
-        parts.insert(1, table(("at", "what people did", "who", "why"), acts))
+        acts = ([time(act["at"]), act["kind"], _windows_of(act), act["who"], act["why"]] for act in group["acts"])
+        parts.insert(1, table(("at", "what people did", "windows", "who", "why"), acts))
     if group["trouble"]:
         parts.append(_trouble(group))
     return "\n\n".join(parts)
+
+
+def _windows_of(act: Document) -> str | None:
+    details = act["details"]
+    ids = [details["window"]] if "window" in details else details.get("superseded", [])
+    return " to ".join(dict.fromkeys([ids[0], ids[-1]])) if ids else None
 
 
 def _open(window: Document) -> str:

@@ -103,7 +103,7 @@ def _history(attempts: Sequence[Document]) -> str:
     headers = ("attempt", "run", "try", "outcome", "records", "started", "ended")
     rows = (
         [
-            str(a["attempt"]),
+            str(a["number"]),
             run_name(a["run"]),
             a["try_number"],
             a["outcome"],

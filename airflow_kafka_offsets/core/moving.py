@@ -168,7 +168,7 @@ class Difference:
         return self.in_store + self.in_kafka
 
 
-_FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.NOT_READ})
+_FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP})
 
 
 def compare(

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     TRUNCATED = "log truncated"
     RECREATED = "topic recreated"
     MISSING = "missing"
-    NOT_READ = "not read"
+    LEFT_GROUP = "left the group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) ->
     verdicts: dict[TopicPartition, Verdict] = {}
     for tp in sorted({**known_offsets, **log.bounds}):  # in order nearly: a set would lose that
         if tp.topic not in read:
-            verdicts[tp] = Verdict.NOT_READ
+            verdicts[tp] = Verdict.LEFT_GROUP
             continue
         verdicts[tp] = judge(
             known_offsets.get(tp),
@@ -261,7 +261,7 @@ def _waiting(plan: Plan, log: LogSnapshot, tp: TopicPartition, end: int) -> int:
 
 
 def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None) -> OffsetRange:
-    if verdict is Verdict.NOT_READ or bounds is None:
+    if verdict is Verdict.LEFT_GROUP or bounds is None:
         return OffsetRange(start, start)
     # Beginning, end and timestamp index were not looked up in one moment, and so an end may lie before the start.
     return OffsetRange(start, max(start, bounds.end if end is None else min(end, bounds.end)))

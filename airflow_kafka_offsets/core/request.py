@@ -182,7 +182,10 @@ def parse_windows(group: str, text: str) -> list[int]:
     Raises:
         BadInputError: it is something else, too much, or a window of another group.
     """
-    seqs = {seq for part in text.split(",") for seq in _parse_part(group, part.strip())}
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise BadInputError(f"{text!r} names no window between two commas, or before or after one: write e.g. 3,12-14")
+    seqs = {seq for part in parts for seq in _parse_part(group, part)}
     if len(seqs) > MAX_NAMED_WINDOWS:
         raise BadInputError(f"{text!r} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
     return sorted(seqs)

@@ -12,6 +12,8 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
 
+_EXAMPLE = "'2026-01-31T00:00:00+00:00'"
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 StartingOffsets = str | datetime | timedelta | Mapping[str, Any]
@@ -69,28 +71,43 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
             raise BadInputError(f"starting_offsets: the duration {value} must not be negative")
         return BackFromNow(value)
     if isinstance(value, datetime):
-        return AtTime(_checked_time(value))
+        return AtTime(_checked_time(value, "starting_offsets"))
     if isinstance(value, Mapping):
         return AtOffsets(load_offsets_or_edges(value))
     if not isinstance(value, str):
         raise BadInputError(f"starting_offsets can't be a {type(value).__name__}")
-    words: dict[str, Start] = {
-        "earliest": AtEdge(Edge.EARLIEST),
-        "latest": AtEdge(Edge.LATEST),
-        "committed": AtCommitted(),
-    }
-    if value in words:
-        return words[value]
+    if value == "committed":
+        return AtCommitted()
     if value.lstrip().startswith("{"):
         return AtOffsets(load_offsets_or_edges(value))
+    return _edge_or_time(
+        value,
+        "starting_offsets",
+        f"'earliest', 'latest', 'committed', a time such as {_EXAMPLE}, a timedelta or Spark's JSON of offsets",
+    )
+
+
+def parse_reset_target(to: str) -> AtEdge | AtTime:
+    """Read where a reset goes, where that has to be looked up: offsets that are written down are read before.
+
+    >>> parse_reset_target("latest")
+    AtEdge(edge=<Edge.LATEST: -1>)
+
+    Raises:
+        BadInputError: it is something else, a time without a zone, or a time before 1970.
+    """
+    return _edge_or_time(to, "--to", f"'earliest', 'latest', a time such as {_EXAMPLE} or Spark's JSON of offsets")
+
+
+def _edge_or_time(value: str, what: str, forms: str) -> AtEdge | AtTime:
+    edges = {"earliest": AtEdge(Edge.EARLIEST), "latest": AtEdge(Edge.LATEST)}
+    if value in edges:
+        return edges[value]
     try:
         time = datetime.fromisoformat(value)
     except ValueError as exc:
-        raise BadInputError(
-            f"starting_offsets: {value!r} is not 'earliest', 'latest', 'committed', a time such as "
-            "'2026-01-31T00:00:00+00:00', a timedelta or Spark's JSON of offsets"
-        ) from exc
-    return AtTime(_checked_time(time))
+        raise BadInputError(f"{what}: {value!r} is not {forms}") from exc
+    return AtTime(_checked_time(time, what))
 
 
 def lookup_time(start: Start, now: datetime) -> datetime | None:
@@ -188,13 +205,13 @@ def _names(partitions: list[TopicPartition]) -> str:
     return name_some([str(tp) for tp in partitions], ", ")
 
 
-def _checked_time(time: datetime) -> datetime:
+def _checked_time(time: datetime, what: str) -> datetime:
     if time.tzinfo is None:
-        raise BadInputError(f"starting_offsets: the time {time.isoformat()} has no zone; write e.g. +00:00 behind it")
+        raise BadInputError(f"{what}: the time {time.isoformat()} has no zone; write e.g. +00:00 behind it")
     if time < EPOCH:
         # Kafka takes -1, -2 and -3 as names of offsets, not as times.
-        raise BadInputError(f"starting_offsets: {time.isoformat()} lies before 1970")
+        raise BadInputError(f"{what}: {time.isoformat()} lies before 1970")
     try:
         return time.astimezone(UTC)
     except OverflowError as exc:
-        raise BadInputError(f"starting_offsets: {time.isoformat()} lies after the year 9999") from exc
+        raise BadInputError(f"{what}: {time.isoformat()} lies after the year 9999") from exc

@@ -123,7 +123,8 @@ def check_steps(name: str, state: State, *steps: State) -> None:
     for step in steps:
         if step not in LIFE[state]:
             hint = COMMITTING_HINT if state is State.COMMITTING else ""
-            raise IllegalStepError(f"Window {name} is {state} and can't become {step}{hint}")
+            what = f"{state} already" if step is state else f"{state} and can't become {step}"
+            raise IllegalStepError(f"Window {name} is {what}{hint}")
         state = step
 
 
@@ -200,7 +201,11 @@ class Standing:
 
 
 class Outcome(StrEnum):
-    """How an attempt ended; ``running`` as long as nobody said, ``lost`` when nobody will: another began since."""
+    """How an attempt ended.
+
+    ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
+    worker); ``running`` as long as nobody said, ``lost`` when nobody will: another began since.
+    """
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"

@@ -146,8 +146,8 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
         except grpc.RpcError as exc:
             if _IS_CLOSED not in str(exc.details()):
                 raise ClusterUnavailableError(
-                    f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for attempt "
-                    f"{attempt.id} ({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
+                    f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for {_try_of(attempt)} "
+                    f"({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
                 ) from exc
 
 
@@ -164,19 +164,21 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
         told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
         for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
-            log.info(
-                "Window %s: stopping what the server still does for attempt %d (try %d of %s)",
-                *(attempt.window_id, attempt.id, attempt.try_number, attempt.claim.run_id),
-            )
+            log.info("Window %s: stopping what the server still does for %s", attempt.window_id, _try_of(attempt))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
             if not _has_ended(server, request, builder.metadata(), tells):
                 raise JobAliveError(
-                    f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for attempt {attempt.id} "
+                    f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for {_try_of(attempt)} "
                     f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
                     "try looks again. To end it for good, start the server anew"
                 )
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
+
+
+def _try_of(attempt: Attempt) -> str:
+    # As Airflow counts: the ledger's own numbers of attempts say nothing to a person.
+    return f"try {attempt.try_number} of {attempt.claim.run_id}"
 
 
 def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:

@@ -156,7 +156,7 @@ def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
             raise
         if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim) and not _is_sibling(busy.holder, claim):
             raise  # to wait for the end of one's own run would be for ever
-        log.info("%s Waiting.", busy)
+        log.info("Waiting: %s", busy)
         _defer(operator, busy)
         raise  # not reached: defer raises
 

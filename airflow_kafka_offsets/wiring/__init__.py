@@ -253,5 +253,5 @@ def find_connection(conn_id: str) -> Connection:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as exc:
         raise BadInputError(
-            f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-type ..."
+            f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-json '{{...}}'"
         ) from exc

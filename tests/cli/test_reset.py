@@ -6,7 +6,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.offsets import OffsetRange
-from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake
+from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
 
 RESET = ("reset", "lake.orders", "--why", "w")
 
@@ -50,6 +50,8 @@ def test_confirmed_it_moves_and_is_recorded(cli: Cli, quiet: Lake) -> None:
     assert document["superseded"][0]["held_by"]["run_id"] == "scheduled__2"
     assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
     assert quiet.ledger.acts("lake.orders")[-1].who == "ann"
+    shown = [cells(line)[1:4] for line in cli("status", "lake.orders").out.splitlines()]
+    assert ["reset", "lake.orders-000002", "ann"] in shown
     assert quiet.watermark() == {
         0: 600,
         1: 300,
@@ -62,6 +64,7 @@ def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:
     assert "The watermark of group lake.orders has moved" in done.out
     assert "2 committed windows have lost their offsets" in done.out
     assert "Nothing was changed" not in done.out
+    assert "  lake.orders-000001 to lake.orders-000002  " in cli("status", "lake.orders").out
 
 
 def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:
@@ -102,9 +105,10 @@ def test_a_reset_to_where_it_is_settles_records_that_kafka_replaced(cli: Cli, qu
         (("--to", '{"orders":{"1":-2}}'), "-2 (earliest) means nothing here"),
         (("--to", '{"orders":{"7":1}}'), "Kafka has no partition orders-7"),
         (("--to", '{"orders":{"1":9999}}'), "orders-1: 9999 is not between"),
-        (("--to", "2026-01-31T00:00:00"), "the time 2026-01-31T00:00:00 has no zone"),
-        (("--to", "committed"), "'earliest', 'latest'"),
-        (("--to", "yesterday"), "'yesterday' is not"),
+        (("--to", "2026-01-31T00:00:00"), "--to: the time 2026-01-31T00:00:00 has no zone"),
+        (("--to", "committed"), "--to: 'committed' is not 'earliest', 'latest', a time such as"),
+        (("--to", "yesterday"), "--to: 'yesterday' is not 'earliest', 'latest', a time such as"),
+        (("--to", "1969-01-31T00:00:00Z"), "--to: 1969-01-31T00:00:00+00:00 lies before 1970"),
         (("--to", "latest", "--topic", "clicks"), "Group lake.orders doesn't read clicks"),
         (("--to-window", "lake.clicks-000001"), "Window lake.clicks-000001 belongs to group lake.clicks"),
         (("--to-window", "77"), "The ledger has no window lake.orders-000077"),
@@ -118,6 +122,7 @@ def test_bad_input_changes_nothing(cli: Cli, quiet: Lake, to: tuple[str, ...], m
     done = cli(*RESET, *to, "--yes", "--supersede")
     assert (done.code, done.out) == (2, "")
     assert message in done.err
+    assert "starting_offsets" not in done.err
     assert quiet.dump() == before
 
 

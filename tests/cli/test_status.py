@@ -58,7 +58,7 @@ def test_status_for_programs(cli: Cli) -> None:
 
 def test_what_people_did_is_there_for_ever(cli: Cli) -> None:
     cli("abandon", "lake.orders-000003", "--why", "poison record", "--who", "zoe", "--yes")
-    assert ["abandon", "zoe", "poison record"] in [
+    assert ["abandon", "lake.orders-000003", "zoe", "poison record"] in [
         cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines()
     ]
     [group] = cli("status", "lake.orders", "-o", "json").json["groups"]

@@ -161,7 +161,8 @@ def test_a_topic_that_the_group_no_longer_reads_keeps_its_place() -> None:
     before = position({tp(0): 10, refund: 4})
     without = plan_window(group(), before, log({tp(0): (0, 12)}))
     assert without.ranges == ranges({tp(0): (10, 12), refund: (4, 4)})
-    assert without.verdicts[refund] is Verdict.NOT_READ
+    assert without.verdicts[refund] is Verdict.LEFT_GROUP
+    assert str(Verdict.LEFT_GROUP) == "left the group"
     again = plan_window(
         group(topics=["orders", "refunds"]),
         position(without.ranges.ends),

@@ -78,7 +78,7 @@ def test_an_id_is_an_id_whatever_the_groups_name(group: str) -> None:
         ("lake-0000012", "not a window id"),
         ("12-", "not a window id"),
         ("-12", "not a window id"),
-        ("1,,2", "not a window id"),
+        ("1,,2", "'1,,2' names no window between two commas"),
         ("1-2-3", "not a window id"),
         ("१२", "not a window id"),
         ("all", "not a window id"),

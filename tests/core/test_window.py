@@ -25,7 +25,8 @@ def test_only_the_steps_of_its_life_are_possible(before: State, after: State) ->
     if (before, after) in LEGAL:
         assert one.to(after).state is after
     else:
-        with pytest.raises(IllegalStepError, match=f"lake-000001 is {before} and can't become {after}"):
+        why = f"is {before} already" if after is before else f"is {before} and can't become {after}"
+        with pytest.raises(IllegalStepError, match=f"Window lake-000001 {why}"):
             one.to(after)
     assert one.state is before
 

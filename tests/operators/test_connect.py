@@ -91,7 +91,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     assert worker.is_held(1), "the server does not notice the death of its client"
 
     said = worker.run({"function": "append", "try_number": 2})
-    assert "Window lake-000001: stopping what the server still does for attempt 1 (try 1 of run)" in said
+    assert "Window lake-000001: stopping what the server still does for try 1 of run" in said
     assert not worker.is_held(1)
     worker.hold(1).unlink()  # with nobody in the middle, nobody goes on
     worker.expect_once()
@@ -212,7 +212,7 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 
 def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_ANSWER", 0.5)
-    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for attempt 1"):
+    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for try 1 of run"):
         connect.end_sessions(f"sc://{LOOPBACK}:{free_port()}", [attempt(1)])
 
 

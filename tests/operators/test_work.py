@@ -7,15 +7,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
 from airflow_kafka_offsets.core.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.operators import planning
 from airflow_kafka_offsets.operators.assets import emit_events, event_extra
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report
@@ -160,6 +162,21 @@ def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(w
     assert operator.outlets == [lake, alias]
     emit_events(operator, context, empty, emit_empty=False)
     assert operator.outlets == []
+
+
+def test_who_waits_says_first_that_it_waits_and_then_for_whom(caplog: pytest.LogCaptureFixture) -> None:
+    class DeferredError(Exception):
+        pass
+
+    def busy() -> Planned:
+        raise WindowBusyError("lake-000001", claim("other"))
+
+    operator: Any = Mock(on_open_window="wait", poll_interval=5.0, **{"defer.side_effect": DeferredError})
+    with pytest.raises(DeferredError), caplog.at_level("INFO"):
+        planning._unless_busy(operator, REPLAY, busy)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Waiting: Window lake-000001 is being worked on by dag/other/load.")
+    assert line.endswith("what was written under this id")
 
 
 def test_a_window_is_named_by_its_id_or_by_what_a_plan_task_returned() -> None:
