@@ -212,7 +212,7 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 
 def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_ANSWER", 0.5)
-    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for try 1 of run"):
+    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for try 1 of r "):
         connect.end_sessions(f"sc://{LOOPBACK}:{free_port()}", [attempt(1)])
 
 
