@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.launching import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
-from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position
 from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.store import Guarantees
 from airflow_kafka_offsets.core.tries import Try
@@ -323,11 +323,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def abandon(self, window_id: str, act: Act) -> Window:
-        """Take the ownership of its offsets from an open window: of live ones, from the newest.
+    def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
+        """Take the ownership of its offsets from an open window; what that means is recorded with the act.
 
         Raises:
-            WindowError: it is not planned, or later windows start where it ends.
+            IllegalStepError: it is not planned.
+            ConfirmationError: see `core.ownership.check_gap`.
             UnknownWindowError: there is no such window.
         """
         ...

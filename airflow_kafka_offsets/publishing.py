@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreError,
     name_some,
 )
+from airflow_kafka_offsets.core.moving import published
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
@@ -150,7 +151,7 @@ class Publisher:
         return {tp: found.get(tp) for tp in partitions}
 
     def follow_reset(self, group: str, before: Offsets, after: Offsets) -> None:
-        """Let the store follow a reset of the ledger.
+        """Let the store follow what a person did to the watermark in the ledger.
 
         Raises:
             StoreBehindError: it did not; the message says how to make it.
@@ -162,6 +163,17 @@ class Publisher:
             self._store.advance(group, before, {**before, **after})
         except (StoreError, ConcurrentChangeError) as exc:
             raise StoreBehindError(self._store.name, group) from exc
+
+    def follow_gap(self, abandoned: Window) -> None:
+        """Let the store follow the watermark over the gap that an abandoned window left, if that window held it.
+
+        Raises:
+            StoreBehindError: it did not; the message says how to make it.
+        """
+        state = self._ledger.load(abandoned.group)
+        if state.open and state.open[0].window.seq < abandoned.seq:
+            return  # an older one still holds the watermark
+        self.follow_reset(abandoned.group, core.before(abandoned), published(state))
 
     def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return store.read(group, topics_of(partitions))

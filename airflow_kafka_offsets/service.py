@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
-from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position
 from airflow_kafka_offsets.core.planning import (
     FUTURE,
     Plan,
@@ -54,7 +54,7 @@ from airflow_kafka_offsets.core.starting import (
     parse_reset_target,
 )
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore, WindowRow
 from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.replaying import Answers
@@ -264,7 +264,11 @@ class WindowService:
                 raise
             log.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
             return []
-        return [plan for plan in plans if plan.ranges.span or not choice.adopt]
+        if not state.open:
+            return plans
+        filled = [plan for plan in plans if plan.ranges.span]
+        ownership.check_something(state, choice.adopt, [plan.ranges.span for plan in filled])
+        return filled
 
     def _give(
         self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
@@ -316,9 +320,7 @@ class WindowService:
             self._publisher.finish(held.window.group, [held.window.seq])
             held = self._ledger.window(window_id).held
         if not held.window.state.owns:
-            raise IllegalStepError(
-                f"Window {window_id} was {held.window.state}: its offsets have other owners. Plan again"
-            )
+            raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
         [planned] = self._give(asking, GroupState(), [held], how="given")
         return planned
 
@@ -507,15 +509,31 @@ class WindowService:
         # A backfill window moves no store: its commit was done in one step.
         return seq in finished or self.window(window_id).lane is Lane.BACKFILL
 
-    def abandon(self, window_id: str, who: str, why: str) -> Window:
-        """Give an unfinished window up: a person's act. Its offsets are planned anew under another id.
+    def preview_abandon(self, window_id: str) -> Abandonment:
+        """Work out what it means to give a window up, without writing anything.
 
         Raises:
-            IllegalStepError: it is not the newest open window.
+            IllegalStepError: it is not planned.
+            UnknownWindowError: there is no such window.
+        """
+        window = self.window(window_id)
+        newest = self._ledger.windows(window.group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
+        position = self._ledger.load(window.group).position
+        return ownership.abandonment(window, position, newest[0].held.window.seq if newest else None)
+
+    def abandon(self, window_id: str, who: str, why: str, *, leave_gap: bool = False) -> Abandonment:
+        """Give an unfinished window up: a person's act. See `preview_abandon`.
+
+        Raises:
+            ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
+            StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
         """
         check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
-        return self._racing(lambda: self._ledger.abandon(window_id, act))
+        done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
+        if done.skipped:
+            self._publisher.follow_gap(done.window)
+        return done
 
     def preview_reset(
         self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None

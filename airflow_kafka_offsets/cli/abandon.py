@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from airflow_kafka_offsets.cli.documents import Document, window_detail
+from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, person
+from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
-from airflow_kafka_offsets.core.errors import IllegalStepError, counted
-from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.ownership import Abandonment
 from airflow_kafka_offsets.service import WindowService
 
 
@@ -20,31 +19,24 @@ def abandon(args: Namespace) -> Answer:
     who, ledger = person(args), open_ledger(args)
     row = ledger.window(args.window_id)
     detail = window_detail(row, ledger.attempts(args.window_id))
+    store = open_own_store(args, ledger.group(row.held.window.group))
+    # Kafka is not asked: a window can be given up while it is down.
+    service = WindowService(ledger, None, store=store)  # type: ignore[arg-type]
+    found = service.preview_abandon(args.window_id)
     if args.yes:
-        # Kafka is not asked: a window can be given up while it is down.
-        WindowService(ledger, None).abandon(args.window_id, who, args.why)  # type: ignore[arg-type]
-        return Answer(_document(detail, who, args.why, is_done=True), lambda: _done_text(detail, who))
-    _check(ledger, row.held.window)
-    document = _document(detail, who, args.why, is_done=False)
-    return Answer(document, lambda: _preview_text(detail), ExitCode.UNCONFIRMED)
+        found = service.abandon(args.window_id, who, args.why, leave_gap=args.leave_gap)
+        document = _document(detail, found, who, args.why, is_done=True)
+        return Answer(document, lambda: _done_text(document))
+    document = _document(detail, found, who, args.why, is_done=False)
+    return Answer(document, lambda: _preview_text(document), ExitCode.UNCONFIRMED)
 
 
-def _check(ledger: Ledger, window: Window) -> None:
-    window.to(State.ABANDONED)
-    if window.lane is Lane.BACKFILL:  # no other starts where it ends
-        return
-    [newest] = ledger.windows(window.group, states=tuple(OWNING), lane=window.lane, limit=1)
-    if newest.held.window.seq > window.seq:
-        raise IllegalStepError(
-            f"Window {window.id} can't be abandoned: window {newest.held.window.id} starts where it ends, or later"
-        )
+def _document(detail: Document, found: Abandonment, who: str, why: str, *, is_done: bool) -> Document:
+    return {"done": is_done, "who": who, "why": why, "window": detail, "skipped": ranges_document(found.skipped)}
 
 
-def _document(detail: Document, who: str, why: str, *, is_done: bool) -> Document:
-    return {"done": is_done, "who": who, "why": why, "window": detail}
-
-
-def _preview_text(window: Document) -> str:
+def _preview_text(document: Document) -> str:
+    window = document["window"]
     parts = [
         f"This would abandon window {window['id']} ({window['state']}, span {window['span']}, "
         f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):",
@@ -55,15 +47,33 @@ def _preview_text(window: Document) -> str:
             f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows: make sure that "
             "its job is over, or it goes on writing under this id."
         )
-    parts.append(
-        f"The next run would plan these offsets anew under another id. What was written under {window['id']} has to go, "
-        "or records count twice.\nNothing was changed. To do it: the same command with --yes"
-    )
+    if document["skipped"]:
+        parts.append(
+            f"Later windows start where it ends, so its offsets can't be planned again. {_gap(document)}\n\n{_output(window)}\n"
+            "Nothing was changed. To do it: the same command with --yes --leave-gap"
+        )
+    else:
+        parts.append(
+            f"The next run would plan these offsets again under another id. {_output(window)}\n"
+            "Nothing was changed. To do it: the same command with --yes"
+        )
     return "\n\n".join(parts)
 
 
-def _done_text(window: Document, who: str) -> str:
+def _gap(document: Document) -> str:
     return (
-        f"Window {window['id']} is abandoned, by {who}. Remove what was written under this id: the next run plans its "
-        "offsets anew under another one."
+        "Nobody owns these offsets then (recorded as a gap); a replay of them reads them as long as Kafka holds them:\n\n"
+        + ranges_table(document["skipped"])
     )
+
+
+def _output(window: Document) -> str:
+    return f"What was written under {window['id']} has to go, or records count twice."
+
+
+def _done_text(document: Document) -> str:
+    window = document["window"]
+    done = f"Window {window['id']} is abandoned, by {document['who']}. "
+    if document["skipped"]:
+        return done + f"{_gap(document)}\n\n{_output(window)}"
+    return done + "Remove what was written under this id: the next run plans its offsets again under another one."

@@ -112,6 +112,11 @@ _SUPERSEDE = argument(
     action="store_true",
     help="confirm that committed windows lose their offsets, and that their output is removed",
 )
+_LEAVE_GAP = argument(
+    "--leave-gap",
+    action="store_true",
+    help="confirm that nobody owns the window's offsets then, as later windows start where it ends",
+)
 _YES = argument("--yes", action="store_true", help="do it; without this, say what would happen")
 
 _FROM = argument(
@@ -194,10 +199,19 @@ PLAN = Command(
 ABANDON = Command(
     "abandon",
     "give an unfinished window up",
-    "Take the ownership of its offsets from the newest open window: the next run plans them anew, under another id. What "
-    "its job has written under the old id has to go. Without --yes: a dry run.",
+    "Take the ownership of its offsets from an open window. The next run plans those of the newest one again, under another "
+    "id. Those of an older one become a recorded gap, which a replay can fill. What its job has written under the old id has "
+    "to go. Without --yes: a dry run.",
     f"{_HERE}.abandon.abandon",
-    (argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012"), _WHY, _WHO, _YES, *_COMMON),
+    (
+        argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012"),
+        _WHY,
+        _WHO,
+        _LEAVE_GAP,
+        _YES,
+        *_KAFKA,
+        *_COMMON,
+    ),
 )
 RESET = Command(
     "reset",

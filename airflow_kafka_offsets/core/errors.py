@@ -189,7 +189,7 @@ class StoreDriftError(StoreError):
 
 
 class StoreBehindError(StoreError):
-    """The ledger was reset, and the offset store did not follow."""
+    """A person moved the watermark in the ledger, and the offset store did not follow."""
 
     def __init__(self, store: str, group: str) -> None:
         super().__init__(

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, WindowBusyError, name_some
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConfirmationError,
+    IllegalStepError,
+    WindowBusyError,
+    name_some,
+)
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +120,103 @@ def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open
     adopt = tuple(held for held in state.open if held.holder in over)[:at_most]
     cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
     if not adopt and not cut:
-        oldest, *more = state.open
-        raise WindowBusyError(oldest.window.id, oldest.holder, others=[held.window.id for held in more])
+        raise _busy(state)
     return Choice(adopt, cut)
+
+
+def check_something(state: GroupState, adopted: Sequence[Held], spans: Collection[int]) -> None:
+    """Refuse a run for which nothing is left but an empty window behind those that others work on.
+
+    An empty window is committed at once. Behind an open one it would keep the offsets of that one from being planned again.
+
+    Args:
+        state: the group.
+        adopted: what the run takes over.
+        spans: those of the windows that it would cut, without the empty ones.
+
+    Raises:
+        WindowBusyError: others work on all that there is to read.
+    """
+    if state.open and not adopted and not spans:
+        raise _busy(state)
+
+
+def _busy(state: GroupState) -> WindowBusyError:
+    oldest, *more = state.open
+    return WindowBusyError(oldest.window.id, oldest.holder, others=[held.window.id for held in more])
+
+
+@dataclass(frozen=True, slots=True)
+class Abandonment:
+    """What it means to give a window up.
+
+    Attributes:
+        window: the window, abandoned.
+        position: where the next live window starts from now on; None: where it would have started anyway.
+        skipped: offsets that nobody owns then, below what later windows own: the recorded gap.
+    """
+
+    window: Window
+    position: Position | None
+    skipped: OffsetRanges
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the ledger's record of the act says of it."""
+        skipped = {str(tp): [r.start, r.end] for tp, r in self.skipped.items()}
+        return {"window": self.window.id, **({"skipped": skipped} if skipped else {})}
+
+
+def abandonment(window: Window, position: Position | None, newest: int | None) -> Abandonment:
+    """Work out what it means to give a window up.
+
+    What it owned was seen. The newest live window gives its offsets back: the next one starts where this one did, also in
+    partitions that no window owned before it. Behind an older one nothing can be planned again, as later windows start
+    where it ends: its offsets become a gap, which a replay can fill.
+
+    Args:
+        window: the window.
+        position: where the next live window of its group would start.
+        newest: the number of the newest live window of the group that owns its offsets; None: there is none.
+
+    Raises:
+        IllegalStepError: its life does not have this step.
+    """
+    abandoned = window.to(State.ABANDONED)
+    nothing = OffsetRanges({})
+    if window.lane is Lane.BACKFILL or position is None:  # its offsets had no owner before it either
+        return Abandonment(abandoned, None, nothing)
+    start = {**window.ranges.starts, **window.lost.starts}
+    # A later window may have left a gap of its own.
+    is_last = newest is None or newest <= window.seq
+    if is_last and all(position.offsets.get(tp) == r.end for tp, r in window.ranges.items()):
+        back = Position({**position.offsets, **start}, {**position.topic_ids, **window.topic_ids})
+        return Abandonment(abandoned, back, nothing)
+    owned = OffsetRanges((tp, OffsetRange(start[tp], r.end)) for tp, r in window.ranges.items())
+    return Abandonment(abandoned, None, owned.without_empty())
+
+
+def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
+    """Want a yes before offsets are left without an owner.
+
+    Raises:
+        ConfirmationError: with the ranges, and how they can be read later.
+    """
+    if abandonment.skipped and not leave_gap:
+        gaps = name_some([f"{tp} {r}" for tp, r in abandonment.skipped.items()], ", ")
+        raise ConfirmationError(
+            f"Later windows start where window {abandonment.window.id} ends, so its offsets can't be planned again. They become a "
+            f"recorded gap, which nobody owns: {gaps}. A replay of these offsets can fill it as long as Kafka holds them. If you "
+            "do mean it: add --leave-gap"
+        )
+
+
+def to_abandon(state: GroupState) -> Held | None:
+    """Return the open window that a person gives up first to have none open: the newest, so that no gap is left.
+
+    None: all that is open is committing, and only a run can finish that.
+    """
+    return next((held for held in reversed(state.open) if held.window.state is State.PLANNED), None)
 
 
 def watermark(state: GroupState) -> Position | None:

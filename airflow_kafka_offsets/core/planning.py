@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -355,8 +355,18 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
     gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
     raise type(error)(
         f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
-        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again"),
+        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")
+        + _give_up(window for window in windows if window.id in errors),
         partitions,
+    )
+
+
+def _give_up(unreadable: Iterable[Window]) -> str:
+    # The newest first: it leaves no gap, if nothing lies behind it.
+    if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
+        return ""
+    return ". To give up those that are open: " + name_some(
+        [f"kafka-offsets abandon {window.id} --why '...'" for window in is_open]
     )
 
 

@@ -47,8 +47,8 @@ def check_replayable(window: Window) -> None:
             "to read them. The next ordinary run of its DAG takes it over when the run that has it is over"
         )
     raise IllegalStepError(
-        f"Window {window.id} was {window.state}: it owns nothing any more, and its offsets have other owners. Name their "
-        "time span or the offsets instead"
+        f"Window {window.id} was {window.state}, and owns nothing any more. Name the time span or the offsets instead: that "
+        "finds the windows which own them now, and reads what nobody owns"
     )
 
 

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, 
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.ownership import GroupState, Position, to_abandon
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
@@ -44,14 +44,17 @@ def check_no_open_window(group: str, state: GroupState) -> None:
     Raises:
         IllegalStepError: with the command that gives the window up.
     """
-    if state.open:
-        held = state.open[0]
-        if held.window.state is State.COMMITTING:
-            raise IllegalStepError(f"Window {held.window.id} of group {group} is committing{COMMITTING_HINT}")
-        raise IllegalStepError(
-            f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
-            f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"
-        )
+    if not state.open:
+        return
+    held = to_abandon(state)
+    if held is None:
+        raise IllegalStepError(f"Window {state.open[0].window.id} of group {group} is committing{COMMITTING_HINT}")
+    others = [h.window.id for h in reversed(state.open) if h != held and h.window.state is State.PLANNED]
+    raise IllegalStepError(
+        f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
+        f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"
+        + (f". Then the same of {name_some(others, ', ')}" if others else "")
+    )
 
 
 def plan_reset(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+from dataclasses import replace
 
 import pytest
 
+from airflow_kafka_offsets.core.window import Claim, Outcome
 from tests.cli.conftest import ORDERS, Cli, Lake
 
 WINDOW = "lake.orders-000003"
@@ -69,3 +71,31 @@ def test_the_next_run_reads_the_same_offsets_under_another_id(cli: Cli, lake: La
     cli("abandon", WINDOW, "--why", "w", "--yes")
     window, _ = lake.plan(ORDERS, 4)
     assert (window.id, window.ranges) == ("lake.orders-000004", abandoned.ranges)
+
+
+@pytest.fixture
+def backlog(lake: Lake) -> Lake:
+    """A fourth window behind the third, which is open: committed."""
+    group = replace(ORDERS, max_open_windows=2)
+    claim = Claim("orders", "scheduled__4", "load")
+    [planned] = lake.service.plan(group, claim, is_over=lambda claim: False)
+    attempt = lake.service.start_attempt(planned.window, claim, 1)
+    lake.service.end_attempt(attempt, Outcome.SUCCEEDED, planned.window.span)
+    lake.service.commit(planned.window.id, claim, attempt)
+    return lake
+
+
+def test_a_window_below_a_committed_one_is_given_up_as_a_gap_that_is_named_before(cli: Cli, backlog: Lake) -> None:
+    before = backlog.dump()
+    done = cli("abandon", WINDOW, "--why", "poison")
+    assert done.code == 4
+    assert "Later windows start where it ends" in done.out
+    assert done.out.endswith("the same command with --yes --leave-gap\n")
+    refused = cli("abandon", WINDOW, "--why", "poison", "--yes")
+    assert (refused.code, refused.err.count("--leave-gap")) == (4, 1)
+    assert backlog.dump() == before
+    document = cli("abandon", WINDOW, "--why", "poison", "--yes", "--leave-gap", "-o", "json").json
+    assert [(r["topic"], r["partition"], r["start"], r["end"]) for r in document["skipped"]] == [
+        ("orders", 1, 300, 1300)
+    ]
+    assert backlog.watermark() == {0: 1000, 1: 2300}

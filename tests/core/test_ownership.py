@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError
+from airflow_kafka_offsets.core.errors import ConfirmationError, IllegalStepError, WindowBusyError
 from airflow_kafka_offsets.core.ownership import (
     Choice,
     GroupState,
+    abandonment,
+    check_gap,
+    check_something,
     choose,
     is_free,
     is_handed_over,
     own_windows,
+    to_abandon,
     to_hold,
     watermark,
 )
-from airflow_kafka_offsets.core.window import Claim, Held, Scope, State
-from tests.core.examples import claim, position, tp, window
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State
+from tests.core.examples import claim, position, ranges, tp, window
 
 HERE = position({tp(): 10})
 OPEN = Held(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
@@ -112,3 +118,50 @@ def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
 def test_when_waiting_ends(state: State, is_rerun: bool, holder_is_over: bool, free: bool) -> None:
     held = Held(window({tp(): (5, 10)}, 7, state), claim("other"))
     assert is_free(held, is_rerun=is_rerun, holder_is_over=holder_is_over) is free
+
+
+@pytest.mark.parametrize("newest", [7, 5, None])
+def test_the_newest_window_gives_its_offsets_back_and_what_was_lost_before_it(newest: int | None) -> None:
+    one = replace(window({tp(): (5, 10), tp(1): (3, 7)}, 7, State.PLANNED), lost=ranges({tp(): (2, 5)}))
+    found = abandonment(one, position({tp(): 10, tp(1): 7, tp(0, "clicks"): 4}), newest)
+    assert found.window.state is State.ABANDONED
+    assert found.position == position({tp(): 2, tp(1): 3, tp(0, "clicks"): 4})
+    assert (found.skipped, found.facts) == (ranges({}), {"window": one.id})
+    check_gap(found, leave_gap=False)
+
+
+@pytest.mark.parametrize(("newest", "end"), [(8, 20), (7, 20), (8, 10)])
+def test_a_window_below_others_leaves_a_gap(newest: int, end: int) -> None:
+    one = replace(window({tp(): (5, 10), tp(1): (7, 7)}, 7, State.PLANNED), lost=ranges({tp(): (2, 5)}))
+    found = abandonment(one, position({tp(): end, tp(1): 7}), newest)
+    assert (found.position, found.skipped) == (None, ranges({tp(): (2, 10)}))
+    assert found.facts == {"window": one.id, "skipped": {"orders-0": [2, 10]}}
+    with pytest.raises(ConfirmationError, match=r"window lake-000007 ends.*orders-0 2 to 9.*add --leave-gap"):
+        check_gap(found, leave_gap=False)
+    check_gap(found, leave_gap=True)
+
+
+def test_a_backfill_window_leaves_what_was_nobodys() -> None:
+    one = replace(window({tp(): (5, 10)}, 3, State.PLANNED), lane=Lane.BACKFILL)
+    found = abandonment(one, position({tp(): 50}), 9)
+    assert (found.position, found.skipped) == (None, ranges({}))
+
+
+@pytest.mark.parametrize("state", [State.COMMITTING, State.COMMITTED, State.ABANDONED, State.SUPERSEDED])
+def test_only_a_planned_window_can_be_given_up(state: State) -> None:
+    with pytest.raises(IllegalStepError, match="can't become abandoned"):
+        abandonment(window({tp(): (5, 10)}, 7, state), position({tp(): 10}), 7)
+
+
+def test_the_newest_open_window_is_given_up_first() -> None:
+    assert to_abandon(GroupState(4, HERE, (OPEN, held(8), held(9, State.COMMITTING)))) == held(8)
+    assert to_abandon(GroupState(4, HERE, (held(9, State.COMMITTING),))) is None
+
+
+def test_an_empty_window_is_not_cut_behind_an_open_one() -> None:
+    state = GroupState(4, HERE, (OPEN, held(8)))
+    with pytest.raises(WindowBusyError, match="lake-000007 is being worked on"):
+        check_something(state, (), [])
+    check_something(state, (OPEN,), [])
+    check_something(state, (), [5])
+    check_something(GroupState(4, HERE), (), [])

@@ -55,7 +55,7 @@ def commit_or_abandon(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any
     if me % 2:
         return commit(ledger, name, me)
     (held,) = ledger.load(name).open
-    return lambda: ledger.abandon(held.window.id, act()).state.value
+    return lambda: ledger.abandon(held.window.id, act()).window.state.value
 
 
 def plan_or_reset(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:

@@ -16,12 +16,13 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.ledger.tables import groups, metadata, windows
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
+    ConfirmationError,
     IllegalStepError,
     LedgerError,
     NoEvidenceError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
@@ -209,9 +210,9 @@ class LedgerContract:
         assert commit(ledger, held) is False
         assert ledger.window(held.window.id).committed_at == NOW
 
-    def test_a_window_before_others_can_not_be_abandoned(self, ledger: Ledger, name: str) -> None:
+    def test_a_window_before_others_is_not_abandoned_without_a_word(self, ledger: Ledger, name: str) -> None:
         first, second = add(ledger, name, 0, 10), add(ledger, name, 10, 20, claim("run-2"))
-        with pytest.raises(IllegalStepError, match="windows 2 to 2 start where it ends"):
+        with pytest.raises(ConfirmationError, match=r"orders-0 0 to 9, orders-1 0 to 9.*--leave-gap"):
             ledger.abandon(first.window.id, act())
         ledger.abandon(second.window.id, act())
         ledger.abandon(first.window.id, act())
@@ -226,7 +227,7 @@ class LedgerContract:
     def test_a_reset_moves_the_position_until_the_next_window(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         commit(ledger, held)
-        there = Position(dict.fromkeys(held.window.ranges, 50), {"orders": "another"})
+        there = Position(dict.fromkeys(held.window.ranges, 50), {"orders": "id-of-orders"})
         ledger.reset(name, ledger.load(name).version, there, [], act("reset", moves={"orders-0": [10, 50]}))
         assert ledger.load(name).position == there
         (recorded,) = ledger.acts(name)
@@ -449,7 +450,7 @@ class LedgerContract:
         commit(ledger, other)
         add(ledger, name, 110, 120, claim("run-2"))
         version = ledger.load(name).version
-        assert ledger.abandon(one.window.id, act()).state is State.ABANDONED
+        assert ledger.abandon(one.window.id, act()).window.state is State.ABANDONED
         assert ledger.load(name).version == version + 1
         with pytest.raises(IllegalStepError, match="is committed and can't become abandoned"):
             ledger.abandon(other.window.id, act())
@@ -540,8 +541,32 @@ class LedgerContract:
         commit(ledger, first)
         assert ledger.load(name).open == (second,)
         assert ledger.load(name).position == Position(third.window.ranges.ends, {"orders": "id-of-orders"})
-        with pytest.raises(IllegalStepError, match="windows 3 to 3 start where it ends"):
+        with pytest.raises(ConfirmationError, match="--leave-gap"):
             ledger.abandon(second.window.id, act())
+        ledger.abandon(second.window.id, act(), leave_gap=True)
+        assert ledger.load(name).open == ()
+        assert ledger.load(name).position == Position(third.window.ranges.ends, {"orders": "id-of-orders"})
+        [recorded] = ledger.acts(name)
+        assert recorded.details == {"window": second.window.id, "skipped": {"orders-0": [1, 2], "orders-1": [1, 2]}}
+
+    def test_a_gap_stays_one_when_the_windows_behind_it_are_abandoned(self, ledger: Ledger, name: str) -> None:
+        first, second, third = add_all(ledger, name, [draft(10 * i, 10 * i + 10) for i in range(3)])
+        ledger.abandon(second.window.id, act(), leave_gap=True)
+        ledger.abandon(third.window.id, act())
+        assert ledger.load(name).position == Position(third.window.ranges.starts, {"orders": "id-of-orders"})
+        with pytest.raises(ConfirmationError, match="orders-0 0 to 9"):
+            ledger.abandon(first.window.id, act())
+        ledger.abandon(first.window.id, act(), leave_gap=True)
+        assert ledger.load(name).position == Position(third.window.ranges.starts, {"orders": "id-of-orders"})
+
+    def test_what_an_abandoned_window_owned_was_seen(self, ledger: Ledger, name: str) -> None:
+        commit(ledger, add(ledger, name, 0, 10, partitions=1))
+        ends = {TopicPartition("orders", 0): OffsetRange(10, 20), TopicPartition("orders", 1): OffsetRange(3, 7)}
+        second = replace(draft(0, 1), ranges=OffsetRanges(ends))
+        [held] = add_all(ledger, name, [second])
+        ledger.abandon(held.window.id, act())
+        there = {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 3}
+        assert ledger.load(name).position == Position(there, {"orders": "id-of-orders"})
 
     def test_windows_are_found_by_number_and_by_cut_time(self, ledger: Ledger, name: str) -> None:
         micro = timedelta(microseconds=1)

@@ -44,6 +44,18 @@ def test_abandon_is_recorded_and_gives_the_offsets_back(world: World) -> None:
     assert world.plan(TWO).window.ranges == window.ranges
 
 
+def test_what_an_abandoned_window_owned_was_seen_and_is_never_skipped_without_a_word(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.add_partitions("orders")
+    world.kafka.produce(tp(2), 10)
+    world.service.abandon(world.plan(THREE).window.id, "ada", "poison")
+    world.kafka.expire(tp(2), 5)
+    with pytest.raises(DataLossError, match=r'orders-2: offsets 0 to 4 expired.*"2":5'):
+        world.plan(THREE)
+    world.configure(on_data_loss="skip")
+    assert world.run(THREE).lost == ranges({tp(2): (0, 5)})
+
+
 def test_only_an_open_window_can_be_abandoned(two_windows: World) -> None:
     with pytest.raises(IllegalStepError, match="lake-000002 is committed and can't become abandoned"):
         two_windows.service.abandon("lake-000002", "me", "because")

@@ -10,14 +10,16 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    ConfirmationError,
     DataLossError,
     IllegalStepError,
     NoEvidenceError,
+    TopicRecreatedError,
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.request import Live, Windows
-from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
+from airflow_kafka_offsets.core.request import Live, Offsets, Windows
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import Planned
 from tests.core.examples import claim, ranges, tp
 from tests.service.world import World, after_clear
@@ -165,17 +167,90 @@ def test_a_retry_of_a_task_with_several_windows_does_what_is_left(world: World) 
     assert world.service.commit(second.id, ONE, retry[1].done.id if retry[1].done else None) is True
 
 
-def test_only_the_newest_living_window_can_be_abandoned(world: World) -> None:
+def test_only_the_newest_living_window_can_be_abandoned_without_a_gap(world: World) -> None:
     first, second, third = (p.window for p in world.ask(ONE, Live(at_most=3)))
     for window in (first, second):
-        with pytest.raises(IllegalStepError, match="start where it ends"):
+        with pytest.raises(ConfirmationError, match="--leave-gap"):
             world.service.abandon(window.id, "me", "because")
     world.service.abandon(third.id, "me", "because")
     world.do(second, ONE)
-    with pytest.raises(IllegalStepError, match="windows 2 to 2 start where it ends"):
+    with pytest.raises(ConfirmationError, match=r"window lake-000001 ends.*orders-0 0 to 9"):
         world.service.abandon(first.id, "me", "because")
     assert seqs(world.ask(TWO, Live(at_most=1))) == [4]
     assert world.service.window("lake-000004").ranges == third.ranges
+
+
+@pytest.mark.parametrize("is_behind_committed", [True, False])
+def test_a_window_below_others_is_given_up_as_a_recorded_gap_that_a_replay_fills(
+    world: World, is_behind_committed: bool
+) -> None:
+    poison, second, third = (p.window for p in world.ask(ONE, Live(at_most=3)))
+    if is_behind_committed:
+        world.do(second, ONE)
+    world.service.abandon(poison.id, "ada", "poison", leave_gap=True)
+    [act] = world.ledger.acts("lake")
+    assert act.details == {"window": poison.id, "skipped": {"orders-0": [0, 10]}}
+    assert world.watermark == {0: 20 if is_behind_committed else 10, 1: 0}
+    world.die(ONE)
+    [filled] = world.run_all(TWO, Offsets(ranges({tp(0): (0, 10)})))
+    assert (filled.lane, filled.ranges) == (Lane.BACKFILL, ranges({tp(0): (0, 10)}))
+    world.service.abandon(third.id, "ada", "because")
+    rest = [w.ranges[tp(0)] for w in world.run_all(THREE, MANY)]
+    assert (rest[0].start, rest[-1].end) == (20 if is_behind_committed else 10, 35)
+    assert world.watermark == {0: 35, 1: 0}
+
+
+def test_a_window_that_expired_below_a_committed_one_holds_nothing_for_good(world: World) -> None:
+    first, second = (p.window for p in world.ask(ONE, Live(at_most=2)))
+    world.do(second, ONE)
+    world.die(ONE)
+    world.kafka.expire(tp(0), 5)
+    with pytest.raises(DataLossError, match=f"abandon {first.id}"):
+        world.ask(TWO)
+    world.service.abandon(first.id, "me", "expired", leave_gap=True)
+    assert world.run(TWO).ranges[tp(0)].start == 20
+
+
+def test_a_topic_that_was_recreated_below_a_committed_window_can_be_reset(world: World) -> None:
+    first, second = (p.window for p in world.ask(ONE, Live(at_most=2)))
+    world.do(second, ONE)
+    world.die(ONE)
+    world.kafka.recreate("orders", 2)
+    with pytest.raises(TopicRecreatedError, match=f"abandon {first.id}"):
+        world.ask(TWO)
+    with pytest.raises(IllegalStepError, match=f"abandon {first.id}"):
+        world.service.reset(world.group, "earliest", "me", "recreated")
+    world.service.abandon(first.id, "me", "recreated", leave_gap=True)
+    with pytest.raises(TopicRecreatedError, match=r"reset lake --topic orders --to earliest"):
+        world.ask(TWO)
+    world.service.reset(world.group, "earliest", "me", "recreated", topics=["orders"])
+    world.kafka.produce(tp(0), 3)
+    assert world.run(TWO).ranges == ranges({tp(0): (0, 3), tp(1): (0, 0)})
+
+
+def test_an_empty_window_is_not_committed_behind_an_open_one(world: World) -> None:
+    planned = world.ask(ONE, MANY)
+    assert len(planned) == 4
+    world.configure(max_open_windows=8, max_offsets=10)
+    with pytest.raises(WindowBusyError, match="lake-000001 is being worked on by dag/run-1"):
+        world.ask(TWO)
+    world.service.abandon("lake-000004", "me", "because")
+    assert seqs(world.ask(THREE)) == [5]
+
+
+def test_of_several_windows_that_can_not_be_read_those_that_are_open_are_named_with_the_way_out(world: World) -> None:
+    world.ask(ONE, Live(at_most=2))
+    world.kafka.expire(tp(0), 15)
+    with pytest.raises(
+        DataLossError, match=r"abandon lake-000002 --why '...'; kafka-offsets abandon lake-000001 --why"
+    ):
+        world.ask(ONE, Live(at_most=2))
+
+
+def test_a_reset_names_the_newest_open_window_first(world: World) -> None:
+    world.ask(ONE, Live(at_most=3))
+    with pytest.raises(IllegalStepError, match=r"abandon lake-000003 --why.*same of lake-000002, lake-000001"):
+        world.service.reset(world.group, "latest", "me", "because")
 
 
 def test_a_reset_wants_none_open(world: World) -> None:

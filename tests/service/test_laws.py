@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
@@ -332,15 +331,21 @@ class Lake(RuleBasedStateMachine):
     def abandon(self, all_of_them: bool) -> None:
         for held in reversed(self.world.ledger.load("lake").open):
             if held.window.state is State.COMMITTING:
-                return  # nor can those before it
-            later = [h.window for h in self._rows() if h.window.seq > held.window.seq]
-            if any(w.lane is Lane.LIVE and w.state.owns for w in later):
-                with pytest.raises(IllegalStepError, match="start where it ends"):
-                    self.world.service.abandon(held.window.id, "ada", "because")
                 return
-            self.world.service.abandon(held.window.id, "ada", "because")
+            try:
+                self.world.service.abandon(held.window.id, "ada", "because")
+            except ConfirmationError:
+                later = [h.window for h in self._rows() if h.window.seq > held.window.seq]
+                assert any(w.lane is Lane.LIVE for w in later)
+                return
             if not all_of_them:
                 return
+
+    @rule(data=st.data())
+    def leave_a_gap(self, data: st.DataObject) -> None:
+        planned = [h.window.id for h in self.world.ledger.load("lake").open if h.window.state is State.PLANNED]
+        if planned:
+            self.world.service.abandon(data.draw(st.sampled_from(planned)), "ada", "because", leave_gap=True)
 
     @rule()
     def abandon_backfill(self) -> None:

@@ -501,3 +501,41 @@ def test_a_backfill_window_beside_a_store_is_committed_once(quick_folder: Path, 
     attempt = world.work(planned.window, TWO)
     answers = [world.service.commit(planned.window.id, TWO, attempt) for _ in range(2)]
     assert (planned.window.lane, answers) == (Lane.BACKFILL, [True, False])
+
+
+@pytest.mark.parametrize("given_up", [0, 1])
+def test_the_store_follows_the_watermark_over_the_gap_of_an_abandoned_window(
+    many: World, store: MemoryStore, given_up: int
+) -> None:
+    windows = [p.window for p in many.ask(ONE, Live(at_most=3))]
+    many.do(windows[2], ONE)
+    many.do(windows[1 - given_up], ONE)
+    assert stands(store) == ({0: 10, 1: 0} if given_up else {})
+    many.service.abandon(windows[given_up].id, "ada", "poison", leave_gap=True)
+    assert stands(store) == many.watermark == {0: 30, 1: 0}
+    assert many.run(TWO).ranges[tp(0)].start == 30
+    assert stands(store) == {0: 35, 1: 0}
+
+
+def test_an_older_open_window_holds_the_store_back_whatever_gap_is_left_behind_it(
+    many: World, store: MemoryStore
+) -> None:
+    first, second, third = (p.window for p in many.ask(ONE, Live(at_most=3)))
+    many.do(third, ONE)
+    many.service.abandon(second.id, "ada", "poison", leave_gap=True)
+    assert stands(store) == {}
+    many.do(first, ONE)
+    assert stands(store) == many.watermark == {0: 30, 1: 0}
+
+
+def test_a_store_that_does_not_follow_over_a_gap_is_told_and_put_right_as_the_error_says(
+    many: World, store: MemoryStore
+) -> None:
+    first, second = (p.window for p in many.ask(ONE, Live(at_most=2)))
+    many.do(second, ONE)
+    store.failure = AWAY
+    with pytest.raises(StoreBehindError, match="copy lake --from ledger"):
+        many.service.abandon(first.id, "ada", "poison", leave_gap=True)
+    store.failure = None
+    assert state_of(many, first) is State.ABANDONED
+    assert many.watermark == {0: 20, 1: 0}

@@ -110,7 +110,7 @@ def test_an_abandoned_and_a_superseded_window_can_not_be_replayed(hourly: World)
     hourly.kafka.produce(tp(0), 5)
     given_up = hourly.plan(ONE).window
     hourly.service.abandon(given_up.id, "me", "poison")
-    with pytest.raises(IllegalStepError, match=r"lake-000004 was abandoned.*Name their time span or the offsets"):
+    with pytest.raises(IllegalStepError, match=r"lake-000004 was abandoned.*Name the time span or the offsets"):
         hourly.ask(TWO, Windows((1, 4)))
     hourly.service.reset(hourly.group, '{"orders":{"0":20}}', "me", "again", supersede=True)
     with pytest.raises(IllegalStepError, match="lake-000003 was superseded"):

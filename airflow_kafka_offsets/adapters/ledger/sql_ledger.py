@@ -19,14 +19,13 @@ from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_w
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
-    IllegalStepError,
     UnknownWindowError,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
-from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -187,7 +186,7 @@ class SqlLedger:
         """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
 
         That the watermark ends where the window starts needs no look: a window is cut there under the group's version,
-        only the newest open one can be abandoned, and a reset wants none open.
+        what is abandoned before it leaves a recorded gap, and a reset wants none open.
         """
         with writing(self._publishing(output)) as connection:
             row = _standing_row(connection, window_id, attempt)
@@ -220,19 +219,19 @@ class SqlLedger:
             (group_id,) = _group(connection, group, groups.c.id)
             _step(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
 
-    def abandon(self, window_id: str, act: Act) -> Window:
-        """Take the ownership of its offsets from an open window: of live ones, from the newest."""
+    def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
+        """Take the ownership of its offsets from an open window."""
         with writing(self._engine) as connection:
             # Read before anything else: whatever changes from here on makes the compare-and-set below fail.
-            (version,) = _group(connection, parse_window_id(window_id)[0], groups.c.version)
-            row, held = _found(connection, window_id)
-            abandoned = held.window.to(State.ABANDONED)
-            if abandoned.lane is Lane.LIVE:
-                _refuse_later(connection, row)
-            _advance(connection, held.window.group, version)
-            _change(connection, row.group_id, held.window, held.holds, state=State.ABANDONED)
-            _record(connection, row.group_id, act)
-        return abandoned
+            group = _group(connection, parse_window_id(window_id)[0], groups)
+            held = _found(connection, window_id)
+            done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
+            check_gap(done, leave_gap)
+            origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
+            _advance(connection, group.name, group.version, **origin)
+            _change(connection, group.id, held.window, held.holds, state=State.ABANDONED)
+            _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
+        return done
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
         """Move the watermark to a position, and mark the windows that it supersedes."""
@@ -535,17 +534,9 @@ def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
         yield values[start : start + MAX_PARAMETERS]
 
 
-def _refuse_later(connection: Connection, window: Row[Any]) -> None:
-    later = connection.execute(
-        select(windows.c.seq)
-        .where(windows.c.group_id == window.group_id, windows.c.seq > window.seq, windows.c.lane == window.lane)
-        .where(windows.c.state.in_(OWNING))
-    ).scalars()
-    if newer := sorted(later):
-        raise IllegalStepError(
-            f"Window {window_id(window.group_name, window.seq)} can't be abandoned: windows {newer[0]} to {newer[-1]} "
-            "start where it ends"
-        )
+def _newest(connection: Connection, group_id: int) -> int | None:
+    live = (windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state.in_(OWNING))
+    return connection.execute(select(func.max(windows.c.seq)).where(*live)).scalar()
 
 
 def _new_id(result: CursorResult[Any]) -> int:
@@ -580,12 +571,12 @@ def _advance(connection: Connection, group: str, version: int, **values: Any) ->
         raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now; nothing was written")
 
 
-def _found(connection: Connection, wanted: str) -> tuple[Row[Any], Held]:
+def _found(connection: Connection, wanted: str) -> Held:
     group, seq = parse_window_id(wanted)
     row = connection.execute(_held_windows().where(groups.c.name == group, windows.c.seq == seq)).first()
     if row is None:
         raise _unknown_window(wanted)
-    return row, _held(row)
+    return _held(row)
 
 
 def _standing_row(connection: Connection, wanted: str, attempt: int | None) -> Row[Any]:
