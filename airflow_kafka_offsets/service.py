@@ -30,8 +30,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
-from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position
 from airflow_kafka_offsets.core.planning import (
     FUTURE,
@@ -68,6 +68,9 @@ FIRST_TRY = Try()
 RACES = 60
 """How often somebody who lost a race looks again: with the pauses, for half a minute."""
 LONGEST_PAUSE = 1.0
+
+SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further look at a log that seems to end too early: in all, what a slow new leader may need."""
 
 _T = TypeVar("_T")
 IsOver = Callable[[Claim], bool]
@@ -333,14 +336,28 @@ class WindowService:
         if not topics:
             return
         seen = self._kafka.snapshot(topics, level)
-        if behind := sorted({tp for window in windows for tp in ends_behind(window, seen)}):
-            # A leader that lags for a moment: look again before believing it.
-            seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._kafka.bounds(behind, level)})
+        behind: dict[TopicPartition, int] = {}
+        for window in windows:
+            for tp in ends_behind(window, seen):
+                behind[tp] = max(window.ranges[tp].end, behind.get(tp, 0))
+        seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._look_again(behind, level)})
         asked = leader_epochs.of_windows(windows, seen)
         epoch_ends = self._kafka.epoch_ends(asked) if asked else {}
         check_all_readable(windows, seen, epoch_ends)
         if silent := leader_epochs.unanswered(asked, epoch_ends):
             log.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
+
+    def _look_again(self, wanted: Offsets, level: IsolationLevel) -> dict[TopicPartition, Bounds]:
+        """Look again at logs that seem to end before these offsets, until none does: a new leader may be slow."""
+        found: dict[TopicPartition, Bounds] = {}
+        behind = sorted(wanted)
+        for pause in SECOND_LOOKS:
+            if not behind:
+                break
+            self._sleep(pause)
+            found |= self._kafka.bounds(behind, level)
+            behind = [tp for tp in behind if found[tp].end < wanted[tp]]
+        return found
 
     def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], list[Draft]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
@@ -404,7 +421,9 @@ class WindowService:
             plans = _noting(plans, leader_epochs.to_note(None, snapshot))
         else:
             doubtful = suspects(group, position, snapshot)
-            second_look = self._kafka.bounds(doubtful, group.isolation_level) if doubtful else {}
+            # The high watermark says what Kafka lost; what an open transaction hides from read_committed is there.
+            level = IsolationLevel.READ_UNCOMMITTED
+            second_look = self._look_again({tp: position.offsets[tp] for tp in doubtful}, level)
             plans = plan_windows(number, group, position, snapshot, recovered=second_look, ends=ends)
             plans = self._checked(group, position, snapshot, plans)
         if not ends:

@@ -133,7 +133,8 @@ class _Look:
     def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         """Look again at logs that seem to end before their watermark, as planning does."""
         doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
-        found = _attempt(lambda: self._kafka.bounds(doubtful, level)) if doubtful else {}
+        # The high watermark says what Kafka lost, whatever an open transaction hides.
+        found = _attempt(lambda: self._kafka.bounds(doubtful, IsolationLevel.READ_UNCOMMITTED)) if doubtful else {}
         self._second[level] = {tp: found if isinstance(found, Exception) else found[tp] for tp in doubtful}
 
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:

@@ -140,7 +140,7 @@ def plan_window(
         position: where the previous live window ended; None: there was none.
         log: what Kafka holds.
         first: the resolved starting offsets; needed when there is no position.
-        recovered: what a second look said of the `suspects`.
+        recovered: what a second look said of the `suspects`, up to their high watermarks.
         ends: where the window ends at the latest, by the timestamp index; None for a partition: no later record.
 
     Raises:
@@ -169,7 +169,7 @@ def _plan_all(
     verdicts = judge_all(group, position, log)
     fell_back = _fell_back(position, verdicts, recovered)
     verdicts |= dict.fromkeys(fell_back, Verdict.CONTINUE)
-    _refuse(group, position, log, verdicts)
+    _refuse(group, position, log, verdicts, recovered)
     starts = {tp: _start(v, tp, position, log, first) for tp, v in verdicts.items()}
     full = OffsetRanges(
         (tp, _range(start, verdicts[tp], log.bounds.get(tp), ends.get(tp))) for tp, start in starts.items()
@@ -186,7 +186,7 @@ def _plan_all(
 def _fell_back(
     position: Position | None, verdicts: Mapping[TopicPartition, Verdict], recovered: Mapping[TopicPartition, Bounds]
 ) -> list[TopicPartition]:
-    """Name the partitions whose end offset was behind the watermark for a moment only (a leader that lagged)."""
+    """Name the partitions whose end offset lay before the watermark, and whose log does not: nothing was lost."""
     return [
         tp
         for tp, bounds in recovered.items()
@@ -271,7 +271,10 @@ def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str,
     warnings = []
     if fell_back:
         names = name_some([str(tp) for tp in fell_back], ", ")
-        warnings.append(f"the end offset fell behind the watermark for a moment, nothing is read now of {names}")
+        warnings.append(
+            f"the end offset lay before the watermark, and nothing is lost: nothing is read now of {names}. A leader lagged for "
+            "a moment, or an open transaction hides records that were read already (read_uncommitted before, read_committed now)"
+        )
     if lost:
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
         warnings.append(f"offsets expired before they were read and are recorded as lost: {gaps}")
@@ -394,7 +397,11 @@ def _start(
 
 
 def _refuse(
-    group: KafkaGroup, position: Position | None, log: LogSnapshot, verdicts: Mapping[TopicPartition, Verdict]
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    verdicts: Mapping[TopicPartition, Verdict],
+    recovered: Mapping[TopicPartition, Bounds],
 ) -> None:
     by_verdict: dict[Verdict, list[TopicPartition]] = {}
     for tp, verdict in verdicts.items():
@@ -419,12 +426,13 @@ def _refuse(
             "If it was deleted on purpose, take the topic out of the group's topics",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
+        ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
         _raise(
             LogTruncatedError,
             {
-                tp: f"{tp}: the log ends at {log.bounds[tp].end}, before the watermark {position.offsets[tp]}: "
-                f"offsets {log.bounds[tp].end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
-                for tp in gone
+                tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
+                f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
+                for tp, end in ends.items()
             },
             "The windows that own these offsets have the only copy of what Kafka lost: keep it. "
             f"To go on at the log's end: {reset} --to '{_json({tp: log.bounds[tp].end for tp in gone})}' --why '...'",

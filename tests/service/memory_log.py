@@ -53,7 +53,7 @@ class MemoryLog:
         self._born = 0
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._by_append_time: set[str] = set()
-        self._fallen_back: dict[TopicPartition, int] = {}
+        self._fallen_back: dict[TopicPartition, list[int]] = {}
         self.calls: list[str] = []
         self.tells_leader_epochs = True
         self.knows_epoch_ends = True
@@ -118,8 +118,8 @@ class MemoryLog:
         partition.epoch_starts.append(len(partition.times))
 
     def fall_back_once(self, tp: TopicPartition, end: int) -> None:
-        """Answer the next question with an end offset of before, as a leader that lags does."""
-        self._fallen_back[tp] = end
+        """Answer the next question, or the one after those before, with an end offset of before, as a leader that lags does."""
+        self._fallen_back.setdefault(tp, []).append(end)
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a consumer group."""
@@ -152,7 +152,8 @@ class MemoryLog:
         for tp in sorted(partitions):
             bounds = self._partitions[tp].bounds(isolation_level)
             epoch = bounds.leader_epoch if self.tells_leader_epochs else None
-            found[tp] = Bounds(bounds.beginning, self._fallen_back.pop(tp, bounds.end), epoch)
+            fallen_back = self._fallen_back.get(tp)
+            found[tp] = Bounds(bounds.beginning, fallen_back.pop(0) if fallen_back else bounds.end, epoch)
         return found
 
     def _check_there(self, partitions: Sequence[TopicPartition]) -> None:

@@ -16,7 +16,9 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     UnknownWindowError,
 )
+from airflow_kafka_offsets.core.offsets import OffsetRange
 from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.service import WindowService
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 
@@ -204,3 +206,53 @@ def test_a_reset_that_was_overtaken_writes_nothing(two_windows: World, monkeypat
         world.service.reset(world.group, "latest", "me", "because")
     assert world.ledger.acts("lake") == []
     assert world.ledger.load("lake").open
+
+
+def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: World) -> None:
+    world.configure(isolation_level="read_uncommitted")
+    world.kafka.produce(tp(0), 5)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 5)
+    world.run(ONE)
+    world.configure(isolation_level="read_committed")
+    waiting = world.plan(TWO)
+    assert (waiting.window.span, waiting.window.ranges[tp(0)].start) == (0, 10)
+    assert "orders-0" in waiting.warnings[0]
+    assert "open transaction" in waiting.warnings[0]
+    world.do(waiting.window, TWO)
+    world.kafka.commit_transaction(tp(0))
+    assert world.run(THREE).ranges[tp(0)] == OffsetRange(10, 11)
+
+
+def test_a_truncated_log_below_an_open_transaction_is_one_still(world: World) -> None:
+    world.configure(isolation_level="read_uncommitted")
+    world.kafka.produce(tp(0), 5)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 5)
+    world.run(ONE)
+    world.kafka.truncate(tp(0), 8)
+    world.configure(isolation_level="read_committed")
+    with pytest.raises(LogTruncatedError, match="the log ends at 8, before the watermark 10"):
+        world.plan(TWO)
+
+
+def test_a_new_leader_that_is_slow_is_waited_for_before_a_log_counts_as_truncated(two_windows: World) -> None:
+    world = two_windows
+    for end in (12, 13, 15, 19):  # the first look, and three more
+        world.kafka.fall_back_once(tp(0), end)
+    pauses: list[float] = []
+    world.service = WindowService(world.ledger, world.kafka, clock=lambda: world.now, sleep=pauses.append)
+    assert world.plan(THREE).window.span == 0
+    assert len(pauses) == 4
+    world.kafka.truncate(tp(0), 15)
+    pauses.clear()
+    with pytest.raises(LogTruncatedError):
+        world.service.preview(world.group, world.service.watermark("lake"))
+    assert 10 <= sum(pauses) <= 30
+
+
+def test_a_window_is_run_again_when_a_slow_new_leader_has_caught_up(two_windows: World) -> None:
+    world = two_windows
+    for end in (12, 13, 15):
+        world.kafka.fall_back_once(tp(0), end)
+    assert world.plan(TWO, last_clear=1).is_rerun
