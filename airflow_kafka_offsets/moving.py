@@ -233,7 +233,7 @@ class Moving:
         kafka = open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics)
         taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
-        reset = work_out(self._ledger, kafka, name, state.position, taken.target, snapshot) if state.position else None
+        reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
         position = reset.position if reset else taken.position(snapshot)
         return Import(group, asked, taken, found.notes, snapshot, position, state, reset)
 

@@ -20,16 +20,19 @@ from airflow_kafka_offsets.replaying import pages
 def work_out(
     ledger: Ledger,
     kafka: LogOffsets,
-    group: str,
+    group: KafkaGroup,
     before: Position,
     target: Mapping[TopicPartition, int],
     log: LogSnapshot,
 ) -> Reset:
     """Work out a reset against the windows of the ledger. Writes nothing; see `core.reset.plan_reset`."""
-    backfill = (held.window for held in pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL))
+    backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked) if asked else {}
-    return core.plan_reset(group, before, target, log, committed_windows(ledger, group), backfill, epoch_ends)
+    committed = committed_windows(ledger, group.name)
+    return core.plan_reset(
+        group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics
+    )
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

@@ -613,7 +613,7 @@ class WindowService:
         snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        return state, work_out(self._ledger, self._kafka, group.name, state.position, target, snapshot)
+        return state, work_out(self._ledger, self._kafka, group, state.position, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
@@ -629,7 +629,7 @@ class WindowService:
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             starts = resets.window_starts(window, position, committed_windows(self._ledger, group.name))
-            return {tp: start for tp, start in starts.items() if not topics or tp.topic in topics}
+            return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
         if not to.lstrip().startswith("{"):
             return None
         target = load_offsets(to)

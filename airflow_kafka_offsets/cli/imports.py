@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
-from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text
+from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text, unread_document
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
@@ -78,6 +78,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "not_named": [{"topic": tp.topic, "partition": tp.partition} for tp in found.taken.unnamed],
         "lost": ranges_document(found.taken.lost),
         "skipped": ranges_document(found.reset.skipped) if found.reset else [],
+        "unread": unread_document(found.reset) if found.reset else [],
         "superseded": superseded_document(found.reset, ledger) if found.reset else [],
     }
 

@@ -54,7 +54,13 @@ def _reset_document(found: Reset, ledger: Ledger) -> Document:
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
         "superseded": superseded_document(found, ledger),
+        "unread": unread_document(found),
     }
+
+
+def unread_document(found: Reset) -> list[Document]:
+    """Return what nobody owns any more of topics that the group no longer reads."""
+    return [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
 
 
 def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
@@ -118,6 +124,12 @@ def superseded_text(document: Document) -> str:
         "What was written under the old ids has to go, or records count twice:\n\n"
         + table(("id", "until", "span", "run"), rows)
     )
+    if document["unread"]:
+        text += (
+            "\n\nThe group no longer reads all of their topics. Nobody owns these offsets then, and nobody reads them again "
+            "(recorded as a gap). Keep that part of the output, or take the topic into the group's topics again before:\n\n"
+            + ranges_table(document["unread"])
+        )
     if document["done"]:
         return text.replace("would lose", "have lost", 1)
     return text + (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
@@ -28,6 +28,7 @@ class Reset:
         irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
         replaced: offsets below the new watermark that Kafka gave to other records after they were read: nobody will read
             these.
+        unread: what these windows own of topics that the group no longer reads, by window: nobody owns it then, a gap too.
     """
 
     position: Position
@@ -36,6 +37,7 @@ class Reset:
     superseded: tuple[Window, ...]
     irreplaceable: tuple[str, ...] = ()
     replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
 
 
 def check_no_open_window(group: str, state: GroupState) -> None:
@@ -65,6 +67,7 @@ def plan_reset(
     committed: Iterable[Window],
     backfill: Iterable[Window] = (),
     epoch_ends: EpochEnds | None = None,
+    reads: Collection[str] | None = None,
 ) -> Reset:
     """Work out a reset.
 
@@ -76,6 +79,7 @@ def plan_reset(
         committed: the committed live windows, newest first.
         backfill: the backfill windows that own their offsets.
         epoch_ends: where the leader epochs end that are in doubt.
+        reads: the topics that the group reads; None: all that its windows have.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -110,11 +114,18 @@ def plan_reset(
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
     superseded = _superseded(position, back, committed, backfill)
     way_out = _way_out(group, superseded, log)
+    unread = {window.id: left for window in superseded if (left := _unread(window, reads))}
     for window in superseded:
         _refuse_open(group, window)
-        _refuse_to_cut(window, position, way_out)
+        _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
-    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log), replaced)
+    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log), replaced, unread)
+
+
+def _unread(window: Window, reads: Collection[str] | None) -> OffsetRanges:
+    if reads is None:
+        return OffsetRanges({})
+    return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp.topic not in reads)
 
 
 def _irreplaceable(superseded: tuple[Window, ...], log: LogSnapshot) -> tuple[str, ...]:
@@ -170,8 +181,10 @@ def _overlaps(window: Window, position: Position, back: Mapping[TopicPartition, 
     return _reaches(window, position, {tp: offset for tp, offset in back.items() if tp in owned and owned[tp].span})
 
 
-def _refuse_to_cut(window: Window, position: Position, way_out: str) -> None:
+def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Collection[TopicPartition]) -> None:
     for tp, owned in window.ranges.without_empty().items():
+        if tp in unread:  # no live window will start there, whatever the position is
+            continue
         same_topic = window.topic_ids.get(tp.topic) == position.topic_ids.get(tp.topic)
         if not same_topic or position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
@@ -222,6 +235,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             if reset.irreplaceable
             else ""
         )
+        only_copy += _nobody_reads(reset)
         raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
@@ -229,6 +243,16 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             f"""airflow dags trigger DAG --conf '{{"windows": "{_numbers(reset.superseded)}"}}'. """
             "If you do mean it: add --supersede"
         )
+
+
+def _nobody_reads(reset: Reset) -> str:
+    left = [f"{id_} {tp} {owned}" for id_, ranges in reset.unread.items() for tp, owned in ranges.items()]
+    if not left:
+        return ""
+    return (
+        f" And the group no longer reads all of their topics: {name_some(left, ', ')} would be read by nobody again, a gap that is "
+        "recorded. Keep that part of their output, or take the topic into the group's topics again before."
+    )
 
 
 def _numbers(windows: Sequence[Window]) -> str:
@@ -243,4 +267,9 @@ def summary(reset: Reset) -> dict[str, object]:
         "skipped": {str(tp): [r.start, r.end] for tp, r in reset.skipped.items()},
         "superseded": [window.id for window in reset.superseded],
         **({"replaced": {str(tp): [r.start, r.end] for tp, r in reset.replaced.items()}} if reset.replaced else {}),
+        **({"unread": _unread_facts(reset)} if reset.unread else {}),
     }
+
+
+def _unread_facts(reset: Reset) -> dict[str, dict[str, list[int]]]:
+    return {id_: {str(tp): [r.start, r.end] for tp, r in ranges.items()} for id_, ranges in reset.unread.items()}

@@ -256,3 +256,34 @@ def test_a_window_is_run_again_when_a_slow_new_leader_has_caught_up(two_windows:
     for end in (12, 13, 15):
         world.kafka.fall_back_once(tp(0), end)
     assert world.plan(TWO, last_clear=1).is_rerun
+
+
+@pytest.fixture
+def dropped(world: World) -> World:
+    """Run once on two topics, and take one of them out of the group."""
+    world.kafka.create("clicks")
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 7)
+    world.configure(topics=["orders", "clicks"])
+    world.run(ONE)
+    world.configure(topics=["orders"])
+    world.run(TWO)
+    return world
+
+
+@pytest.mark.parametrize("to_window", [None, "lake-000001"])
+@pytest.mark.parametrize("is_in_kafka", [True, False])
+def test_a_reset_names_what_nobody_reads_again_of_a_topic_that_left_the_group(
+    dropped: World, to_window: str | None, is_in_kafka: bool
+) -> None:
+    world = dropped
+    if not is_in_kafka:
+        world.kafka.delete("clicks")
+    with pytest.raises(ConfirmationError, match=r"no longer reads.*lake-000001 clicks-0 0 to 6"):
+        world.service.reset(world.group, "earliest", "ada", "wrong", to_window=to_window)
+    reset = world.service.reset(world.group, "earliest", "ada", "wrong", to_window=to_window, supersede=True)
+    assert reset.position.offsets == {tp(0, "clicks"): 7, tp(0): 0, tp(1): 0}
+    assert reset.unread == {"lake-000001": ranges({tp(0, "clicks"): (0, 7)})}
+    [act] = world.ledger.acts("lake")
+    assert act.details["unread"] == {"lake-000001": {"clicks-0": [0, 7]}}
+    assert world.run(THREE).ranges[tp(0)] == OffsetRange(0, 10)
