@@ -193,7 +193,7 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"reset"``, ``"import"``, ``"copy"`` or ``"export"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
     """
@@ -329,6 +329,15 @@ class Ledger(Protocol):
         Raises:
             IllegalStepError: it is not planned.
             ConfirmationError: see `core.ownership.check_gap`.
+            UnknownWindowError: there is no such window.
+        """
+        ...
+
+    def commit_by_hand(self, window_id: str, act: Act, *, in_two_steps: bool = False) -> None:
+        """Commit a planned window on a person's word, which is recorded; `in_two_steps` as in `commit`.
+
+        Raises:
+            IllegalStepError: it is not planned.
             UnknownWindowError: there is no such window.
         """
         ...

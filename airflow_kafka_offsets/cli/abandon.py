@@ -37,8 +37,24 @@ def _document(detail: Document, found: Abandonment, who: str, why: str, *, is_do
 
 def _preview_text(document: Document) -> str:
     window = document["window"]
+    parts = heading("abandon", window)
+    if document["skipped"]:
+        parts.append(
+            f"Later windows start where it ends, so its offsets can't be planned again. {_gap(document)}\n\n{_output(window)}\n\n"
+            "Nothing was changed. To do it: the same command with --yes --leave-gap"
+        )
+    else:
+        parts.append(
+            f"The next run would plan these offsets again under another id. {_output(window)}\n\n"
+            "Nothing was changed. To do it: the same command with --yes"
+        )
+    return "\n\n".join(parts)
+
+
+def heading(verb: str, window: Document) -> list[str]:
+    """Say what an act on an open window is about, and that its job may be at work."""
     parts = [
-        f"This would abandon window {window['id']} ({window['state']}, span {window['span']}, "
+        f"This would {verb} window {window['id']} ({window['state']}, span {window['span']}, "
         f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):",
         ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty.",
     ]
@@ -47,17 +63,7 @@ def _preview_text(document: Document) -> str:
             f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows: make sure that "
             "its job is over, or it goes on writing under this id."
         )
-    if document["skipped"]:
-        parts.append(
-            f"Later windows start where it ends, so its offsets can't be planned again. {_gap(document)}\n\n{_output(window)}\n"
-            "Nothing was changed. To do it: the same command with --yes --leave-gap"
-        )
-    else:
-        parts.append(
-            f"The next run would plan these offsets again under another id. {_output(window)}\n"
-            "Nothing was changed. To do it: the same command with --yes"
-        )
-    return "\n\n".join(parts)
+    return parts
 
 
 def _gap(document: Document) -> str:
@@ -68,12 +74,16 @@ def _gap(document: Document) -> str:
 
 
 def _output(window: Document) -> str:
-    return f"What was written under {window['id']} has to go, or records count twice."
+    return (
+        f"What was written under {window['id']} has to go, or records count twice. If Kafka does not hold these offsets any more, "
+        "and its job has read all of them, that is the only copy. To keep it, do not abandon the window: "
+        f"kafka-offsets commit {window['id']} --why '...'"
+    )
 
 
 def _done_text(document: Document) -> str:
     window = document["window"]
     done = f"Window {window['id']} is abandoned, by {document['who']}. "
     if document["skipped"]:
-        return done + f"{_gap(document)}\n\n{_output(window)}"
+        return done + f"{_gap(document)}\n\nRemove what was written under this id, or records count twice."
     return done + "Remove what was written under this id: the next run plans its offsets again under another one."

@@ -213,6 +213,21 @@ ABANDON = Command(
         *_COMMON,
     ),
 )
+COMMIT = Command(
+    "commit",
+    "commit a window whose job has read all of it",
+    "Commit an open window on your word that its job has read all of it, where no run can do that any more: its topic was "
+    "recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
+    f"{_HERE}.commit.commit",
+    (
+        argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012"),
+        _WHY,
+        _WHO,
+        _YES,
+        *_KAFKA,
+        *_COMMON,
+    ),
+)
 RESET = Command(
     "reset",
     "move the watermark of a group",
@@ -391,6 +406,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     WINDOWS,
     PLAN,
     ABANDON,
+    COMMIT,
     RESET,
     IMPORT,
     EXPORT,

@@ -190,7 +190,8 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
     # A later window may have left a gap of its own.
     is_last = newest is None or newest <= window.seq
     if is_last and all(position.offsets.get(tp) == r.end for tp, r in window.ranges.items()):
-        back = Position({**position.offsets, **start}, {**position.topic_ids, **window.topic_ids})
+        ids = {**position.topic_ids, **window.topic_ids}
+        back = Position({**position.offsets, **start}, ids, position.leader_epochs)
         return Abandonment(abandoned, back, nothing)
     owned = OffsetRanges((tp, OffsetRange(start[tp], r.end)) for tp, r in window.ranges.items())
     return Abandonment(abandoned, None, owned.without_empty())

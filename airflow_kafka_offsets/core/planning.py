@@ -375,7 +375,10 @@ def _give_up(unreadable: Iterable[Window]) -> str:
 
 def _unreadable(window: Window, then: str) -> str:
     if window.state.is_open:
-        return f"Window {window.id} can't be read. To give it up: kafka-offsets abandon {window.id} --why '...'; {then}"
+        return (
+            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy; to keep that: "
+            f"kafka-offsets commit {window.id} --why '...'. To give the window up: kafka-offsets abandon {window.id} --why '...'; {then}"
+        )
     return f"Window {window.id} is {window.state} and can't be read again; what it wrote then is all there is"
 
 

@@ -99,3 +99,23 @@ def test_a_window_below_a_committed_one_is_given_up_as_a_gap_that_is_named_befor
         ("orders", 1, 300, 1300)
     ]
     assert backlog.watermark() == {0: 1000, 1: 2300}
+
+
+def test_a_person_commits_a_window_whose_job_read_all_of_it(cli: Cli, lake: Lake) -> None:
+    before = lake.dump()
+    done = cli("commit", WINDOW, "--why", "its log says so")
+    assert done.code == 4
+    assert f"This would commit window {WINDOW} (planned, span 1000, 2 attempts" in done.out
+    assert "Nothing proves that its job read all of it" in done.out
+    assert lake.dump() == before
+    done = cli("commit", WINDOW, "--why", "its log says so", "--yes")
+    assert (done.code, done.out) == (0, f"Window {WINDOW} is committed, by {getpass.getuser()}.\n")
+    assert lake.ledger.window(WINDOW).held.window.state == "committed"
+    assert lake.watermark() == {0: 1000, 1: 1300}
+
+
+def test_a_committed_window_is_not_committed_by_hand(cli: Cli, lake: Lake) -> None:
+    before = lake.dump()
+    done = cli("commit", "lake.orders-000002", "--why", "w", "--yes")
+    assert (done.code, done.err) == (1, "Window lake.orders-000002 is committed and can't become committing\n")
+    assert lake.dump() == before

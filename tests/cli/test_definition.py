@@ -82,6 +82,7 @@ def keys_in_page(name: str) -> set[str]:
         ("windows", ("windows", "lake.orders", "--ids", "2")),
         ("plan", ("plan", "lake.orders")),
         ("abandon", ("abandon", "lake.orders-000003", "--why", "w")),
+        ("commit", ("commit", "lake.orders-000003", "--why", "w")),
         ("import", ("import", "new", "--from", "ledger", "--as", "lake.clicks", "--why", "w")),
         ("export", ("export", "lake.orders")),
         ("copy", ("copy", "lake.orders", "--from", "ledger", "--to", "redis://redis_default", "--why", "w")),

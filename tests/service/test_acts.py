@@ -14,10 +14,11 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     LogTruncatedError,
     MissingPartitionError,
+    TopicRecreatedError,
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange
-from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.service import WindowService
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
@@ -287,3 +288,43 @@ def test_a_reset_names_what_nobody_reads_again_of_a_topic_that_left_the_group(
     [act] = world.ledger.acts("lake")
     assert act.details["unread"] == {"lake-000001": {"clicks-0": [0, 7]}}
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(0, 10)
+
+
+def test_what_a_job_read_of_a_topic_that_is_gone_is_kept_by_a_persons_commit(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.work(window, ONE, Outcome.FAILED)  # it read all, and then the topic was another one
+    world.kafka.recreate("orders", 2)
+    for ask in (lambda: world.service.check(window), lambda: world.plan(ONE)):
+        with pytest.raises(
+            TopicRecreatedError, match=r"the only copy.*commit lake-000001 --why '\.\.\.'.*abandon lake-000001"
+        ):
+            ask()
+    world.service.commit_by_hand(window.id, "ada", "the log of its driver says 10 records")
+    assert world.watermark == {0: 10, 1: 0}
+    [act] = world.ledger.acts("lake")
+    assert (act.kind, act.who, act.details) == ("commit", "ada", {"window": window.id})
+    with pytest.raises(TopicRecreatedError, match="reset lake --topic orders --to earliest"):
+        world.plan(TWO)
+    world.service.reset(world.group, "earliest", "ada", "recreated")
+    assert world.run(TWO).ranges.starts == {tp(0): 0, tp(1): 0}
+
+
+def test_a_person_commits_only_a_window_that_is_planned(two_windows: World) -> None:
+    world = two_windows
+    before = world.ledger.windows("lake")
+    with pytest.raises(IllegalStepError, match="lake-000002 is committed"):
+        world.service.commit_by_hand("lake-000002", "ada", "why")
+    with pytest.raises(BadInputError):
+        world.service.commit_by_hand("lake-000002", "ada", " ")
+    assert world.ledger.windows("lake") == before
+    assert world.ledger.acts("lake") == []
+
+
+def test_a_person_does_not_commit_a_window_without_the_rows_that_are_staged_for_it(world: World) -> None:
+    world.configure(output_tables=["orders"])
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    with pytest.raises(BadInputError, match="rows that its job staged for orders"):
+        world.service.commit_by_hand(window.id, "ada", "why")
+    assert world.service.window(window.id).state is State.PLANNED

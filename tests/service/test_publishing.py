@@ -539,3 +539,10 @@ def test_a_store_that_does_not_follow_over_a_gap_is_told_and_put_right_as_the_er
     store.failure = None
     assert state_of(many, first) is State.ABANDONED
     assert many.watermark == {0: 20, 1: 0}
+
+
+def test_the_store_follows_what_a_person_commits(world: World, store: MemoryStore) -> None:
+    window = world.plan(ONE).window
+    world.service.commit_by_hand(window.id, "ada", "its job read all of it")
+    assert stands(store) == world.watermark == {0: 10, 1: 0}
+    assert state_of(world, window) is State.COMMITTED

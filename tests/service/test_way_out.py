@@ -30,7 +30,7 @@ from tests.lab.memory import IN_MEMORY
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 
-COMMAND = re.compile(r"kafka-offsets (?:abandon|reset|copy) .*?--why '\.\.\.'(?: --yes)?")
+COMMAND = re.compile(r"kafka-offsets (?:abandon|commit|reset|copy) .*?--why '\.\.\.'(?: --yes)?")
 STEPS = 40
 """More commands than that are no way out: each open window may need one, and each topic a few."""
 
@@ -214,6 +214,9 @@ class Maze(RuleBasedStateMachine):
         args = make_parser().parse_args(shlex.split(command)[1:])
         if args.function.endswith(".abandon"):
             self._abandon(args.window_id)
+            return False
+        if args.function.endswith(".commit"):
+            self.world.service.commit_by_hand(args.window_id, "ada", "why")
             return False
         if args.function.endswith(".reset"):
             return self._reset(args.to or "", args.to_window, args.topic or (), which)
