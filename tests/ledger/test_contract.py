@@ -35,7 +35,7 @@ class LedgerContract:
     """Each subclass says where the ledger is, with a fixture `url`."""
 
     def test_nothing_is_known_of_a_group_that_never_planned(self, ledger: Ledger, name: str) -> None:
-        assert ledger.load(name, claim()) == GroupState()
+        assert ledger.load(name, claim(name)) == GroupState()
         assert ledger.windows(name) == []
         assert ledger.acts(name) == []
 
