@@ -79,7 +79,7 @@ def backlog(lake: Lake) -> Lake:
     group = replace(ORDERS, max_open_windows=2)
     claim = Claim("orders", "scheduled__4", "load")
     [planned] = lake.service.plan(group, claim, is_over=lambda claim: False)
-    attempt = lake.service.start_attempt(planned.window, claim, 1)
+    attempt = lake.service.start_attempt(planned.window, claim)
     lake.service.end_attempt(attempt, Outcome.SUCCEEDED, planned.window.span)
     lake.service.commit(planned.window.id, claim, attempt)
     return lake

@@ -39,7 +39,7 @@ def test_the_ledgers_watermark_goes_into_a_store(cli: Cli, lake: Lake, stores: S
 def test_the_copy_is_shown_among_what_people_did(cli: Cli, stores: Stores) -> None:
     cli(*COPY, "--from", "ledger", "--yes", "--who", "zoe")
     rows = [cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines() if " zoe " in line]
-    assert rows == [["copy", "zoe", "w"]]
+    assert rows == [["copy", "-", "zoe", "w"]]
 
 
 def test_from_one_store_into_another(cli: Cli, stores: Stores) -> None:

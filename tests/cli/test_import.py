@@ -281,7 +281,7 @@ def test_what_lies_before_a_partition_that_is_new_to_a_known_group_is_a_gap(
 def test_the_import_is_shown_among_what_people_did(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     cli(*KNOWN, "--from", csv(tmp_path, "orders,1,400\n"), "--yes", "--who", "zoe")
     rows = [cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines() if " zoe " in line]
-    assert rows == [["import", "zoe", "w"]]
+    assert rows == [["import", "-", "zoe", "w"]]
 
 
 def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
