@@ -9,7 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import Protocol
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Protocol
 
 EXIT_CODE = 1
 
@@ -35,6 +38,9 @@ class Guarded(Protocol):
 _guarded: list[Guarded] = []
 _expected: set[str] = set()
 _released: set[str] = set()
+_hook_before: Callable[..., Any] | None = None
+_is_failing = False
+"""Whether the process ends by an exception that nobody caught."""
 
 
 def expect(window_id: str) -> None:
@@ -58,13 +64,37 @@ def arm(window: Guarded) -> None:
 
 
 def _register() -> None:
+    global _hook_before
     atexit.unregister(_at_exit)
     atexit.register(_at_exit)
+    if _hook_before is None:
+        _hook_before, sys.excepthook = sys.excepthook, _note_uncaught
+
+
+def _note_uncaught(kind: type[BaseException], exc: BaseException, traceback: TracebackType | None) -> None:
+    global _is_failing
+    # Others call the hook in the middle of a job that goes on: a console, a C library that prints an error (PyErr_Print).
+    _is_failing = threading.current_thread() is threading.main_thread() and not _is_program_running(sys._getframe())
+    if _hook_before is not None:
+        _hook_before(kind, exc, traceback)
+
+
+def _is_program_running(frame: FrameType | None) -> bool:
+    """Tell whether the program's own module is still among the callers."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def disarm() -> None:
     """Forget all windows, as a process may that does not end with its job: a notebook, a test."""
+    global _hook_before, _is_failing
     atexit.unregister(_at_exit)
+    if _hook_before is not None and sys.excepthook is _note_uncaught:
+        sys.excepthook, _hook_before = _hook_before, None
+    _is_failing = False
     _guarded.clear()
     _expected.clear()
     _released.clear()
@@ -73,7 +103,7 @@ def disarm() -> None:
 def _at_exit() -> None:
     # An uncaught exception has said already what is wrong, and has its own exit code. After sys.exit(n) there is no way to
     # see n: a read that is not complete turns it into ours, which is not 0 either way.
-    if getattr(sys, "last_value", None) is not None:
+    if _is_failing:
         return
     if _expected:
         _end_red(

@@ -101,3 +101,39 @@ def test_a_window_that_is_taken_again_after_it_was_read_is_not_missed(tmp_path: 
 def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_path: Path, then: str) -> None:
     job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{then}")
     assert (job.returncode, job.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        "sys.last_value = ValueError('of a console, long ago')",
+        "import code\ncode.InteractiveConsole().runsource('1 / 0')",
+        "try: 1 / 0\nexcept ZeroDivisionError: sys.excepthook(*sys.exc_info())",
+        "import ctypes\ntry: ctypes.pythonapi.PyRun_SimpleString(b'1 / 0')\nexcept ZeroDivisionError: pass",
+        "import threading\n"
+        "def thread():\n"
+        "    try: 1 / 0\n"
+        "    except ZeroDivisionError: sys.excepthook(*sys.exc_info())\n"
+        "told = threading.Thread(target=thread); told.start(); told.join()",
+    ],
+    ids=["last_value", "a console", "a report of the job's own", "PyErr_Print", "a thread's report"],
+)
+def test_an_error_that_was_printed_and_did_not_end_the_job_is_no_way_around(tmp_path: Path, earlier: str) -> None:
+    job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{earlier}\nprint('went on')")
+    assert (job.returncode, job.stdout) == (1, "went on\n")
+    assert "never called read()" in job.stderr
+
+
+@pytest.mark.parametrize("is_chained", [True, False], ids=["a hook that calls ours", "a hook that does not"])
+def test_a_hook_of_the_jobs_own_is_called_and_the_job_ends_red(tmp_path: Path, is_chained: bool) -> None:
+    call = "before(*error)" if is_chained else "None"
+    hook = f"before = sys.excepthook\nsys.excepthook = lambda *error: (print('hook'), {call})"
+    job = end(tmp_path, f"{hook}\nguard.arm(window)\nraise RuntimeError('mine')")
+    assert (job.returncode, job.stdout) == (1, "hook\n" if is_chained else "hook\nchecked\n")
+
+
+def test_the_hook_of_before_is_called_and_is_back_after_disarm(tmp_path: Path) -> None:
+    rest = "guard.disarm()\nassert sys.excepthook is sys.__excepthook__\n"
+    rest += "sys.excepthook = lambda *error: print('mine')\nguard.arm(window)\nraise RuntimeError('x')"
+    job = end(tmp_path, rest)
+    assert (job.returncode, job.stdout) == (1, "mine\n")
