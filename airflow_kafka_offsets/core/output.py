@@ -109,6 +109,17 @@ def check_staging(window_id: str, staged: Staged) -> None:
         )
 
 
+def foreign_rows(window_id: str, table: str, rows: int) -> str:
+    """Say why rows that are there before the first commit of their window are not replaced: only a commit publishes them."""
+    return (
+        f"Window {window_id}: {table} has {rows} rows of a window of this id, and this ledger has never committed it: "
+        "another window wrote them. Nothing is committed, and the rows are there still. Was the ledger lost and made again, "
+        "or restored from an older copy, or does another environment write there? Then bring the right ledger back, or "
+        "continue under another name of the group or in another table (docs/howto/keep-the-ledger.md). If these rows may "
+        f"go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job is not run again"
+    )
+
+
 def stage_prefix(window_id: str, table: str) -> str:
     """Return how the names of a window's staging tables begin; the job side's rule, see `spark.sinks.jdbc_sql`."""
     return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"

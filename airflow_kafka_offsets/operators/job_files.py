@@ -60,6 +60,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         report: where the job says what it read; None: it has no way to.
     """
     window = planned.window
+    topics = ranges_by_topic(window)
     return Handoff(
         window_id=window.id,
         group=window.group,
@@ -69,10 +70,11 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         is_rerun=planned.is_rerun,
         isolation_level=window.isolation_level.value,
         expect_gaps=group.expect_gaps,
-        topics=ranges_by_topic(window),
+        topics=topics,
         options=options,
         report=str(report) if report else None,
         output_tables=group.output_tables,
+        topic_ids={topic: window.topic_ids[topic] for topic in topics},
     )
 
 

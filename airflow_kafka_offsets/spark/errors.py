@@ -7,6 +7,7 @@
     ├── HandoffError          what the launcher handed over can't be used: launcher and job are of different versions
     ├── ReaderOptionError     an option of read() that the window fixes: take it out
     ├── WriteOptionError      a write was asked for that a rerun could not replace, or that would replace another: correct the call
+    ├── OtherWindowError      under the window's id lies another window's output: bring the right ledger back, or write elsewhere
     ├── UnfinishedReadError   read() was called again before the first frame was checked
     ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
@@ -48,6 +49,10 @@ class ReaderOptionError(KafkaWindowError, ValueError):
 
 class WriteOptionError(KafkaWindowError, ValueError):
     """A write was asked for that a rerun could not replace, or that would replace another one of the same job."""
+
+
+class OtherWindowError(KafkaWindowError):
+    """The output that a write would replace is of another window of the same id; it was not replaced."""
 
 
 class UnfinishedReadError(KafkaWindowError):

@@ -36,6 +36,7 @@ class Handoff:
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
         report: absolute path where the launcher looks for a report of the job; None: it could not read one.
         output_tables: what the commit of the window publishes, once the job has staged it; None: the launcher did not say.
+        topic_ids: the id of each topic; None: the launcher did not say.
 
     Raises:
         HandoffError: a value can't be used.
@@ -53,6 +54,7 @@ class Handoff:
     options: Mapping[str, str]
     report: str | None = None
     output_tables: Sequence[str] | None = None
+    topic_ids: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if datetime.fromisoformat(self.until).tzinfo is None:
@@ -60,6 +62,8 @@ class Handoff:
         object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
+        if self.topic_ids is not None:
+            object.__setattr__(self, "topic_ids", dict(sorted(self.topic_ids.items())))
 
     def to_json(self) -> str:
         """Return the document; equal windows give equal bytes."""

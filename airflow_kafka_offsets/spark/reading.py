@@ -23,6 +23,7 @@ from airflow_kafka_offsets.spark.errors import (
     counted,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
+from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
     Layout,
     is_split_by_user,
@@ -68,6 +69,8 @@ class WindowReading:
         until: its cut time.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
+        digest: differs where `ranges`, `until` or the topics' ids do: a window of another ledger can have this id. A function of
+            yours that replaces by `id` may keep it beside the output, and refuse to replace another's.
     """
 
     def __init__(self, spark: SparkSession, handoff: Handoff, *, guarded: bool = False) -> None:
@@ -78,6 +81,8 @@ class WindowReading:
         self.until = datetime.fromisoformat(handoff.until)
         self.is_rerun = handoff.is_rerun
         self.ranges = _without_empty(handoff)
+        self._label = label_of(handoff, self.ranges)
+        self.digest = self._label.digest
         self._spark = spark
         self._handoff = handoff
         self._guarded = guarded

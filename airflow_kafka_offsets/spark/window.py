@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,7 +21,7 @@ from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, H
 from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
 from airflow_kafka_offsets.spark.sinks import delta
-from airflow_kafka_offsets.spark.sinks.files import Files, publish, stage, staging
+from airflow_kafka_offsets.spark.sinks.files import LABEL_FILE, Files, publish, refuse_other, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
@@ -38,9 +37,6 @@ _log = logging.getLogger(__name__)
 
 _PUBLISHED = ". What was read is in its place already: correct the job and run the window again, which replaces it"
 _BY_FUNCTION = "what the function wrote until then is there until the window is run again"
-
-_MAX_LABEL = 100
-"""A table's history gets the ranges of a window up to this many partitions; those of more are in the ledger."""
 
 
 def current_window(spark: SparkSession) -> KafkaWindow:
@@ -135,6 +131,7 @@ class KafkaWindow(WindowReading):
             IncompleteReadError: not all planned offsets were read; nothing was published.
             DataLossError: Kafka no longer holds them; nothing was published.
             PublishError: other tries of the window were faster again and again.
+            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
         """
         return self._write_files(df, path, "parquet", partition_by, options)
 
@@ -183,10 +180,11 @@ class KafkaWindow(WindowReading):
         Raises:
             IncompleteReadError: not all planned offsets were read.
             DataLossError: Kafka no longer holds them; nothing was published.
+            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
             WriteOptionError: what was asked for would double or lose rows.
         """
         delta.check_options(mode, options)
-        target = delta.DeltaTable(self._spark, table, self._label())
+        target = delta.DeltaTable(self._spark, table, self._label)
         columns = as_list(partition_by)
         if mode == delta.APPEND:
             return self._append(target, df, columns, options)
@@ -231,9 +229,10 @@ class KafkaWindow(WindowReading):
         Raises:
             IncompleteReadError: not all planned offsets were read.
             DataLossError: Kafka no longer holds them; nothing was published.
+            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
             WriteOptionError: what was asked for would double or lose rows.
         """
-        target = IcebergTable(self._spark, table, self._label())
+        target = IcebergTable(self._spark, table, self._label)
         columns = as_list(partition_by)
         if not merge_on:
             refuse_options(
@@ -272,6 +271,7 @@ class KafkaWindow(WindowReading):
             TargetError: the table is not there, or not as it has to be.
             IncompleteReadError: not all planned offsets were read; nothing was published.
             DataLossError: Kafka no longer holds them; nothing was published.
+            OtherWindowError: what is there is of another window of this id (another ledger's); it is there still.
             PublishError: the database refused, or rows were staged twice; what was there is there still.
         """
         refuse_window_id(df)
@@ -279,7 +279,7 @@ class KafkaWindow(WindowReading):
         sink.need_jvm()
         if create:
             sink.create(df)
-        return self._write_jdbc(sink, df, sink.publish)
+        return self._write_jdbc(sink, df, lambda stage: sink.publish(stage, self._label))
 
     @_noted
     def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
@@ -309,7 +309,7 @@ class KafkaWindow(WindowReading):
             )
         sink = JdbcTable(self._spark, url, table, properties)
         sink.check_ledger()
-        return self._write_jdbc(sink, df, sink.register)
+        return self._write_jdbc(sink, df, lambda stage: sink.register(stage, self.id))
 
     @_noted
     def write(
@@ -343,19 +343,24 @@ class KafkaWindow(WindowReading):
         refuse_window_id(df)
         root = str(path).rstrip("/")
         target = f"{root}/{WINDOW_ID}={self.id}"
-        with staging(files, root, self.id) as directory:
-            self._write(
-                lambda: stage(df, directory, file_format, as_list(partition_by), options),
-                lambda staged: publish(files, staged, target, f"{directory}-old"),
+        refuse_other(files, self._label, target, target)  # before hours of work, and again when it is replaced
+
+        def put(staged: str) -> None:
+            files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
+            publish(
+                files, staged, target, f"{directory}-old", lambda place: refuse_other(files, self._label, target, place)
             )
+
+        with staging(files, root, self.id) as directory:
+            self._write(lambda: stage(df, directory, file_format, as_list(partition_by), options), put)
         return target
 
-    def _write_jdbc(self, sink: JdbcTable, df: DataFrame, publish: Callable[[Stage, str], None]) -> int:
+    def _write_jdbc(self, sink: JdbcTable, df: DataFrame, publish: Callable[[Stage], None]) -> int:
         filled: list[Stage] = []
         with sink.staging(df.columns, self.id) as name:
             self._write(
                 lambda: filled.append(sink.fill(name, df, TIMEOUT)),
-                lambda _: publish(filled[0], self.id),
+                lambda _: publish(filled[0]),
             )
         return filled[0].rows
 
@@ -406,19 +411,6 @@ class KafkaWindow(WindowReading):
         self._wrote = self._wrote or written
         self._finish(counts)
         return written
-
-    def _label(self) -> dict[str, Any]:
-        """Return what a table's history says of this window."""
-        ranges = json.dumps(self.ranges)
-        # With its cut time: of a topic and a ledger that were made anew, the ranges can be the same again.
-        identity = f"{ranges} {self.until.timestamp()}"
-        label = {
-            "window_id": self.id,
-            "group": self.group,
-            "seq": self.seq,
-            "digest": sha256(identity.encode()).hexdigest()[:16],
-        }
-        return {**label, "ranges": ranges} if len(self._planned) <= _MAX_LABEL else label
 
 
 def _shipped(spark: SparkSession) -> str | None:

@@ -149,7 +149,7 @@ def test_a_backfill_window_leaves_what_was_nobodys() -> None:
 
 @pytest.mark.parametrize("state", [State.COMMITTING, State.COMMITTED, State.ABANDONED, State.SUPERSEDED])
 def test_only_a_planned_window_can_be_given_up(state: State) -> None:
-    with pytest.raises(IllegalStepError, match="can't become abandoned|is abandoned already"):
+    with pytest.raises(IllegalStepError, match=r"can't become abandoned|is abandoned already"):
         abandonment(window({tp(): (5, 10)}, 7, state), position({tp(): 10}), 7)
 
 

@@ -107,6 +107,23 @@ class OutputContract:
         assert warehouse.numbers(held.window.id) == [*again]
         assert warehouse.stages() == []
 
+    def test_rows_that_are_there_before_the_first_commit_of_their_window_are_another_windows_and_stay(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+    ) -> None:
+        """As when the ledger was lost and made again, and the tables beside it were not."""
+        held = add(ledger, name, 80, 100)
+        warehouse.run(f"INSERT INTO {warehouse.table} (n, window_id) VALUES (1, '{held.window.id}')")
+        warehouse.stage(held, range(80, 100))
+        attempt = succeed(ledger, held)
+        with pytest.raises(
+            OutputError, match=f"has 1 rows of .* this ledger has never .*DELETE FROM {warehouse.table}"
+        ):
+            self.commit(ledger, warehouse, held, attempt)
+        assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [1])
+        warehouse.run(f"DELETE FROM {warehouse.table} WHERE window_id = '{held.window.id}'")
+        assert self.commit(ledger, warehouse, held, attempt) is True
+        assert warehouse.numbers() == [*range(80, 100)]
+
     def test_windows_stand_side_by_side(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
         warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (77)")
         for start in (0, 10):

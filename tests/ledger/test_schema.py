@@ -150,8 +150,15 @@ class TestSqlite(SchemaContract):
         """Return where the database is."""
         return f"sqlite:///{tmp_path / 'ledger.db'}"
 
-    def test_a_ledger_that_is_ours_alone_is_made_on_first_use(self, empty: str) -> None:
+    def test_a_ledger_that_is_ours_alone_is_made_on_first_use_and_the_log_says_so(
+        self, empty: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         assert SqlLedger(empty, create=True).groups() == []
+        assert "There was no ledger in sqlite:" in caplog.text
+        assert "bring it back: docs/howto/keep-the-ledger.md" in caplog.text
+        caplog.clear()
+        SqlLedger(empty, create=True)
+        assert caplog.text == "", "it is there"
 
     def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(LedgerUnavailableError, match=r"nowhere/ledger\.db did not answer"):

@@ -16,7 +16,7 @@ RANGES = {"orders": {10: (5, 5), 2: (100, 200)}, "a": {0: (0, 1)}}
 
 def test_what_is_written_is_what_is_read() -> None:
     given = handoff(RANGES, options={"kafka.bootstrap.servers": "h:9092", "x": "${file:/etc/kafka:jaas}"}, report="/r")
-    given = replace(given, output_tables=("orders", "sales.orders"))
+    given = replace(given, output_tables=("orders", "sales.orders"), topic_ids={"orders": "o", "a": "a"})
     assert Handoff.from_json(given.to_json()) == given
 
 
@@ -35,6 +35,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "options": {"kafka.bootstrap.servers": "h:9092"},
         "report": None,
         "output_tables": None,
+        "topic_ids": None,
     }
 
 
@@ -50,8 +51,8 @@ def test_keys_of_a_newer_launcher_are_ignored() -> None:
 
 
 def test_what_an_older_launcher_does_not_hand_over_is_as_by_default() -> None:
-    document = json.loads(handoff(RANGES, output_tables=["orders"]).to_json())
-    del document["output_tables"]
+    document = json.loads(handoff(RANGES, output_tables=["orders"], topic_ids={"orders": "o"}).to_json())
+    del document["output_tables"], document["topic_ids"]
     assert Handoff.from_json(json.dumps(document)) == handoff(RANGES)
 
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.spark.errors import (
+    OtherWindowError,
     PublishError,
     TargetError,
     WriteOptionError,
 )
+from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
+from tests.spark.conftest import handoff
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import MakeWindow, Ranges
 
 ID = "lake.orders-000012"
+LABEL = label_of(handoff({}), {})
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
@@ -115,6 +119,31 @@ def test_rows_are_converted_as_by_a_direct_write(
     ]
 
 
+def test_rows_without_a_digest_are_replaced_only_by_a_window_that_was_committed(
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str
+) -> None:
+    """As those that a version without digests has written."""
+    database.run(f"INSERT INTO {table} (n, window_id) VALUES (77, '{ID}')")
+    window = make_window(ranges)
+    with pytest.raises(OtherWindowError, match=f"not known who wrote it.*DELETE FROM {table} WHERE"):
+        write(window, values(window), database, table)
+    assert database.numbers(table) == [77]
+    assert database.stages() == []
+    rerun = make_window(ranges, is_rerun=True)
+    assert write(rerun, values(rerun), database, table) == 10
+    assert database.numbers(table) == [*range(10)]
+
+
+def test_one_window_may_be_in_several_tables_and_of_several_ledgers_in_different_ones(
+    make_window: MakeWindow, ranges: Ranges, database: Database, table: str
+) -> None:
+    database.create(f"{table}_other")
+    for until in ("2026-01-01T01:00:00+00:00", "2026-03-01T00:00:00+00:00"):
+        window = make_window(ranges, until=until)
+        write(window, values(window), database, table if "-01-" in until else f"{table}_other")
+    assert database.numbers(f"{table}_other") == database.numbers(table) == [*range(10)]
+
+
 def test_rows_that_a_task_left_twice_are_not_published(
     make_window: MakeWindow, ranges: Ranges, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +215,7 @@ def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, da
             def publish(sink: JdbcTable, stage: Any, together: threading.Barrier = together) -> str | None:
                 together.wait(60)
                 try:
-                    sink.publish(stage, ID)
+                    sink.publish(stage, LABEL)
                 except PublishError as exc:
                     return str(exc)  # a younger try was faster, and has dropped what this one staged
                 return None
@@ -212,12 +241,12 @@ def test_a_publication_ends_older_tries_and_leaves_a_younger_one_alone(
     other = stage_name("lake.orders-000013", table, _second(0), "abcdef")
     database.run(f"CREATE TABLE {other} (n INTEGER)")
     sink, stage = tries[1]
-    sink.publish(stage, ID)
+    sink.publish(stage, LABEL)
     assert database.stages() == sorted([names[2], other])
     with pytest.raises(PublishError, match="could not be published"):
-        tries[0][0].publish(tries[0][1], ID)
+        tries[0][0].publish(tries[0][1], LABEL)
     assert database.numbers(table) == [*range(20)]
-    tries[2][0].publish(tries[2][1], ID)
+    tries[2][0].publish(tries[2][1], LABEL)
     assert database.numbers(table) == [*range(30)]
     database.run(f"DROP TABLE {other}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError, WriteOptionError
-from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, Files, publish
+from airflow_kafka_offsets.spark.errors import (
+    DataLossError,
+    IncompleteReadError,
+    OtherWindowError,
+    PublishError,
+    WriteOptionError,
+)
+from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, LABEL_FILE, Files, publish
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
 
 if TYPE_CHECKING:
@@ -319,6 +326,46 @@ def test_an_error_between_the_two_renames_puts_the_old_one_back(
     with pytest.raises(OSError, match="the disk is gone"):
         publish(files, *_arguments(directories, scheme, "mine"))
     assert directories.published() == ["part-old"]
+
+
+def test_another_windows_output_that_came_in_between_is_put_back(
+    spark: SparkSession, tmp_path: Path, scheme: str
+) -> None:
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "other"))
+
+    def refuse(place: str) -> None:
+        assert place.endswith(".staging-mine-old-0"), "as a whole, where no reader and no other job sees it"
+        raise OtherWindowError("another window's")
+
+    with pytest.raises(OtherWindowError):
+        publish(files, *_arguments(directories, scheme, "mine"), refuse)
+    assert directories.published() == ["part-other"]
+
+
+def test_the_window_is_named_in_its_directory_and_readers_do_not_see_it(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    window.write_parquet(values(window), str(tmp_path))
+    note = json.loads((tmp_path / f"window_id={window.id}" / LABEL_FILE).read_text())
+    assert (note["window_id"], note["seq"], note["digest"]) == (window.id, 12, window.digest)
+    assert found(spark, tmp_path) == [*range(10)]
+
+
+def test_a_part_that_a_copy_left_and_output_of_older_versions_say_nothing_and_are_replaced(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    label = tmp_path / f"window_id={window.id}" / LABEL_FILE
+    for text in ("", '{"window'):
+        label.parent.mkdir(exist_ok=True)
+        label.write_text(text)
+        label.with_name(f".{LABEL_FILE}.crc").unlink(missing_ok=True)
+        again = make_window(ranges)
+        again.write_parquet(values(again), str(tmp_path))
+        assert found(spark, tmp_path) == [*range(10)]
+        label.unlink()
 
 
 def test_an_old_one_that_can_not_be_put_back_is_kept(

@@ -43,7 +43,7 @@ from airflow_kafka_offsets.core.errors import (
     OutputError,
     counted,
 )
-from airflow_kafka_offsets.core.output import Staged, done_with, to_publish
+from airflow_kafka_offsets.core.output import Staged, done_with, foreign_rows, to_publish
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def publish(
     for one in to_publish(window_id, tables, [_staged(row) for row in noted], attempt, is_planned=is_planned):
         _check_transactions(connection, window_id, one.target)
         with _refusals_told(connection, window_id, one.target):
-            _replace(connection, window_id, one)
+            _replace(connection, window_id, one, is_planned=is_planned)
         older = (staged.c.window_id == window_id, staged.c.target == one.target, staged.c.id <= one.id)
         connection.execute(update(staged).where(*older).values(published_at=now))
         connection.execute(update(staged).where(staged.c.id == one.id).values(attempt_id=attempt))
@@ -121,10 +121,12 @@ def _drop(engine: Engine, one: Staged) -> None:
             connection.execute(text(f"DROP TABLE IF EXISTS {quote(_beside(target, name))}"))
 
 
-def _replace(connection: Connection, window_id: str, one: Staged) -> None:
+def _replace(connection: Connection, window_id: str, one: Staged, *, is_planned: bool) -> None:
     target = _table(one.target, WINDOW_ID, *one.columns)
     stage = _beside(target, one.staging, *one.columns)
-    connection.execute(delete(target).where(target.c[WINDOW_ID] == window_id))
+    there = connection.execute(delete(target).where(target.c[WINDOW_ID] == window_id)).rowcount
+    if there and is_planned:
+        raise OutputError(foreign_rows(window_id, one.target, there))
     rows = select(*[stage.c[name] for name in one.columns], literal(window_id))
     fill = insert(target).from_select([*one.columns, WINDOW_ID], rows).execution_options(preserve_rowcount=True)
     inserted = connection.execute(fill).rowcount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func
 from airflow_kafka_offsets.adapters.ledger import output as outputs
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
@@ -43,6 +44,8 @@ from airflow_kafka_offsets.core.window import (
 from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
 from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
 
+log = logging.getLogger(__name__)
+
 MAX_PARAMETERS = 1000
 """How many values one statement names: databases have a limit."""
 
@@ -66,11 +69,17 @@ class SqlLedger:
         self._url = url
         self._engine: Engine = open_engine(url)
         with reading(self._engine) as connection:
-            is_current = schema.current_revision(connection) == schema.REVISION
-            if not is_current and not create:
+            revision = schema.current_revision(connection)
+            if revision != schema.REVISION and not create:
                 schema.check_revision(connection)
-        if not is_current:
+        if revision != schema.REVISION:
             schema.upgrade(self._engine)
+        if revision is None:
+            log.warning(
+                "There was no ledger in %s, and a new one was made: the windows of each group begin at 000001 there. If there was "
+                "one before, stop here and bring it back: docs/howto/keep-the-ledger.md",
+                where(self._engine),
+            )
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return what matters to somebody who asks for a window."""

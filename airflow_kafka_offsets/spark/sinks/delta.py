@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
+from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
 
 if TYPE_CHECKING:
@@ -28,14 +29,13 @@ class DeltaTable:
     Args:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
-        label: what the table's history says of each of our commits; has `window_id`, and `digest`, which differs where
-            its ranges or its cut time do.
+        label: what the table's history says of each of our commits.
 
     Raises:
         WriteOptionError: the session's settings let Delta skip writes.
     """
 
-    def __init__(self, spark: SparkSession, table: str, label: Mapping[str, Any]) -> None:
+    def __init__(self, spark: SparkSession, table: str, label: Label) -> None:
         self._spark = spark
         self._is_path = "/" in table and "`" not in table
         self._table = table
@@ -44,11 +44,16 @@ class DeltaTable:
         self.name = f"delta.`{table}`" if self._is_path else table
 
     def replace(self, frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any]) -> None:
-        """Put the frame in the place of the window's rows, in one commit; also when there are none on either side."""
-        window_id = self._label["window_id"]
+        """Put the frame in the place of the window's rows, in one commit; also when there are none on either side.
+
+        Raises:
+            OtherWindowError: these are rows of another window.
+        """
+        window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
         # Partitioned by it, so that windows that are written side by side have no file in common.
         self.create(rows, [WINDOW_ID, *partition_by])
+        self._refuse_other()
         writer = rows.write.format("delta").mode("overwrite").options(**options)
         self._save(self._labelled(writer, REPLACE).option("replaceWhere", f"{WINDOW_ID} = '{window_id}'"))
 
@@ -61,9 +66,9 @@ class DeltaTable:
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)
-        writer = writer.option("txnAppId", f"{self._label['window_id']} {self._label['digest']}").option(
-            "txnVersion", 0
-        )
+        # Without the topic ids, which were no part of it when the first windows were appended.
+        application = f"{self._label.window_id} {self._label.old_digest}"
+        writer = writer.option("txnAppId", application).option("txnVersion", 0)
         self._save(self._labelled(writer, APPEND, this_try))
         return any(note.get("try") == this_try for note in self._notes())
 
@@ -71,22 +76,35 @@ class DeltaTable:
         """Tell whether the newest commits of the table, which is there, say that the window was appended.
 
         Raises:
-            WriteOptionError: windows are replaced there, so that appending one could double it; or what has this id there is
-                another window, so that leaving this one out would lose it.
+            WriteOptionError: windows are replaced there, so that appending one could double it.
+            OtherWindowError: what has this id there is another window, so that leaving this one out would lose it.
         """
-        if WINDOW_ID in map(str.lower, self._table_columns()):
+        if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
                 f"{self.name} has a column {WINDOW_ID}, so windows are written there with mode='{REPLACE}': appended, a window that "
                 "is there would be there twice. Go on with that mode, or append to another table"
             )
-        mine = [note for note in self._notes() if note.get("window_id") == self._label["window_id"]]
-        if any(note.get("digest", self._label["digest"]) != self._label["digest"] for note in mine):
-            raise WriteOptionError(
-                f"{self.name} has another window {self._label['window_id']}, with other offset ranges or another cut "
-                "time: this one would be left out for it, and lost. Was the ledger made anew? Then go on under another name of "
-                "the group, or in another table"
+        named = self._notes_of_window()
+        if not all(self._label.is_of(note) for note in named if "digest" in note):
+            raise OtherWindowError(
+                f"{self.name} has another window {self._label.window_id}, with other offset ranges, topics or another cut "
+                "time: this one would be left out for it, and lost. Was the ledger lost and made again, or does another "
+                "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
+                "another table (docs/howto/keep-the-ledger.md)"
             )
-        return bool(mine)
+        return bool(named)
+
+    def _refuse_other(self) -> None:
+        from pyspark.sql import functions as F
+
+        table = self._rows()
+        if WINDOW_ID not in map(str.lower, table.columns):
+            return  # Delta's own error says that
+        # First of all the rows: a window that is written for the first time has none, and no history has to be read.
+        if table.filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
+            return
+        remove = f"DELETE FROM {self.name} WHERE {WINDOW_ID} = '{self._label.window_id}'"
+        self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None), remove)
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
         """Make the table, for frames like this one, if there is none."""
@@ -98,9 +116,9 @@ class DeltaTable:
             # Two jobs that make it at the same moment: Delta refuses one of them, who then finds it there.
             self._save(writer)
 
-    def _table_columns(self) -> list[str]:
+    def _rows(self) -> DataFrame:
         reader = self._spark.read.format("delta")
-        return list((reader.load(self._table) if self._is_path else reader.table(self._table)).columns)
+        return reader.load(self._table) if self._is_path else reader.table(self._table)
 
     def _save(self, writer: DataFrameWriter) -> None:
         if self._is_path:
@@ -109,12 +127,16 @@ class DeltaTable:
             writer.saveAsTable(self._table)
 
     def _labelled(self, writer: DataFrameWriter, mode: str, this_try: str | None = None) -> DataFrameWriter:
-        note = {**self._label, "mode": mode, **({"try": this_try} if this_try else {})}
+        note = {**self._label.note, "mode": mode, **({"try": this_try} if this_try else {})}
         return writer.option("userMetadata", json.dumps(note))
 
     def _notes(self) -> list[dict[str, Any]]:
         rows = self._spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_LOOK_BACK}").select("userMetadata").collect()
-        return [note for row in rows for note in [_note(row[0])] if note is not None]
+        return [note for row in rows for note in [read_note(row[0])] if note is not None]
+
+    def _notes_of_window(self) -> list[dict[str, Any]]:
+        """Return what the newest commits say of windows of this id, newest first."""
+        return [note for note in self._notes() if note.get("window_id") == self._label.window_id]
 
 
 def check_options(mode: str, options: Mapping[str, Any]) -> None:
@@ -135,11 +157,3 @@ def _refuse_session_transactions(spark: SparkSession) -> None:
                 f"{name} is set in the session: Delta would skip writes of this window in silence. Unset it; "
                 f"write_delta(mode='{APPEND}') does what it is for"
             )
-
-
-def _note(text: str | None) -> dict[str, Any] | None:
-    try:
-        note = json.loads(text or "null")
-    except ValueError:  # somebody else's words
-        return None
-    return note if isinstance(note, dict) else None

@@ -8,10 +8,11 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import KafkaWindowError, PublishError
+from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.source import is_classic
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 # Each round is lost to another job of the same window that publishes at this very moment.
 _ROUNDS = 100
+
+LABEL_FILE = ".kafka-window.json"
+"""File in a window's directory that names the window: hidden, so that no reader takes it for records."""
 
 _LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
@@ -38,10 +42,13 @@ class Files:
                 "write_delta() and write_iceberg() work there, or run the job with spark-submit"
             )
         session: Any = spark
-        self._hadoop = session._jvm.org.apache.hadoop.fs
+        self._jvm = session._jvm
+        self._hadoop = self._jvm.org.apache.hadoop.fs
         conf = session._jsparkSession.sessionState().newHadoopConf()
         self._context = self._hadoop.FileContext.getFileContext(conf)
-        self._no_options = session.sparkContext._gateway.new_array(getattr(self._hadoop, "Options$Rename"), 0)
+        no_options = session.sparkContext._gateway.new_array
+        self._no_options = no_options(getattr(self._hadoop, "Options$Rename"), 0)
+        self._no_create_options = no_options(getattr(self._hadoop, "Options$CreateOpts"), 0)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a directory; False: somebody else was faster, so the source was gone or the target was there."""
@@ -53,6 +60,28 @@ class Files:
                 return False
             raise
         return True
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small new file."""
+        flags = self._jvm.java.util.EnumSet.of(self._hadoop.CreateFlag.CREATE)
+        stream = self._context.create(self._path(path), flags, self._no_create_options)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+
+    def read(self, path: str) -> str | None:
+        """Return what is in a small file; None: it is not there."""
+        try:
+            stream = self._context.open(self._path(path))
+        except Exception as exc:
+            if _is_lost_race(exc):
+                return None
+            raise
+        try:
+            return bytes(stream.readAllBytes()).decode("utf-8", "replace")
+        finally:
+            stream.close()
 
     def discard(self, path: str) -> None:
         """Remove a directory with all that is in it, if it is there; failing at it hides neither a success nor an error."""
@@ -102,7 +131,26 @@ def stage(
     return staged
 
 
-def publish(files: Files, staged: str, target: str, aside: str) -> None:
+def refuse_other(files: Files, label: Label, target: str, place: str) -> None:
+    """Refuse to replace a directory that says that another window wrote it. One that says nothing may be a part that a copy left.
+
+    Args:
+        files: the file system.
+        label: of the window that writes.
+        target: the window's directory.
+        place: where it lies at the moment.
+
+    Raises:
+        OtherWindowError: another window of this id wrote it.
+    """
+    found = read_note(files.read(f"{place}/{LABEL_FILE}"))
+    if found is not None:
+        label.refuse_other(target, found, f"delete {target}")
+
+
+def publish(
+    files: Files, staged: str, target: str, aside: str, check: Callable[[str], object] = lambda place: None
+) -> None:
     """Put what is staged in the place of what is there, by two renames; on an error the old one is put back.
 
     Args:
@@ -110,6 +158,7 @@ def publish(files: Files, staged: str, target: str, aside: str) -> None:
         staged: the new directory.
         target: where it belongs.
         aside: prefix of hidden names for what was there. If it can't be put back either, it stays there.
+        check: raises when what was moved to that place must not be replaced.
 
     Raises:
         PublishError: other jobs of the same window were faster each time.
@@ -122,6 +171,7 @@ def publish(files: Files, staged: str, target: str, aside: str) -> None:
             # At most one job gets the directory that is in the way, and as a whole.
             if files.rename(target, f"{aside}-{number}"):
                 moved.append(f"{aside}-{number}")
+                check(moved[-1])
         raise PublishError(
             f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop "
             "them"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, with_window_id
 
 if TYPE_CHECKING:
@@ -22,19 +23,23 @@ class IcebergTable:
     Args:
         spark: the session.
         table: a name as in SQL.
-        label: what a snapshot's summary says of the window; has `window_id`.
+        label: what a snapshot's summary says of the window.
     """
 
-    def __init__(self, spark: SparkSession, table: str, label: Mapping[str, Any]) -> None:
+    def __init__(self, spark: SparkSession, table: str, label: Label) -> None:
         self._spark = spark
         self._label = label
         self.name = table
 
     def replace(self, frame: DataFrame, partition_by: Sequence[Any], options: Mapping[str, Any]) -> None:
-        """Put the frame in the place of the window's rows, in one snapshot; also when there are none on either side."""
+        """Put the frame in the place of the window's rows, in one snapshot; also when there are none on either side.
+
+        Raises:
+            OtherWindowError: these are rows of another window.
+        """
         from pyspark.sql import functions as F
 
-        window_id = self._label["window_id"]
+        window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
         self._create(rows, [WINDOW_ID, *partition_by])
         partitions = self._partitions()
@@ -44,6 +49,7 @@ class IcebergTable:
                 f"replaced by itself. {self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this "
                 "write make a new table"
             )
+        self._refuse_other()
         writer = rows.writeTo(self.name)
         # Iceberg would shuffle all rows by their partition, and a window is one.
         usual = {"distribution-mode": "none"} if partitions == [WINDOW_ID] else {}
@@ -54,14 +60,20 @@ class IcebergTable:
     def merge(
         self, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], partition_by: Sequence[Any]
     ) -> None:
-        """Update and insert the frame's rows by key, and delete what the window brought earlier and no more."""
-        window_id = self._label["window_id"]
+        """Update and insert the frame's rows by key, and delete what the window brought earlier and no more.
+
+        Raises:
+            OtherWindowError: what would be deleted is of another window.
+        """
+        window_id = self._label.window_id
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
         self._create(rows, partition_by)
         if self._add_column():
             raise WriteOptionError(
                 f"{self.name} has no column that says which window a row is of. {self._add_column()}"
             )
+        self._refuse_other()
+        self._announce()
         view = f"kafka_window_{uuid.uuid4().hex}"
         # By its name: a frame that is counted can't be joined with itself by the client of Spark Connect 4.0.
         rows.createOrReplaceTempView(view)
@@ -79,11 +91,35 @@ class IcebergTable:
         """
         from pyspark.sql import functions as F
 
-        ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label["window_id"]).alias("t")
+        ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).alias("t")
         same = [_column("t", key).eqNullSafe(_column("s", key)) for key in keys]
         gone = ours.join(rows.alias("s"), same, "left_anti").select(*(_column("t", key) for key in keys)).distinct()
         marked = gone.withColumn(_GONE, F.lit(True))
         return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
+
+    def _refuse_other(self) -> None:
+        from pyspark.sql import functions as F
+
+        mine = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id)
+        if mine.isEmpty():
+            return
+        named = (
+            self._spark.table(f"{self.name}.snapshots")
+            .filter(F.col("summary")["kafka-window-id"] == self._label.window_id)
+            .orderBy(F.col("committed_at").desc())
+            .select("summary")
+            .first()
+        )
+        found = None if named is None else {name[len("kafka-") :]: value for name, value in named[0].items()}
+        remove = f"DELETE FROM {self.name} WHERE {WINDOW_ID} = '{self._label.window_id}'"
+        self._label.refuse_other(self.name, found, remove)
+
+    def _announce(self) -> None:
+        """Let a snapshot that changes nothing name the window: a MERGE takes no properties."""
+        writer = self._spark.createDataFrame([], self._spark.table(self.name).schema).writeTo(self.name)
+        for name, value in self._properties().items():
+            writer = writer.option(name, value)
+        writer.append()
 
     def _add_column(self) -> str:
         """Return what to type when there is no column for the window's id."""
@@ -114,7 +150,7 @@ class IcebergTable:
         return [name for name in named if name and not name.startswith("#")]
 
     def _properties(self) -> dict[str, str]:
-        return {f"{_PROPERTY}{name.replace('_', '-')}": str(value) for name, value in self._label.items()}
+        return {f"{_PROPERTY}{name.replace('_', '-')}": str(value) for name, value in self._label.note.items()}
 
 
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
-from airflow_kafka_offsets.spark.errors import PublishError, TargetError, WriteOptionError, counted
+from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError, counted
+from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 from airflow_kafka_offsets.spark.source import is_classic
@@ -170,25 +171,26 @@ class JdbcTable:
             self._write(self._spark.createDataFrame([], df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
 
-    def publish(self, stage: Stage, window_id: str) -> None:
+    def publish(self, stage: Stage, label: Label) -> None:
         """Replace the window's rows by what is staged, in one transaction. Then all older tries of the window are over.
 
         Raises:
+            OtherWindowError: these are rows of another window; they are there still.
             PublishError: it did not work; what was there is there still.
         """
-        with self._failing_as_one_error(window_id), self._connected() as connection:
+        with self._failing_as_one_error(label.window_id), self._connected() as connection:
             self._check_transactions(connection)
-            self._make_lock(connection, window_id)
-            self._in_transaction(connection, stage, window_id)
-            self._clean(connection, stage, window_id)
+            self._make_lock(connection, label.window_id)
+            self._in_transaction(connection, stage, label)
+            self._clean(connection, stage, label.window_id)
 
-    def _in_transaction(self, connection: Any, stage: Stage, window_id: str) -> None:
+    def _in_transaction(self, connection: Any, stage: Stage, label: Label) -> None:
         if connection.getMetaData().supportsTransactionIsolationLevel(_READ_COMMITTED):
             connection.setTransactionIsolation(_READ_COMMITTED)
         connection.setAutoCommit(False)
         for left in reversed(range(_DEADLOCKS)):
             try:
-                self._replace(connection, stage, window_id)
+                self._replace(connection, stage, label)
                 connection.commit()
                 break
             except Exception as exc:
@@ -212,7 +214,7 @@ class JdbcTable:
     def _failing_as_one_error(self, window_id: str) -> Iterator[None]:
         try:
             yield
-        except (PublishError, TargetError):
+        except (PublishError, TargetError, OtherWindowError):
             raise
         except Exception as exc:
             raise PublishError(
@@ -220,9 +222,16 @@ class JdbcTable:
                 "still, unless the connection broke while it was committed. Run the window again"
             ) from exc
 
-    def _replace(self, connection: Any, stage: Stage, window_id: str) -> None:
+    def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
+        window_id, table = label.window_id, self.target.table
         _update(connection, self.target.lock_published(), window_id)
-        _update(connection, self.target.delete(), window_id)
+        if _update(connection, self.target.delete(), window_id):
+            known = _rows(connection, self.target.find_digest(), window_id, table)
+            label.refuse_other(
+                table, {"digest": known[0]} if known else None, f"DELETE FROM {table} WHERE {WINDOW_ID} = '{window_id}'"
+            )
+        _update(connection, self.target.delete_digest(), window_id, table)
+        _update(connection, self.target.insert_digest(), window_id, table, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
@@ -232,7 +241,8 @@ class JdbcTable:
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
         """Make sure that there is a row to lock: of two that insert their rows at once, neither would see the other's."""
-        for statement, values in ((self.target.create_published(), ()), (self.target.insert_published(), (window_id,))):
+        made = [(self.target.create_published(), ()), (self.target.create_digests(), ())]
+        for statement, values in [*made, (self.target.insert_published(), (window_id,))]:
             try:
                 _update(connection, statement, *values)
             except Exception as exc:

@@ -17,6 +17,9 @@ STAGED = "kafka_offsets_staged"
 PUBLISHED = "kafka_offsets_published"
 """A small table beside a target: who publishes a window locks its row."""
 
+DIGESTS = "kafka_offsets_digests"
+"""A small table beside a target: the digest of each window that was published, so that another window of its id is refused."""
+
 _MYSQL = re.compile(r"jdbc:mysql:", re.IGNORECASE)
 _SQL_SERVER = re.compile(r"jdbc:sqlserver:", re.IGNORECASE)
 # Which class Spark is to load: without its name, a driver that came with --jars or --packages is not found.
@@ -155,6 +158,26 @@ class Target:
     def lock_published(self) -> str:
         """Lock a window's row: whoever publishes the same window waits here."""
         return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP WHERE {self.quote(WINDOW_ID)} = ?"
+
+    def create_digests(self) -> str:
+        """Make the table of digests."""
+        key = f"PRIMARY KEY ({self.quote(WINDOW_ID)}, target)"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)} {self._id_type} NOT NULL, "
+            f"target {self._id_type} NOT NULL, digest VARCHAR(64) NOT NULL, {key})"
+        )
+
+    def find_digest(self) -> str:
+        """Ask for the digest of the window whose rows are in a target."""
+        return f"SELECT digest FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
+
+    def delete_digest(self) -> str:
+        """Forget the digest of a window."""
+        return f"DELETE FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
+
+    def insert_digest(self) -> str:
+        """Note the digest of a window."""
+        return f"INSERT INTO {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)}, target, digest) VALUES (?, ?, ?)"
 
     def has_transactions(self) -> str:
         """Ask MySQL whether the target's engine can take back what it was told."""

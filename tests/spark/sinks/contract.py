@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import DataLossError, IncompleteReadError, PublishError, WriteOptionError
+from airflow_kafka_offsets.spark.errors import (
+    DataLossError,
+    IncompleteReadError,
+    OtherWindowError,
+    PublishError,
+    WriteOptionError,
+)
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
@@ -74,6 +80,8 @@ class Rerun:
     code: ClassVar[str]
     is_replaced: ClassVar[bool] = True
     """Whether a rerun replaces what the window wrote; otherwise it leaves it."""
+    is_labelled: ClassVar[bool] = True
+    """Whether the sink knows which window wrote what is there; otherwise the user's function decides."""
 
     @pytest.fixture
     def target(self) -> Any:
@@ -88,9 +96,15 @@ class Rerun:
     def run(self, make_window: MakeWindow, ranges: Ranges, target: Any) -> Run:
         """Return a function that runs the job of the window with a number, and returns the window."""
 
-        def run(seq: int, condition: str = "true", report: Path | None = None, **how: Any) -> KafkaWindow:
+        def run(
+            seq: int,
+            condition: str = "true",
+            report: Path | None = None,
+            ledger: dict[str, Any] | None = None,
+            **how: Any,
+        ) -> KafkaWindow:
             values = {"window_id": window_id(seq), "seq": seq, "report": str(report) if report else None}
-            window = make_window(ranges, **values)
+            window = make_window(ranges, **values, **(ledger or {}))
             job(self.code, window, target, condition, **how)
             return window
 
@@ -118,6 +132,22 @@ class Rerun:
         report = json.loads((tmp_path / "report.json").read_text())
         assert (report["window_id"], report["written"]) == (rerun.id, self.is_replaced)
         assert report["records"] == rerun.records == (10 if self.is_replaced else None)
+
+    @pytest.mark.parametrize("is_rerun", [False, True])
+    def test_another_ledgers_window_of_the_same_id_does_not_replace_what_is_there(
+        self, spark: SparkSession, run: Run, target: Any, is_rerun: bool
+    ) -> None:
+        run(1, "value < 7")
+        made_again = {"until": "2026-03-01T00:00:00+00:00", "is_rerun": is_rerun}
+        if not self.is_labelled:
+            run(1, "value > 7", ledger=made_again)
+            self.assert_rows(spark, target, *rows_of(1, 8, 9))
+            return
+        with pytest.raises(OtherWindowError, match=f"another window {window_id(1)}.*keep-the-ledger"):
+            run(1, "value > 7", ledger=made_again)
+        self.assert_rows(spark, target, *rows_of(1, *range(7)))
+        run(1, "value < 3")
+        self.assert_rows(spark, target, *rows_of(1, *range(3 if self.is_replaced else 7)))
 
 
 class SinkContract(Rerun):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import IncompleteReadError, WriteOptionError
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.spark.sinks.contract import SinkContract, rows_of, window_id
 
@@ -128,13 +128,28 @@ def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
     for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
         other = make_window(topics, until=until)
-        with pytest.raises(WriteOptionError, match=r"another window .* would be left out for it, and lost"):
+        with pytest.raises(OtherWindowError, match=r"another window .* would be left out for it, and lost"):
             other.write_delta(values(other), f"{tmp_path}/t", mode="append")
         with monkeypatch.context() as patch:
             # As if that were many commits ago; Delta itself forgets nothing.
             patch.setattr(DeltaTable, "has_appended", lambda self: False)
             other = make_window(topics, until=until)
             assert other.write_delta(values(other), f"{tmp_path}/t", mode="append")
+
+
+def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_that_was_committed(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    """As after the retention of the history, when a new ledger gives the oldest ids again."""
+    path = f"{tmp_path}/t"
+    spark.sql(f"CREATE TABLE delta.`{path}` USING delta AS SELECT 77 AS n, 'lake.orders-000012' AS window_id")
+    window = make_window(ranges)
+    with pytest.raises(OtherWindowError, match=r"not known who wrote it.*DELETE FROM delta\.`.*window_id = 'lake"):
+        window.write_delta(values(window), path)
+    assert spark.read.format("delta").load(path).count() == 1
+    rerun = make_window(ranges, is_rerun=True)
+    rerun.write_delta(values(rerun), path)
+    assert spark.read.format("delta").load(path).count() == 10
 
 
 def test_a_session_that_lets_delta_skip_writes_is_refused(

@@ -40,6 +40,7 @@ class TestFunction(SinkContract):
     code = "from tests.spark.sinks.test_function import replace_in; window.write(df, replace_in(target))"
     is_checked_first = False
     is_once = False
+    is_labelled = False
 
     @pytest.fixture
     def target(self, tmp_path: Path) -> str:

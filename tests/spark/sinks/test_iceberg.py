@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks import iceberg
 from tests.lab.tables import CATALOG
 from tests.spark.sinks.contract import SinkContract, window_id
@@ -128,6 +128,22 @@ def test_without_an_order_two_rows_of_one_key_are_an_error(spark: SparkSession, 
     with pytest.raises(Exception, match="Two rows have the same k: say which is newer with order_by"):
         merge(1, ("a", 1, "one"), ("a", 1, "two"))
     assert not spark.catalog.tableExists(table) or spark.table(table).count() == 0
+
+
+@pytest.mark.parametrize("how", [{}, {"merge_on": "n"}], ids=["replace", "merge"])
+def test_rows_of_which_no_snapshot_says_anything_are_replaced_only_by_a_window_that_was_committed(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str, how: dict
+) -> None:
+    """As when the snapshots have expired, and a new ledger gives the oldest ids again."""
+    spark.sql(f"CREATE TABLE {table} (n bigint, window_id string) USING iceberg PARTITIONED BY (window_id)")
+    spark.sql(f"INSERT INTO {table} VALUES (77, 'lake.orders-000012')")
+    window = make_window(ranges)
+    with pytest.raises(OtherWindowError, match=f"not known who wrote it.*DELETE FROM {table}"):
+        window.write_iceberg(window.read().selectExpr("offset + 10 * partition as n"), table, **how)
+    assert spark.table(table).count() == 1
+    rerun = make_window(ranges, is_rerun=True)
+    rerun.write_iceberg(rerun.read().selectExpr("offset + 10 * partition as n"), table, **how)
+    assert spark.table(table).count() == 10
 
 
 def test_a_table_that_no_window_could_be_replaced_in_is_refused_before_anything_is_written(

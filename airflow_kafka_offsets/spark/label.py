@@ -1,0 +1,144 @@
+"""What an output says of the window that wrote it, so that only this very window replaces it.
+
+A window's id is unique within its ledger. A ledger that was lost and made again, one that was restored from an older copy, and
+a second environment give the same ids to other offsets. So each output carries a digest of its window's ranges. Where another
+digest stands, nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from airflow_kafka_offsets.spark.errors import OtherWindowError
+from airflow_kafka_offsets.spark.handoff import Handoff
+
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+"""topic -> partition -> (start, end), ``start <= offset < end``, sorted."""
+
+MAX_RANGES = 100
+"""Partitions up to which an output also gets the ranges themselves; those of more are in the ledger."""
+
+_MAX_SHOWN = 200
+"""Characters of ranges that an error shows."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A window, as its outputs name it.
+
+    Attributes:
+        window_id, group, seq: which window it is.
+        digest: differs where ranges, cut time or topic ids do.
+        ranges: as JSON; None: too many.
+        is_rerun: whether the ledger says that the window was committed before.
+    """
+
+    window_id: str
+    group: str
+    seq: int
+    digest: str
+    ranges: str | None
+    is_rerun: bool
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What is written beside the output."""
+        note = {"window_id": self.window_id, "group": self.group, "seq": self.seq, "digest": self.digest}
+        return note if self.ranges is None else {**note, "ranges": self.ranges}
+
+    @property
+    def old_digest(self) -> str:
+        """The part of the digest that was written before topic ids were part of it."""
+        return self.digest.partition("-")[0]
+
+    def is_of(self, found: Mapping[str, Any]) -> bool:
+        """Whether a note is of this window; what only one of both digests knows tells nothing."""
+        mine, other = self.digest.partition("-"), str(found["digest"]).partition("-")
+        return mine[0] == other[0] and (mine[2] == other[2] or not mine[2] or not other[2])
+
+    def refuse_other(self, where: str, found: Mapping[str, Any] | None, remove: str) -> None:
+        """Refuse to replace output, which is there, unless this window wrote it.
+
+        Args:
+            where: the place.
+            found: the note beside that output; None: there is none, or nobody remembers it. Then the ledger's word counts.
+            remove: how a person removes that output.
+
+        Raises:
+            OtherWindowError: another window of this id wrote it.
+        """
+        if found is None or "digest" not in found:
+            if self.is_rerun:
+                return
+            raise OtherWindowError(
+                f"{where} has output of a window {self.window_id}, and it is not known who wrote it: nothing there says that "
+                f"it has the digest {_shown(self.note)} of this window, and the ledger does not know that this window was "
+                f"committed before. {self._what_to_do(remove)}"
+            )
+        if not self.is_of(found):
+            raise OtherWindowError(
+                f"{where} has the output of another window {self.window_id}: the digest of its offset ranges is "
+                f"{_shown(found)}, that of this window is {_shown(self.note)}. {self._what_to_do(remove)}"
+            )
+
+    def _what_to_do(self, remove: str) -> str:
+        return (
+            "So it was not replaced. Was the ledger lost and made again, or restored from an older copy, or does another "
+            "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
+            f"another place (docs/howto/keep-the-ledger.md). If that output may go: {remove}; then run the window again"
+        )
+
+
+def label_of(handoff: Handoff, ranges: Ranges) -> Label:
+    """Make the label of a window.
+
+    Args:
+        handoff: what its job got.
+        ranges: what it reads, without empty ranges.
+    """
+    text = json.dumps(ranges)
+    few = sum(map(len, ranges.values())) <= MAX_RANGES
+    known = handoff.topic_ids
+    topic_ids = None if known is None else {topic: known[topic] for topic in ranges if topic in known}
+    return Label(
+        window_id=handoff.window_id,
+        group=handoff.group,
+        seq=handoff.seq,
+        digest=digest(text, datetime.fromisoformat(handoff.until), topic_ids),
+        ranges=text if few else None,
+        is_rerun=handoff.is_rerun,
+    )
+
+
+def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) -> str:
+    """Return what tells windows of one id apart, in two parts: of ranges and cut time, and of the topic ids, if they are known.
+
+    Two clusters have topics of one name, and their first windows the same ranges and, by the schedule, the same cut time. Without
+    the ids of the topics, the cut time tells a ledger that was made again.
+    """
+    first = _short(f"{ranges} {until.timestamp()}", 16)
+    return first if topic_ids is None else f"{first}-{_short(json.dumps(sorted(topic_ids.items())), 8)}"
+
+
+def read_note(text: str | None) -> dict[str, Any] | None:
+    """Read a note; None: there is none, or these are somebody else's words."""
+    try:
+        note = json.loads(text or "null")
+    except ValueError:
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def _short(text: str, length: int) -> str:
+    return sha256(text.encode()).hexdigest()[:length]
+
+
+def _shown(note: Mapping[str, Any]) -> str:
+    ranges = str(note.get("ranges") or "")
+    shown = ranges if len(ranges) <= _MAX_SHOWN else f"{ranges[:_MAX_SHOWN]}..."
+    return f"{note['digest']} ({shown})" if shown else str(note["digest"])

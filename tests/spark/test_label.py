@@ -1,0 +1,74 @@
+"""What an output says of its window, and whose output a window may replace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.spark.errors import OtherWindowError
+from airflow_kafka_offsets.spark.label import Label, label_of, read_note
+from tests.spark.conftest import handoff
+
+RANGES = {"orders": {0: (0, 50)}}
+ID = {"orders": "tpid-1"}
+
+
+def label(ranges: Any = RANGES, **values: Any) -> Label:
+    return label_of(handoff(ranges, **values), ranges)
+
+
+def test_a_window_replaces_what_it_wrote_itself() -> None:
+    for mine in (label(), label(topic_ids=ID)):
+        mine.refuse_other("lake", mine.note, "rm")
+
+
+def test_what_an_older_launcher_wrote_without_topic_ids_is_the_windows_own() -> None:
+    label(topic_ids=ID).refuse_other("lake", label().note, "rm")
+    label().refuse_other("lake", label(topic_ids=ID).note, "rm")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ranges": {"orders": {0: (80, 100)}}, "topic_ids": ID},
+        {"until": "2026-03-01T00:00:00+00:00", "topic_ids": ID},
+        {"topic_ids": {"orders": "tpid-2"}},
+    ],
+    ids=["other ranges", "another cut time", "a topic of the same name"],
+)
+@pytest.mark.parametrize("is_rerun", [False, True])
+def test_output_of_another_window_of_the_same_id_is_refused_with_both_digests(
+    other: dict[str, Any], is_rerun: bool
+) -> None:
+    mine, found = label(topic_ids=ID, is_rerun=is_rerun), label(**other)
+    with pytest.raises(OtherWindowError) as refused:
+        mine.refuse_other("s3a://lake/orders", found.note, "delete it")
+    for part in (
+        "s3a://lake/orders",
+        mine.window_id,
+        mine.digest,
+        found.digest,
+        str(found.ranges),
+        "delete it; then run",
+    ):
+        assert part in str(refused.value)
+
+
+def test_without_a_note_the_ledgers_word_counts() -> None:
+    label(is_rerun=True).refuse_other("lake", None, "rm")
+    with pytest.raises(OtherWindowError, match="ledger does not know that this window was committed before"):
+        label(is_rerun=False).refuse_other("lake", None, "rm")
+
+
+def test_windows_of_many_partitions_are_told_apart_without_their_ranges() -> None:
+    many = {"orders": dict.fromkeys(range(101), (0, 1))}
+    assert label(many).ranges is None
+    assert "ranges" not in label(many).note
+    assert label(many).digest != label({"orders": {**many["orders"], 100: (0, 2)}}).digest
+
+
+def test_a_note_is_json_and_somebody_elses_words_are_none() -> None:
+    assert read_note(json.dumps(label().note)) == label().note
+    assert [read_note(text) for text in (None, "", "half a n", "7")] == [None] * 4
