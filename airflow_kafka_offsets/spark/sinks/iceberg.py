@@ -156,21 +156,33 @@ class IcebergTable:
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:
     """Return the MERGE. A key that is null is a key like others; a row that is older than another window's leaves that alone.
 
+    Where the order says neither, the row of the later window of the group stays, so that a replay of the older one changes nothing.
+
     >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`
     WHEN MATCHED AND s.kafka_window_gone AND t.window_id = 'lake-000001' THEN DELETE
-    WHEN MATCHED AND NOT s.kafka_window_gone AND (t.window_id = 'lake-000001' OR struct(s.`version`) >= struct(t.`version`)) THEN UPDATE SET *
+    WHEN MATCHED AND NOT s.kafka_window_gone AND (t.window_id = 'lake-000001' OR struct(s.`version`) > struct(t.`version`)
+      OR (struct(s.`version`) >= struct(t.`version`) AND NOT coalesce(startswith(t.window_id, 'lake-') AND try_cast(substr(t.window_id, 6) AS BIGINT) > 1, false))) THEN UPDATE SET *
     WHEN NOT MATCHED AND NOT s.kafka_window_gone THEN INSERT *
     """
     on = " AND ".join(f"s.{_quoted(key)} <=> t.{_quoted(key)}" for key in keys)
-    newer = f" AND (t.{WINDOW_ID} = '{window_id}' OR {_struct('s', order_by)} >= {_struct('t', order_by)})"
     return (
         f"MERGE INTO {table} AS t USING {view} AS s ON {on}\n"
         # Said again of the row: when the keys were looked up, it may have been another one's that is this window's no more.
         f"WHEN MATCHED AND s.{_GONE} AND t.{WINDOW_ID} = '{window_id}' THEN DELETE\n"
-        f"WHEN MATCHED AND NOT s.{_GONE}{newer if order_by else ''} THEN UPDATE SET *\n"
+        f"WHEN MATCHED AND NOT s.{_GONE}{_newer(window_id, order_by) if order_by else ''} THEN UPDATE SET *\n"
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT *"
     )
+
+
+def _newer(window_id: str, order_by: Sequence[str]) -> str:
+    """Return what a row has to be to take the place of another one of its key."""
+    group, _, seq = window_id.rpartition("-")
+    ours, theirs = _struct("s", order_by), _struct("t", order_by)
+    number = f"try_cast(substr(t.{WINDOW_ID}, {len(group) + 2}) AS BIGINT)"
+    # By the number: beyond the millionth window, names do not sort as the windows do.
+    is_later = f"coalesce(startswith(t.{WINDOW_ID}, '{group}-') AND {number} > {int(seq)}, false)"
+    return f" AND (t.{WINDOW_ID} = '{window_id}' OR {ours} > {theirs}\n  OR ({ours} >= {theirs} AND NOT {is_later}))"
 
 
 def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:

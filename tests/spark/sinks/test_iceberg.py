@@ -96,6 +96,26 @@ def test_with_an_order_the_replay_of_an_old_window_changes_nothing_that_is_newer
     ]
 
 
+def test_of_rows_with_equal_order_that_of_the_later_window_stays_whichever_is_run_again(merge: Merge) -> None:
+    merge(1, ("a", 1, "a1"), ("b", 1, "b1"), order_by=["version"])
+    merge(2, ("a", 1, "a2"), order_by=["version"])
+    assert merge(1, ("a", 1, "again"), ("b", 1, "again"), order_by=["version"]) == [
+        ("a", 1, "a2", 2),
+        ("b", 1, "again", 1),
+    ]
+    assert merge(2, ("a", 1, "corrected"), order_by=["version"])[0] == ("a", 1, "corrected", 2)
+
+
+def test_of_rows_with_equal_order_that_nobody_can_date_the_last_run_wins(
+    spark: SparkSession, merge: Merge, table: str
+) -> None:
+    merge(1, ("a", 1, "a1"), order_by=["version"])
+    others = "('x', 1, 'x', 'lake.orders-x-000099'), ('y', 1, 'y', null), ('z', 1, 'z', 'lake.orders-99x')"
+    spark.sql(f"INSERT INTO {table} VALUES {others}")
+    found = merge(2, *((key, 1, "mine") for key in "xyz"), order_by=["version"])
+    assert found[1:] == [(key, 1, "mine", 2) for key in "xyz"]
+
+
 def test_a_rerun_replaces_what_its_own_window_brought_whatever_the_order(merge: Merge) -> None:
     merge(1, ("a", 3, "wrong"), order_by="version")
     assert merge(1, ("a", 2, "right"), order_by="version") == [("a", 2, "right", 1)]
