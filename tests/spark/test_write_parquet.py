@@ -382,9 +382,34 @@ def test_an_old_one_that_can_not_be_put_back_is_kept(
         return rename(self, source, target)
 
     monkeypatch.setattr(Files, "rename", failing)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(PublishError, match=r"the disk is gone.*lies in \S+/\.staging-mine-old-0, complete") as refused:
         publish(files, *_arguments(directories, scheme, "mine"))
+    assert isinstance(refused.value.__cause__, OSError)
     assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
+
+
+def test_where_a_rename_is_a_copy_that_stops_half_way_the_old_one_is_kept_and_the_next_run_replaces_the_part(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = f"file:{tmp_path}"
+    directories, files = Directories(tmp_path, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "old"))
+    rename = Files.rename
+
+    def copying(self: Files, source: str, target: str) -> bool:
+        if source.endswith("/new") and not (tmp_path / "window").exists():
+            (tmp_path / "window").mkdir()
+            (tmp_path / "window" / "part-of-mine").touch()
+            raise OSError("the connection is gone")
+        return rename(self, source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "rename", copying)
+        with pytest.raises(PublishError, match=r"the connection is gone.*lies in \S+/\.staging-mine-old-0, complete"):
+            publish(files, *_arguments(directories, scheme, "mine"))
+    assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
+    publish(files, *_arguments(directories, scheme, "again"))
+    assert directories.published() == ["part-again"]
 
 
 def test_a_twin_that_is_faster_for_ever_is_an_error(

@@ -157,11 +157,12 @@ def publish(
         files: the file system.
         staged: the new directory.
         target: where it belongs.
-        aside: prefix of hidden names for what was there. If it can't be put back either, it stays there.
+        aside: prefix of hidden names for what was there. If it can't be put back, it stays there.
         check: raises when what was moved to that place must not be replaced.
 
     Raises:
-        PublishError: other jobs of the same window were faster each time.
+        PublishError: other jobs of the same window were faster each time; or an error came between, and what was there could
+            not be put back.
     """
     moved: list[str] = []
     try:
@@ -176,17 +177,35 @@ def publish(
             f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop "
             "them"
         )
-    except BaseException:
-        _put_back(files, moved, target)
+    except BaseException as exc:
+        _put_back(files, moved, target, exc)
         raise
     finally:
         for path in moved:
             files.discard(path)
 
 
-def _put_back(files: Files, moved: list[str], target: str) -> None:
+def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -> None:
+    """Put the old output back; where that fails it stays where it is, whatever stands in its place: it may be a part of ours.
+
+    Raises:
+        PublishError: it could not be put back; with where it lies.
+    """
     if not moved:
         return
     old = moved.pop()  # first of all: if it can't go back, it must not be discarded
-    if not files.rename(old, target):
-        moved.append(old)  # another job has published in the meantime
+    why = "something is there already: another job's output, or a part of this one's where a rename copies"
+    try:
+        if files.rename(old, target):
+            return
+    except Exception as failed:
+        why = f"{type(failed).__name__}: {failed}"
+    kept = (
+        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and what was there before could not be put back ({why}). It "
+        f"lies in {old}, complete. Run the window again, which replaces whatever is in {target}; then delete {old}. Or move it "
+        f"back: delete {target}, and rename {old} to it"
+    )
+    if not isinstance(exc, Exception):  # the end of the process, which no other error may take the place of
+        _log.error("%s", kept)
+        return
+    raise PublishError(kept) from exc
