@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,12 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
 def is_classic(spark: SparkSession) -> bool:
     """Tell whether the session's driver is this process, and not a Spark Connect server."""
     return hasattr(spark, "sparkContext")
+
+
+def session_id(spark: SparkSession) -> str:
+    """Return what tells sessions apart: Spark's Python objects of one session are many."""
+    session: Any = spark
+    return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)
 
 
 def is_stopped(spark: SparkSession) -> bool:

@@ -25,7 +25,7 @@ from airflow_kafka_offsets.spark.sinks.files import LABEL_FILE, Files, publish, 
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
-from airflow_kafka_offsets.spark.source import is_classic
+from airflow_kafka_offsets.spark.source import is_classic, session_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ _BY_FUNCTION = "what the function wrote until then is there until the window is 
 
 
 def current_window(spark: SparkSession) -> KafkaWindow:
-    """Return the window that this job was started with.
+    """Return the window that this job was started with; called again in one session, the same object.
 
     A job that takes it, and ends without having read it or without a successful check, ends with exit code 1 (see `guard`).
     And it ends when its JVM is killed (see `parent`).
@@ -57,10 +57,22 @@ def current_window(spark: SparkSession) -> KafkaWindow:
             "Let KafkaSparkSubmitOperator start it; for a trial by hand: spark-submit --conf "
             f"{CONF_WINDOW}='<JSON as in airflow_kafka_offsets.spark.handoff>'"
         )
-    window = KafkaWindow(spark, Handoff.from_json(text), guarded=True)
+    window = _only(spark, Handoff.from_json(text))
     if window.span:
         guard.expect(window.id)
     return window
+
+
+_current: dict[tuple[str, str], KafkaWindow] = {}
+
+
+def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
+    """Return the one object of a session and window id: it remembers what was written, for all functions of the job."""
+    key = session_id(spark), handoff.window_id
+    known = _current.get(key)
+    if known is None or known._handoff != handoff:  # a session that is left open may be given the window again
+        known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
+    return known
 
 
 def _noted(write: _Write) -> _Write:
@@ -218,7 +230,8 @@ class KafkaWindow(WindowReading):
             table: its name. It is made when there is none.
             merge_on: columns of the key.
             order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``; the newer one
-                stays, so that the replay of an old window changes nothing that is newer. Without them the last run wins, and a
+                stays, so that the replay of an old window changes nothing that is newer (of equally new ones, that of the
+                group's later window stays). Without them the last run wins, and a
                 key that a window has twice is an error.
             partition_by: when the table is made: columns or transforms for further partitions.
             check_first: also without `merge_on`, let Spark keep what it read, check that, and write it then; over Spark

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard
-from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError
+from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from tests.spark.conftest import handoff
 
@@ -85,3 +86,25 @@ def test_only_a_window_of_the_job_itself_is_guarded_and_only_once_it_is_read(con
     assert guard._guarded == []
     window.read()
     assert guard._guarded == [window]
+
+
+def test_each_call_in_a_job_gives_the_same_object_so_a_second_function_can_not_replace_what_the_first_wrote(
+    conf: SparkSession, tmp_path: Path
+) -> None:
+    empty = handoff({"orders": {0: (4, 4)}}, window_id="lake.orders-000077")
+    conf.conf.set(CONF_WINDOW, empty.to_json())
+    first, second = current_window(conf), current_window(conf.range(1).sparkSession)
+    assert first is second
+    first.write_parquet(first.read().select("topic"), f"{tmp_path}/lake")
+    with pytest.raises(WriteOptionError, match="has been written there already"):
+        second.write_parquet(second.read().select("topic"), f"{tmp_path}/lake/")
+
+
+def test_other_sessions_and_what_is_handed_over_later_have_windows_of_their_own(conf: SparkSession) -> None:
+    conf.conf.set(CONF_WINDOW, GIVEN.to_json())
+    mine = current_window(conf)
+    other = conf.newSession()
+    other.conf.set(CONF_WINDOW, GIVEN.to_json())
+    assert current_window(other) is not mine
+    conf.conf.set(CONF_WINDOW, replace(GIVEN, is_rerun=False).to_json())
+    assert current_window(conf) is not mine
