@@ -93,6 +93,7 @@ class Planned:
         how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
         done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
         warnings: what a person should know about a new window, or of a run that was deleted and made again.
+        read_before: how many records the job of the newest successful attempt read that told; None: none did.
     """
 
     window: Window
@@ -100,6 +101,7 @@ class Planned:
     how: str
     done: Attempt | None = None
     warnings: tuple[str, ...] = ()
+    read_before: int | None = None
 
     @property
     def needs_job(self) -> bool:
@@ -462,6 +464,12 @@ class WindowService:
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
         return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
+
+    def read_before(self, window_id: str) -> int | None:
+        """Return how many records the newest successful attempt at a window read that told; None: none did."""
+        done = [a for a in self._ledger.attempts(window_id) if a.outcome is Outcome.SUCCEEDED]
+        told = [a.records for a in done if a.records is not None]
+        return told[-1] if told else None
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
         """Record that a try to process the window begins, and return its number."""

@@ -87,6 +87,8 @@ class KafkaGroup:
         on_data_loss: ``"fail"``, or ``"skip"``: go on at the beginning offset and record what was lost.
         expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
             normal; False: a job that did not read every planned offset fails.
+        expect_fewer: True: another run of a window may read fewer records than an earlier run did, and replace its output;
+            False: such a job fails before it publishes. What compaction has removed since then is nowhere but in the old output.
         kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
             the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case. For jobs
@@ -114,6 +116,7 @@ class KafkaGroup:
     grace: timedelta = timedelta(0)
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     expect_gaps: bool = False
+    expect_fewer: bool = False
     kafka_timeout: float = 30.0
     spark_options: Mapping[str, str] = field(default_factory=dict)
     offset_store: str | StoreAddress | None = None

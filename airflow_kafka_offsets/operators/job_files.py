@@ -75,6 +75,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         report=str(report) if report else None,
         output_tables=group.output_tables,
         topic_ids={topic: window.topic_ids[topic] for topic in topics},
+        at_least=None if group.expect_fewer else planned.read_before,
     )
 
 
@@ -183,27 +184,31 @@ class Report:
         counts: records by topic and partition, where the job counted that finely.
         written: False: an earlier run had written the window where it can be written once only, so this one did not. None: it
             did not say.
+        took_window: whether the job asked for its window; None: nobody could know, as it ran in a cluster.
     """
 
     records: int | None = None
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     written: bool | None = None
+    took_window: bool | None = None
 
 
-def read_report(path: Path, window: Window) -> Report:
-    """Return what the job reported.
+def read_report(path: Path | None, window: Window) -> Report:
+    """Return what the job reported; of one that had no file to write to, nothing is known.
 
     Raises:
         KafkaOffsetsError: the report is about another window.
     """
-    if not path.exists():
+    if path is None:
         return Report()
+    if not path.exists():
+        return Report(took_window=False)
     report = json.loads(path.read_text())
     if report.get("window_id") != window.id:
         raise KafkaOffsetsError(
             f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
         )
-    return Report(report["records"], report["counts"], report.get("written"))
+    return Report(report["records"], report["counts"], report.get("written"), took_window=True)
 
 
 def joined(*lists: str | None) -> str | None:

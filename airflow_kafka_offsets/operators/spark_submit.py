@@ -211,8 +211,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span = planned.window.span
         with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
-            report = Path(directory, "report.json")
-            self._prepare(planned, options, Path(directory), report if self._is_client_mode() else None)
+            report = Path(directory, "report.json") if self._is_client_mode() else None
+            self._prepare(planned, options, Path(directory), report)
             try:
                 self._settle(context, is_first=row.attempts <= 1)
                 super().execute(context)

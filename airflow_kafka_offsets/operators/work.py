@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
@@ -61,6 +61,7 @@ class Work:
             patiently(lambda: self.service.commit(window.id, self.claim, done.id))
             return Report(records=done.records)
         self.stop.check()
+        planned = replace(planned, read_before=self.service.read_before(window.id))
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
         report = self._attempt(planned, attempt)
         patiently(lambda: self.service.commit(window.id, self.claim, attempt))
@@ -70,6 +71,7 @@ class Work:
         """Run the job and record how it ended: the evidence that the commit rests on."""
         try:
             report = self.run(planned)
+            log.info("Window %s: %s", planned.window.id, evidence(planned.window.span, report))
             patiently(lambda: self.service.check(planned.window))
             self.stop.check()
         except BaseException as exc:
@@ -84,6 +86,34 @@ class Work:
             self.service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
             log.warning("Could not record how the attempt ended: %s", exc)
+
+
+def evidence(span: int, report: Report) -> str:
+    """Say what is known of what a job read.
+
+    >>> evidence(200, Report(10, took_window=True))
+    '10 records were read of 200 offsets; 190 offsets (95.0 %) gave none'
+
+    Args:
+        span: how many offsets the window has.
+        report: what the job reported.
+    """
+    if report.records is not None:
+        gaps = span - report.records
+        share = f"; {gaps} offsets ({gaps / span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
+        return f"{report.records} records were read of {span} offsets{share}"
+    if report.written is False:
+        return "an earlier run had written it, so this one read nothing"
+    if report.took_window:
+        return (
+            "its job read it by means of its own and reported no count: that the job ended with success is the evidence"
+        )
+    if report.took_window is None:
+        return (
+            "no report comes from a job in a cluster: that it ended with success is the evidence. (A job that calls "
+            "current_window() checks its read by itself)"
+        )
+    return "its job never called current_window(): that it ended with exit code 0 is all the evidence that it read the window"
 
 
 def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -261,6 +261,20 @@ def check_within(counts: Counts) -> None:
         )
 
 
+def check_not_fewer(counts: Counts, at_least: int | None) -> None:
+    """Refuse a read that is short of an earlier one of the same window.
+
+    Raises:
+        IncompleteReadError: with both numbers.
+    """
+    if at_least is not None and counts.records < at_least:
+        raise IncompleteReadError(
+            f"{counts.records} records were read, and an earlier run of the window read {at_least}. Compaction may have removed the "
+            "others since; then they are only in what that run wrote, and this run would replace that. Leave it as it is. Or, "
+            "if this is meant: set KafkaGroup(expect_fewer=True), run the window again, and take that out after it"
+        )
+
+
 def check_complete(counts: Counts) -> None:
     """Refuse a read that is short of an offset.
 

@@ -37,6 +37,7 @@ class Handoff:
         report: absolute path where the launcher looks for a report of the job; None: it could not read one.
         output_tables: what the commit of the window publishes, once the job has staged it; None: the launcher did not say.
         topic_ids: the id of each topic; None: the launcher did not say.
+        at_least: how many records an earlier run of the window read, where fewer are an error; None: any number will do.
 
     Raises:
         HandoffError: a value can't be used.
@@ -55,6 +56,7 @@ class Handoff:
     report: str | None = None
     output_tables: Sequence[str] | None = None
     topic_ids: Mapping[str, str] | None = None
+    at_least: int | None = None
 
     def __post_init__(self) -> None:
         if datetime.fromisoformat(self.until).tzinfo is None:

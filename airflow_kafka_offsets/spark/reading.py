@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
-from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_complete, check_within, recounted
+from airflow_kafka_offsets.spark.counting import (
+    CountedRead,
+    Counts,
+    check_complete,
+    check_not_fewer,
+    check_within,
+    recounted,
+)
 from airflow_kafka_offsets.spark.errors import (
     DATA_LOSS,
     DataLossError,
@@ -145,6 +152,11 @@ class WindowReading:
         return self._taken == {0, 1}
 
     @property
+    def _may_be_short(self) -> bool:
+        """Whether only a count tells that an earlier run read more: then it comes before anything is published."""
+        return self._handoff.expect_gaps and bool(self._handoff.at_least)
+
+    @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
         return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AFTER_A_SKIP))
@@ -268,6 +280,8 @@ class WindowReading:
             ) from exc
         if not self._is_read_elsewhere or self.is_unchecked:
             self.check(timeout)
+        elif self._checked is None and not self._skipped:
+            self._report()
 
     @contextlib.contextmanager
     def _noting_failure(self, key: tuple[object, ...], write: str) -> Iterator[None]:
@@ -338,6 +352,7 @@ class WindowReading:
                 check_within(counts)
             else:
                 check_complete(counts)
+            check_not_fewer(counts, self._handoff.at_least)
         except IncompleteReadError as exc:
             raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
         return counts

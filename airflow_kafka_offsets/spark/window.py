@@ -72,6 +72,7 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     known = _current.get(key)
     if known is None or known._handoff != handoff:  # a session that is left open may be given the window again
         known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
+        known._report()  # that the job knows of its window
     return known
 
 
@@ -381,7 +382,7 @@ class KafkaWindow(WindowReading):
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
         # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
-        if not check_first and is_classic(self._spark):
+        if not check_first and is_classic(self._spark) and not self._may_be_short:
             self._write(lambda: write(df), failed=failed)
             return
         with kept(df) as rows:

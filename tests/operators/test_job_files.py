@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.operators import job_files
 from airflow_kafka_offsets.operators.job_files import (
     MAX_ARGUMENT,
     Report,
@@ -38,6 +39,14 @@ def window_of(partitions: int) -> Window:
 def handoff_of(partitions: int) -> Handoff:
     topics = {"orders": {str(p): (10**9, 10**9 + 5) for p in range(partitions)}}
     return Handoff("g-000007", "g", 7, "live", NOW.isoformat(), False, "read_committed", False, topics, {})
+
+
+def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_read() -> None:
+    planned = Planned(window_of(3), True, "again", read_before=100)
+    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None)
+    assert (told.topic_ids, told.at_least) == ({"orders": "id"}, 100)
+    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
+    assert told.at_least is None
 
 
 def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
@@ -80,13 +89,14 @@ def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
 
 def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    assert read_report(path, window_of(3)) == Report()
+    assert read_report(None, window_of(3)) == Report(took_window=None), "in a cluster nobody knows"
+    assert read_report(path, window_of(3)) == Report(took_window=False)
     counts = {"orders": {"1": 1, "2": 2}}
     path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))
-    assert read_report(path, window_of(3)) == Report(3, counts)
+    assert read_report(path, window_of(3)) == Report(3, counts, took_window=True)
     skipped = {"window_id": "g-000007", "records": None, "counts": {}, "written": False}
     path.write_text(json.dumps(skipped))
-    assert read_report(path, window_of(3)) == Report(None, {}, written=False)
+    assert read_report(path, window_of(3)) == Report(None, {}, written=False, took_window=True)
     path.write_text(json.dumps({"window_id": "g-000006", "records": 3, "counts": {}}))
     with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
         read_report(path, window_of(3))

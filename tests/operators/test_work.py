@@ -125,6 +125,51 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
         work(world, lambda p: pytest.fail("it ran"), stop=stop).all(world.ask(REPLAY))
 
 
+def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
+    told: list[int | None] = []
+    reports = iter([Report(10), Report(7), Report(None), RuntimeError("failed"), Report(10)])
+
+    def run(planned: Planned) -> Report:
+        told.append(planned.read_before)
+        report = next(reports)
+        if isinstance(report, Exception):
+            raise report
+        return report
+
+    for clear in range(5):
+        try:
+            work(world, run, last_clear=clear).all(world.ask(REPLAY, Windows((1,)), last_clear=clear))
+        except RuntimeError:
+            continue
+    assert told == [10, 10, 7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (Report(10, took_window=True), "10 records were read of 10 offsets"),
+        (Report(4, took_window=True), "4 records were read of 10 offsets; 6 offsets (60.0 %) gave none"),
+        (
+            Report(took_window=False),
+            "never called current_window(): that it ended with exit code 0 is all the evidence",
+        ),
+        (Report(took_window=True), "reported no count: that the job ended with success is the evidence"),
+        (
+            Report(took_window=None),
+            "no report comes from a job in a cluster: that it ended with success is the evidence",
+        ),
+        (Report(written=False, took_window=True), "an earlier run had written it"),
+    ],
+)
+def test_the_log_of_the_task_says_what_the_commit_rests_on(
+    world: World, caplog: pytest.LogCaptureFixture, report: Report, said: str
+) -> None:
+    caplog.set_level("INFO")
+    work(world, lambda _: report).all(world.ask(REPLAY, Windows((2,))))
+    assert [record.getMessage() for record in caplog.records if said in record.getMessage()]
+    assert any(record.getMessage().startswith("Window lake-000002: ") for record in caplog.records)
+
+
 def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     stop = Stop()

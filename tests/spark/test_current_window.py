@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -98,6 +99,14 @@ def test_each_call_in_a_job_gives_the_same_object_so_a_second_function_can_not_r
     first.write_parquet(first.read().select("topic"), f"{tmp_path}/lake")
     with pytest.raises(WriteOptionError, match="has been written there already"):
         second.write_parquet(second.read().select("topic"), f"{tmp_path}/lake/")
+
+
+def test_a_job_that_asks_for_its_window_says_so_before_it_reads_anything(conf: SparkSession, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    conf.conf.set(CONF_WINDOW, replace(GIVEN, report=str(report)).to_json())
+    current_window(conf)
+    told = json.loads(report.read_text())
+    assert told == {"window_id": GIVEN.window_id, "records": None, "counts": {}, "written": None}
 
 
 def test_other_sessions_and_what_is_handed_over_later_have_windows_of_their_own(conf: SparkSession) -> None:

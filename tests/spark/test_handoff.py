@@ -16,7 +16,7 @@ RANGES = {"orders": {10: (5, 5), 2: (100, 200)}, "a": {0: (0, 1)}}
 
 def test_what_is_written_is_what_is_read() -> None:
     given = handoff(RANGES, options={"kafka.bootstrap.servers": "h:9092", "x": "${file:/etc/kafka:jaas}"}, report="/r")
-    given = replace(given, output_tables=("orders", "sales.orders"), topic_ids={"orders": "o", "a": "a"})
+    given = replace(given, output_tables=("orders", "sales.orders"), topic_ids={"orders": "o", "a": "a"}, at_least=7)
     assert Handoff.from_json(given.to_json()) == given
 
 
@@ -36,6 +36,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "report": None,
         "output_tables": None,
         "topic_ids": None,
+        "at_least": None,
     }
 
 
@@ -51,8 +52,8 @@ def test_keys_of_a_newer_launcher_are_ignored() -> None:
 
 
 def test_what_an_older_launcher_does_not_hand_over_is_as_by_default() -> None:
-    document = json.loads(handoff(RANGES, output_tables=["orders"], topic_ids={"orders": "o"}).to_json())
-    del document["output_tables"], document["topic_ids"]
+    document = json.loads(handoff(RANGES, output_tables=["orders"], topic_ids={"orders": "o"}, at_least=7).to_json())
+    del document["output_tables"], document["topic_ids"], document["at_least"]
     assert Handoff.from_json(json.dumps(document)) == handoff(RANGES)
 
 
