@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.launching import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
-from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position
+from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.store import Guarantees
 from airflow_kafka_offsets.core.tries import Try
@@ -193,7 +193,7 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"import"``, ``"copy"`` or ``"export"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
     """
@@ -246,13 +246,16 @@ class Ledger(Protocol):
     ) -> list[Held]:
         """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones.
 
+        A group without an owner belongs to the claim's task from its first live window on. The definition is kept unless the
+        group belongs to another.
+
         Raises:
             ConcurrentChangeError: the group is no longer at this version, or as `hold`.
         """
         ...
 
-    def define(self, group: KafkaGroup) -> None:
-        """Write down the definition of a group that is there already, in place of the one before.
+    def define(self, group: KafkaGroup, claim: Claim) -> None:
+        """Write down the definition of a group that is there already, unless the group is another DAG's than the claim's.
 
         Raises:
             UnknownWindowError: there is no such group.
@@ -347,6 +350,15 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: the group is no longer at this version.
+        """
+        ...
+
+    def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
+        """Give a group to another task.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version.
+            UnknownWindowError: there is no such group.
         """
         ...
 

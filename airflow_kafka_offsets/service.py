@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position
+from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.planning import (
     FUTURE,
     Plan,
@@ -140,6 +140,9 @@ class _Asking:
     this_try: Try
     at_most: int | None = None
 
+    def check_replays(self, state: GroupState, helds: Sequence[Held]) -> None:
+        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, helds)
+
     def check_number(self, spans: Sequence[int]) -> None:
         number = _filled(spans)
         if self.at_most is not None and number > self.at_most:
@@ -195,6 +198,8 @@ class WindowService:
         Raises:
             BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers. Or
                 the run had its windows in another group.
+            ForeignGroupError: it plans live, and the group belongs to another DAG or task.
+            UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaUnavailableError, LedgerError: as they say.
@@ -228,6 +233,7 @@ class WindowService:
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
         helds, drafts = self._answers.answer(asking.group, request, state)
+        asking.check_replays(state, helds)
         return self._give(asking, state, helds, drafts, how="replay")
 
     def _settled(self, group: str, claim: Claim) -> GroupState:
@@ -246,9 +252,11 @@ class WindowService:
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
         group = asking.group
+        ownership.check_owner(group.name, state.owner, asking.claim)
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
+        ownership.check_adopts(group.name, group.topics, choice.adopt)
         plans = self._plans_behind(group, state, request, choice)
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
@@ -301,7 +309,7 @@ class WindowService:
             if take:
                 self._ledger.hold(take, asking.claim, asking.now)
             # Who commits these windows later may know the group's name only, and goes by what is written down.
-            self._ledger.define(asking.group)
+            self._ledger.define(asking.group, asking.claim)
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
         return there + [Planned(held.window, False, "new") for held in added]
 
@@ -379,6 +387,7 @@ class WindowService:
         if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
             return [], []
         helds, drafts = self._answers.more_of(asking.group, request, state, own)
+        asking.check_replays(state, helds)
         # What another task of the run has is given by that one.
         helds = [h for h in helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
         spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in drafts]
@@ -594,6 +603,24 @@ class WindowService:
         if done.skipped:
             self._publisher.follow_gap(done.window)
         return done
+
+    def take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+        """Give a group to another DAG or task, which was renamed usually: a person's act.
+
+        Returns:
+            Whose it was; None: nobody's yet.
+
+        Raises:
+            UnknownWindowError: there is no such group.
+        """
+        check_signature(who, why)
+        return self._racing(lambda: self._take_over(group, owner, who, why))
+
+    def _take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+        state = self._ledger.load(group)
+        details = {"from": str(state.owner) if state.owner else None, "to": str(owner)}
+        self._ledger.take_over(group, state.version, owner, Act("take-over", who, why, self._clock(), details))
+        return state.owner
 
     def preview_reset(
         self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None

@@ -252,6 +252,27 @@ RESET = Command(
         *_COMMON,
     ),
 )
+TAKE_OVER = Command(
+    "take-over",
+    "give a group to another DAG or task",
+    "A group belongs to the task that plans it; no other one gets its live windows. Give it to another DAG or task, when they "
+    "were renamed. Open windows come along, as they are. Without --yes: a dry run.",
+    f"{_HERE}.take_over.take_over",
+    (
+        _GROUP,
+        argument("--dag", required=True, metavar="DAG_ID", help="the DAG that it belongs to from now on"),
+        argument(
+            "--task",
+            required=True,
+            metavar="TASK_ID",
+            help="its task that plans; with its task groups, as Airflow shows it",
+        ),
+        _WHY,
+        _WHO,
+        _YES,
+        *_COMMON,
+    ),
+)
 IMPORT = Command(
     "import",
     "let a group go on from the offsets that another place holds",
@@ -408,6 +429,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ABANDON,
     COMMIT,
     RESET,
+    TAKE_OVER,
     IMPORT,
     EXPORT,
     COPY,

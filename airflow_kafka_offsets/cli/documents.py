@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.ports import Act, Attempt, WindowRow
 
@@ -26,6 +27,11 @@ def claim_document(claim: Claim) -> Document:
         "task_id": claim.task_id,
         "map_index": claim.map_index,
     }
+
+
+def owner_document(owner: Owner | None) -> Document | None:
+    """Return the task that a group belongs to."""
+    return {"dag_id": owner.dag_id, "task_id": owner.task_id} if owner is not None else None
 
 
 def ranges_document(ranges: OffsetRanges) -> list[Document]:

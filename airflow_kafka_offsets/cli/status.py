@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_kafka_offsets.cli.documents import Document, act_document, window_document
+from airflow_kafka_offsets.cli.documents import Document, act_document, owner_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
@@ -72,7 +72,8 @@ def _look(args: Namespace, group: KafkaGroup) -> _Look:
 
 
 def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
-    position = watermark(ledger.load(group.name))
+    state = ledger.load(group.name)
+    position = watermark(state)
     partitions, trouble = _partitions(group, position, look.log)
     lags = [p["lag"] for p in partitions if p["lag"] is not None]
     committed = ledger.windows(group.name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
@@ -80,6 +81,7 @@ def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
     return {
         "group": group.name,
         "topics": list(group.topics),
+        "owner": owner_document(state.owner),
         "kafka_conn_id": group.kafka_conn_id,
         "isolation_level": group.isolation_level.value,
         "lag": sum(lags) if look.log is not None and position is not None else None,
@@ -157,6 +159,10 @@ def _row(group: Document) -> list[object]:
 
 def _one_text(group: Document) -> str:
     lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
+    owner = group["owner"]
+    lines.append(
+        f"belongs to:     {owner['dag_id']}/{owner['task_id']}" if owner else "belongs to:     the first that plans"
+    )
     lines += [f"open window:    {_open(window)}" for window in group["open_windows"]] or ["open window:    none"]
     if done := group["last_committed"]:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")

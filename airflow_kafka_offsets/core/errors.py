@@ -6,7 +6,9 @@
     ├── BadInputError               correct what you wrote; nothing was changed
     │   ├── OffsetsJsonError        not Spark's JSON of offsets
     │   ├── CollidingOptionError    an option that the plan sets itself
-    │   └── UnknownWindowError      no such group or window in the ledger
+    │   ├── UnknownWindowError      no such group or window in the ledger
+    │   ├── ForeignGroupError       the group belongs to another DAG or task
+    │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
     │   ├── DataLossError           records were gone before they were read
     │   ├── LogTruncatedError       the log was cut back below the watermark (also a DataLossError)
@@ -97,6 +99,14 @@ class CollidingOptionError(BadInputError):
 
 class UnknownWindowError(BadInputError):
     """The ledger has no such group or window."""
+
+
+class ForeignGroupError(BadInputError):
+    """The group belongs to another DAG or task: its live windows are not for whoever asked."""
+
+
+class UnreadTopicError(BadInputError):
+    """A window has records of a topic that the group's definition does not read."""
 
 
 class LogError(KafkaOffsetsError):

@@ -1,19 +1,30 @@
-"""Which windows a run gets: its own, those that dead runs left behind, or new ones (DESIGN 5, rules 1 to 3 and 5)."""
+"""Which windows a run gets: its own, those that dead runs left behind, or new ones (DESIGN 5, rules 1 to 3, 5 and 10).
+
+A group belongs to one task of one DAG, in all of its runs: the first that cut a live window. Two tasks that shared one by mistake
+would divide its records between their outputs, each green. So only the owner gets live windows. Others may replay, which is how a
+DAG of its own replays for the same output. A DAG or task that was renamed takes the group over by a person's act.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
+    ForeignGroupError,
     IllegalStepError,
+    UnreadTopicError,
     WindowBusyError,
     name_some,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+
+# What Airflow takes for the id of a DAG or task.
+_AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,31 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The task that a group belongs to, in all runs of its DAG and with all map indexes.
+
+    Raises:
+        BadInputError: a name that no DAG or task can have.
+    """
+
+    dag_id: str
+    task_id: str
+
+    def __post_init__(self) -> None:
+        for what, name in (("DAG", self.dag_id), ("task", self.task_id)):
+            if not _AIRFLOW_ID.fullmatch(name):
+                raise BadInputError(f"{name!r} is not the id of a {what}")
+
+    @classmethod
+    def of(cls, claim: Claim) -> Owner:
+        """Return what a claim is of."""
+        return cls(claim.dag_id, claim.task_id)
+
+    def __str__(self) -> str:
+        return f"{self.dag_id}/{self.task_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class GroupState:
     """What the ledger knows when a run asks for its windows.
 
@@ -42,6 +78,7 @@ class GroupState:
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.
         elsewhere: the ids of windows that the asking claim has in other groups, and of none in this one; a few of them.
+        owner: the task that the group belongs to; None: the first that plans live.
     """
 
     version: int = 0
@@ -49,6 +86,7 @@ class GroupState:
     open: tuple[Held, ...] = ()
     claimed: tuple[Held, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +141,83 @@ def made_again(claim: Claim, own: Sequence[Held]) -> str:
         "ledger: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
         "under another id"
     )
+
+
+def is_owner(owner: Owner | None, claim: Claim) -> bool:
+    """Whether a claim may have live windows: the group is its task's, or nobody's yet."""
+    return owner is None or owner == Owner.of(claim)
+
+
+def may_define(owner: Owner | None, claim: Claim) -> bool:
+    """Whether a claim's definition of the group replaces the one before: the owner's DAG gives windows to other tasks of its own."""
+    return owner is None or owner.dag_id == claim.dag_id
+
+
+def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
+    """Refuse live windows to another DAG or task than the group's.
+
+    Raises:
+        ForeignGroupError: with the ways to share the group on purpose, and to take it over.
+    """
+    if is_owner(owner, claim):
+        return
+    raise ForeignGroupError(
+        f"{Owner.of(claim)} asks for live windows of group {group}, which belongs to {owner}: the two would divide the records "
+        "between their outputs. For another output, use another group: give it a name of its own. To run windows of this "
+        "group again for the same output, name a replay in the run's conf (windows, from and to, or starting_offsets and "
+        "ending_offsets) or start a backfill. If the DAG or task was renamed, take the group over: "
+        f"{take_over_command(group, Owner.of(claim))}"
+    )
+
+
+def take_over_command(group: str, owner: Owner) -> str:
+    """Return the command that gives a group to a DAG and task."""
+    return f"kafka-offsets take-over {group} --dag {owner.dag_id} --task {owner.task_id} --why '...' --yes"
+
+
+def check_adopts(group: str, topics: Collection[str], helds: Iterable[Held]) -> None:
+    """Refuse to adopt a window with records of a topic that the group's definition does not read.
+
+    Args:
+        group: its name.
+        topics: those that the definition reads.
+        helds: the windows to adopt.
+
+    Raises:
+        UnreadTopicError: with the ways out.
+    """
+    for held in helds:
+        if strange := _unread(held.window, topics):
+            names, window_id = name_some(strange, ", "), held.window.id
+            raise UnreadTopicError(
+                f"Window {window_id} has records of {names}, which group {group} does not read any more, and its run is over. "
+                f"To have them read: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
+                f"until the window is committed. To leave them out: kafka-offsets abandon {window_id} --why '...' --yes, "
+                "and remove what was written under this id"
+            )
+
+
+def check_replays(group: str, topics: Collection[str], state: GroupState, claim: Claim, helds: Iterable[Held]) -> None:
+    """Refuse a replay by another DAG or task than the group's of a window with records that its definition does not read.
+
+    Of its owner such a window is not strange: the topic has left the group since.
+
+    Raises:
+        UnreadTopicError: with the ways out.
+    """
+    if is_owner(state.owner, claim):
+        return
+    for held in helds:
+        if strange := _unread(held.window, topics):
+            raise UnreadTopicError(
+                f"Window {held.window.id} has records of {name_some(strange, ', ')}, which group {group} does not read as "
+                f"{Owner.of(claim)} defines it. The group belongs to {state.owner}. A DAG that replays for the same output reads "
+                "the same topics: add them. For another output, use another group"
+            )
+
+
+def _unread(window: Window, topics: Collection[str]) -> list[str]:
+    return [topic for topic in topics_of(window.ranges.without_empty()) if topic not in topics]
 
 
 def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int) -> Choice:

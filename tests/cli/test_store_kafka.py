@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 def own(quiet: Lake) -> Lake:
     """A ledger that knows lake.orders with an offset store of its own, and nobody works on it."""
     definition = KafkaGroup("lake.orders", topics=["orders"], offset_store="kafka://", kafka_conn_id="nowhere")
-    window = quiet.service.plan(definition, Claim("d", "r", "t"), is_over=lambda claim: True)[0].window
+    window = quiet.service.plan(definition, Claim("orders", "r", "load"), is_over=lambda claim: True)[0].window
     quiet.service.abandon(window.id, "ann", "only its definition counts")
     return quiet
 

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.ownership import GroupState, Position
+from airflow_kafka_offsets.core.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger
@@ -125,6 +125,39 @@ class LedgerContract:
             with pytest.raises(ConcurrentChangeError):
                 ledger.found(group(known, max_offsets=7), Position({}, {}), act("import"))
             assert (ledger.load(known), ledger.acts(known), ledger.group(known)) == before
+
+    def test_a_group_belongs_to_the_first_that_cuts_a_live_window(self, ledger: Ledger, name: str) -> None:
+        ledger.found(group(name), Position({}, {}), act("import"))
+        add(ledger, name, 0, 5, claim(task="fill"), lane=Lane.BACKFILL)
+        assert ledger.load(name).owner is None
+        add(ledger, name, 5, 10, claim(map_index=3))
+        assert ledger.load(name).owner == Owner("dag", "load")
+        add(ledger, name, 10, 15, claim("run-2"))
+        assert ledger.load(name, claim("run-9")).owner == Owner("dag", "load")
+        new = f"{name}-new"
+        add(ledger, new, 0, 10, claim(task="first"))
+        assert ledger.load(new).owner == Owner("dag", "first")
+
+    def test_who_replays_a_group_of_others_leaves_its_definition_alone(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 5, 10)
+        for who, cap in ((claim(task="fill"), None), (claim("run-2"), 7)):
+            fill = [draft(0, 5, partitions=1, lane=Lane.BACKFILL)]
+            [held] = ledger.add_windows(group(name, max_offsets=7), ledger.load(name).version, fill, who, NOW)
+            assert (ledger.group(name).max_offsets, ledger.load(name).owner) == (cap, Owner("dag", "load"))
+            ledger.abandon(held.window.id, act())
+
+    def test_a_group_is_taken_over(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        before = ledger.load(name)
+        with pytest.raises(ConcurrentChangeError):
+            ledger.take_over(name, before.version + 1, Owner("other", "load"), act("take-over"))
+        assert (ledger.load(name), ledger.acts(name)) == (before, [])
+        ledger.take_over(name, before.version, Owner("d" * 250, "注文.t"), act("take-over", to="x"))
+        assert ledger.load(name) == replace(before, version=before.version + 1, owner=Owner("d" * 250, "注文.t"))
+        assert ledger.acts(name) == [act("take-over", to="x")]
+        assert ledger.window(held.window.id).held == held
+        with pytest.raises(UnknownWindowError):
+            ledger.take_over(f"{name}-2", 0, Owner("other", "load"), act("take-over"))
 
     def test_an_act_that_changes_nothing_is_recorded(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
@@ -274,11 +307,13 @@ class LedgerContract:
         add(ledger, name, 0, 10)
         before = ledger.load(name)
         for defined in (group(name), group(name, expect_gaps=True)):
-            ledger.define(defined)
+            ledger.define(defined, claim())
             assert ledger.group(name) == defined
+        ledger.define(group(name), replace(claim(), dag_id="replays"))
+        assert ledger.group(name) == defined, "another DAG's definition of the group is not the group's"
         assert ledger.load(name) == before
         with pytest.raises(UnknownWindowError, match=f"no group {name}-other"):
-            ledger.define(group(f"{name}-other"))
+            ledger.define(group(f"{name}-other"), claim())
 
     def test_attempts_are_the_history(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ from airflow_kafka_offsets.adapters.ledger import schema, steps
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
+from airflow_kafka_offsets.core.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Outcome
-from tests.ledger.examples import add, succeed
+from airflow_kafka_offsets.core.window import Lane, Outcome, Scope
+from tests.ledger.examples import NOW, act, add, claim, group, succeed
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
@@ -130,6 +132,33 @@ class SchemaContract:
             clear(empty)
             statements += 1
         assert statements > len(whole), "each table is a statement, and it died after each"
+
+    @pytest.mark.parametrize("is_half_way", [False, True])
+    def test_the_owner_of_a_group_that_is_there_is_whose_run_cut_its_newest_live_window(
+        self, empty: str, is_half_way: bool
+    ) -> None:
+        plan = claim("run-2", "plan", scope=Scope.RUN)
+        mapped, elsewhere = claim("run-2", "load", map_index=0), replace(claim("run-3"), dag_id="replays")
+        schema.upgrade(open_engine(empty))
+        ledger = SqlLedger(empty)
+        add(ledger, "lake", 0, 10, replace(claim(), dag_id="old"))
+        cut = add(ledger, "lake", 10, 20, plan)
+        ledger.hold(ledger.hold([cut], mapped, NOW), elsewhere, NOW)
+        add(ledger, "lake", 0, 5, elsewhere, lane=Lane.BACKFILL, partitions=1)
+        ledger.found(group("founded"), Position({}, {}), act("import"))
+        self._back_to_0002(empty, "owner_task_id", *([] if is_half_way else ["owner_dag_id"]))
+        assert schema.upgrade(open_engine(empty)) == schema.REVISION
+        assert SqlLedger(empty).load("lake").owner == Owner("dag", "plan")
+        assert SqlLedger(empty).load("founded").owner is None
+
+    def _back_to_0002(self, url: str, *columns: str) -> None:
+        """Make a ledger one of an earlier version, or what an upgrade left of it that died half-way."""
+        self._execute(
+            create_engine(url),
+            f"UPDATE {schema.VERSION_TABLE} SET version_num = '0002'",
+            "UPDATE kafka_offsets_groups SET owner_dag_id = NULL, owner_task_id = NULL",
+            *(f"ALTER TABLE kafka_offsets_groups DROP COLUMN {column}" for column in columns),
+        )
 
     def _at(self, url: str, revision: str) -> None:
         schema.upgrade(open_engine(url))

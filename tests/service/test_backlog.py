@@ -371,7 +371,10 @@ def test_what_can_not_be_given_to_a_task_is_refused(world: World) -> None:
     for name, error in (("lake-000077", UnknownWindowError), ("other-000001", BadInputError), ("x", BadInputError)):
         with pytest.raises(error):
             world.service.take(world.group, name, me, lambda _: True)
-    assert world.service.take(world.group, str(world.ask(TWO)[0].window.seq), me, lambda _: True).window.seq == 2
+    assert (
+        world.service.take(world.group, str(world.ask(planner("run-2"))[0].window.seq), me, lambda _: True).window.seq
+        == 2
+    )
 
 
 def test_a_replay_is_given_to_mapped_tasks_as_well(world: World) -> None:

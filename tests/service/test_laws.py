@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
@@ -20,12 +21,14 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
     DataLossError,
+    ForeignGroupError,
     IllegalStepError,
     NoEvidenceError,
     StoreUnavailableError,
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service import Planned
@@ -69,6 +72,7 @@ class Lake(RuleBasedStateMachine):
         self.given: dict[Claim, str] = {}  # what mapped tasks were told to do
         self.last_clear: Counter[Claim] = Counter()
         self.number = 0
+        self.dag = "dag"  # whose the group is: its task load plans
 
     def teardown(self) -> None:
         self.folder.cleanup()
@@ -101,14 +105,14 @@ class Lake(RuleBasedStateMachine):
 
     @rule(target=runs, at_most=st.integers(1, 3))
     def start_run_around_another_launcher(self, at_most: int) -> Claim:
-        plan = replace(self._new_run(), task_id="plan", scope=Scope.RUN)
+        plan = replace(self._new_run(), scope=Scope.RUN)
         self._ask(plan, Live(at_most=at_most))
         return plan
 
     @rule(target=runs, at_most=st.integers(1, 3))
     def start_run_with_mapped_tasks(self, at_most: int) -> multiple:  # type: ignore[valid-type]
         plan = self.start_run_around_another_launcher(at_most)
-        mapped = [replace(plan, task_id="load", map_index=i, scope=Scope.TASK) for i in range(at_most)]
+        mapped = [replace(plan, task_id="work", map_index=i, scope=Scope.TASK) for i in range(at_most)]
         for task, window in zip(mapped, self.working.get(plan, []), strict=False):
             self.given[task] = window.id
             self._take(task)
@@ -147,6 +151,8 @@ class Lake(RuleBasedStateMachine):
 
     def _replay(self, request: Request, does_well: bool, scope: Scope = Scope.TASK) -> Claim:
         run = replace(self._new_run(), scope=scope)
+        if self.number % 2:
+            run = replace(run, dag_id="replays")  # a DAG of its own for the same output
         half_way = any(h.window.state is State.COMMITTING for h in self._rows())  # whoever asks finishes that
         before = self.world.watermark
         self._ask(run, request)
@@ -162,7 +168,7 @@ class Lake(RuleBasedStateMachine):
 
     def _new_run(self) -> Claim:
         self.number += 1
-        return claim(f"run-{self.number}")
+        return replace(claim(f"run-{self.number}"), dag_id=self.dag)
 
     @rule(run=runs, is_clear=st.booleans())
     def retry_or_clear(self, run: Claim, is_clear: bool) -> None:
@@ -178,6 +184,8 @@ class Lake(RuleBasedStateMachine):
     def _ask_again(self, run: Claim, request: Request) -> None:
         if run in self.given:
             self._take(run)
+        elif not self.seen and run.dag_id != self.dag:
+            return  # the group would be its own
         elif run.map_index < 0:
             self._ask(run, request)
 
@@ -189,6 +197,13 @@ class Lake(RuleBasedStateMachine):
         try:
             planned = self.world.ask(run, request, last_clear=self.last_clear[run])
         except (WindowBusyError, DataLossError):
+            assert self._is_as_before(before)
+            self.world.die(run)
+            return
+        except ForeignGroupError:
+            assert isinstance(request, Live)
+            assert run.dag_id != self.dag
+            assert not had
             assert self._is_as_before(before)
             self.world.die(run)
             return
@@ -353,6 +368,24 @@ class Lake(RuleBasedStateMachine):
             if held.window.lane is Lane.BACKFILL and held.window.state is State.PLANNED:
                 self.world.service.abandon(held.window.id, "ada", "because")
                 return
+
+    @rule(dag=st.sampled_from(["dag", "renamed"]))
+    def take_over(self, dag: str) -> None:
+        """Rename the DAG, and give it the group."""
+        if self.seen:
+            self.world.service.take_over("lake", Owner(dag, "load"), "ada", "renamed")
+            self.dag = dag
+
+    @rule(other=st.sampled_from([("elsewhere", "load"), ("dag", "load_again")]), at_most=st.integers(1, 3))
+    def ask_from_elsewhere(self, other: tuple[str, str], at_most: int) -> None:
+        """Let a task ask that has the group's name by mistake."""
+        if not self.seen:
+            return  # the group would be its own
+        self.number += 1
+        before = self._rows()
+        with pytest.raises(ForeignGroupError):
+            self.world.ask(Claim(other[0], f"run-{self.number}", other[1]), Live(at_most=at_most))
+        assert self._is_as_before(before)
 
     @rule(data=st.data(), supersede=st.booleans())
     def reset(self, data: st.DataObject, supersede: bool) -> None:

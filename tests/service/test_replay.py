@@ -672,7 +672,7 @@ def test_a_backfill_window_is_no_target_of_a_reset(latecomer: World) -> None:
 
 def test_two_plan_tasks_of_a_reprocessed_run_keep_their_own_windows(world: World) -> None:
     world.configure(max_open_windows=2)
-    one, other = (claim(task=task, scope=Scope.RUN) for task in ("plan_a", "plan_b"))
+    one, other = (claim(task="plan", map_index=index, scope=Scope.RUN) for index in range(2))
     for who, hour in ((one, -1.5), (other, -1.2)):
         world.kafka.produce(tp(0), 10, at=at(hour))
         planned = world.plan(who, Live(until=at(-1)))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, column, inspect, select, table
 from airflow_kafka_offsets.adapters.ledger.engine import where, writing
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 
-REVISION = "0003"
+REVISION = "0004"
 """The revision that this code needs; a test holds it equal to Alembic's head."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"

@@ -26,7 +26,15 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
-from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Position, abandonment, check_gap
+from airflow_kafka_offsets.core.ownership import (
+    Abandonment,
+    GroupState,
+    Owner,
+    Position,
+    abandonment,
+    check_gap,
+    is_owner,
+)
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -49,6 +57,7 @@ log = logging.getLogger(__name__)
 MAX_PARAMETERS = 1000
 """How many values one statement names: databases have a limit."""
 
+_OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
 
 
@@ -95,6 +104,7 @@ class SqlLedger:
                 open=_open(connection, row.id),
                 claimed=claimed,
                 elsewhere=elsewhere,
+                owner=_owner(row),
             )
 
     def add_windows(
@@ -111,14 +121,13 @@ class SqlLedger:
         with writing(self._engine) as connection:
             if version == 0:
                 origin = dump_position(Position(drafts[0].ranges.starts, drafts[0].topic_ids))
-                _add_group(connection, group.name, definition, origin, len(drafts), now)
-            else:
-                next_seq = groups.c.next_seq + len(drafts)
-                _advance(connection, group.name, version, next_seq=next_seq, definition=definition)
-            row = _group(connection, group.name, groups.c.id, groups.c.next_seq)
+                _add_group(connection, group.name, definition, origin, now, version=0)
+            # What is read here counts if the group is still at this version below.
+            row = _group(connection, group.name, groups.c.id, groups.c.next_seq, *_OWNER)
+            defined = _defined(_owner(row), definition, drafts, claim)
+            _advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
-            first = row.next_seq - len(drafts)
-            added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=first)]
+            added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could exceed what a server takes in a statement
                 connection.execute(insert(windows).values(**_window_values(window), **more))
@@ -127,12 +136,13 @@ class SqlLedger:
                 _hold(connection, row.id, take, holder, claim, now)
         return [Held(window, claim, holds=1) for window in added]
 
-    def define(self, group: KafkaGroup) -> None:
-        """Write down the definition of a group that is there already, in place of the one before."""
+    def define(self, group: KafkaGroup, claim: Claim) -> None:
+        """Write down the definition of a group that is there already, unless the group is another DAG's."""
         definition = json.dumps(group.to_json())
         with reading(self._engine) as connection:
-            (known,) = _group(connection, group.name, groups.c.definition)
-        if known != definition:  # a plan that changes nothing takes no lock
+            row = _group(connection, group.name, groups.c.definition, *_OWNER)
+        is_new = row.definition != definition  # a plan that changes nothing takes no lock
+        if is_new and may_define(_owner(row), claim):
             with writing(self._engine) as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
@@ -262,10 +272,17 @@ class SqlLedger:
             _step(connection, group_id, superseded, State.COMMITTED, state=State.SUPERSEDED)
             _record(connection, group_id, act)
 
+    def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
+        """Give a group to another task."""
+        with writing(self._engine) as connection:
+            (group_id,) = _group(connection, group, groups.c.id)
+            _advance(connection, group, version, **_owner_values(owner))
+            _record(connection, group_id, act)
+
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
         """Write down a group that never planned, and where its first window starts."""
         with writing(self._engine) as connection:
-            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), 0, act.at)
+            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), act.at, version=1)
             (group_id,) = _group(connection, group.name, groups.c.id)
             _record(connection, group_id, act)
 
@@ -343,6 +360,22 @@ class SqlLedger:
             return [
                 Act(row.kind, row.who, row.why, row.at, json.loads(row.details)) for row in connection.execute(query)
             ]
+
+
+def _owner(group: Row[Any]) -> Owner | None:
+    return Owner(group.owner_dag_id, group.owner_task_id) if group.owner_dag_id is not None else None
+
+
+def _owner_values(owner: Owner) -> dict[str, str]:
+    return {"owner_dag_id": owner.dag_id, "owner_task_id": owner.task_id}
+
+
+def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], claim: Claim) -> dict[str, str]:
+    """Return what new windows change in the row of their group: nothing when somebody replays a group of others."""
+    if not is_owner(owner, claim):
+        return {}
+    is_live = any(draft.lane is Lane.LIVE for draft in drafts)
+    return {"definition": definition, **(_owner_values(Owner.of(claim)) if is_live else {})}
 
 
 def _position(connection: Connection, group: Row[Any]) -> Position:
@@ -565,11 +598,9 @@ def _new_id(result: CursorResult[Any]) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def _add_group(
-    connection: Connection, name: str, definition: str, origin: str, first_windows: int, now: datetime
-) -> None:
+def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> None:
     values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
-    connection.execute(insert(groups).values(version=1, next_seq=1 + first_windows, origin_seq=1, **values))
+    connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values))
 
 
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:

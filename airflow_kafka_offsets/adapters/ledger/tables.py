@@ -86,6 +86,9 @@ groups = Table(
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # The task that live windows are cut for; None: the first that asks.
+    Column("owner_dag_id", name(250)),
+    Column("owner_task_id", name(250)),
 )
 
 claims = Table(

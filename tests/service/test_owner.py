@@ -1,0 +1,255 @@
+"""Rule 10 of DESIGN 5: a group belongs to the DAG and task that plan it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ForeignGroupError,
+    UnknownWindowError,
+    UnreadTopicError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.ownership import Owner
+from airflow_kafka_offsets.core.place import Meaning
+from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
+from tests.core.examples import NOON, claim, group, ranges, tp
+from tests.service.world import World
+
+ONE, TWO = claim("run-1"), claim("run-2")
+ELSEWHERE = Claim("reports", "run-1", "load")
+SIBLING = claim("run-1", "load_again")
+REPLAYS = [Windows((1,)), Span(NOON.replace(year=2000), NOON.replace(year=2100)), Offsets(ranges({tp(0): (0, 5)}))]
+
+
+def everything(world: World) -> object:
+    """Return what the ledger has of the group."""
+    return world.ledger.load("lake"), world.ledger.windows("lake"), world.ledger.acts("lake"), world.ledger.groups()
+
+
+@pytest.mark.parametrize("other", [ELSEWHERE, SIBLING, replace(ELSEWHERE, scope=Scope.RUN)])
+def test_another_dag_or_task_gets_no_live_window_and_is_told_the_ways_out(world: World, other: Claim) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.produce(tp(0), 310)
+    before = everything(world)
+    with pytest.raises(ForeignGroupError) as refused:
+        world.plan(other)
+    assert everything(world) == before
+    told = str(refused.value)
+    assert f"{other.dag_id}/{other.task_id} asks for live windows of group lake, which belongs to dag/load" in told
+    assert "another output, use another group" in told
+    assert "name a replay" in told
+    assert f"kafka-offsets take-over lake --dag {other.dag_id} --task {other.task_id} --why '...'" in told
+
+
+def test_a_window_that_a_run_of_another_dag_left_behind_is_not_adopted(world: World) -> None:
+    world.kafka.produce(tp(0), 310)
+    left = world.plan(ONE).window
+    world.die(ONE)
+    with pytest.raises(ForeignGroupError):
+        world.plan(ELSEWHERE)
+    assert world.ledger.window(left.id).held.holder == ONE
+    assert world.plan(TWO).window == left
+
+
+def test_a_group_with_several_open_windows_has_one_owner_too(world: World) -> None:
+    world.configure(max_open_windows=4, max_offsets=10)
+    world.kafka.produce(tp(0), 40)
+    world.ask(ONE, Live(at_most=2))
+    with pytest.raises(ForeignGroupError):
+        world.ask(ELSEWHERE, Live(at_most=2))
+
+
+def test_all_runs_and_all_mapped_tasks_of_the_task_are_the_owner(world: World) -> None:
+    world.configure(max_open_windows=4, max_offsets=10)
+    world.kafka.produce(tp(0), 40)
+    planned = [world.plan(claim("run-1", map_index=index)) for index in range(2)]
+    planned += [world.plan(who) for who in (claim("run-2", map_index=-1), claim("run-3", scope=Scope.RUN))]
+    assert [p.window.seq for p in planned] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("request_", REPLAYS)
+def test_another_dag_replays_on_purpose(world: World, request_: Windows | Span | Offsets) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.run(ONE)
+    again = world.plan(ELSEWHERE, request_)
+    assert (again.how, again.window.id) == ("replay", window.id)
+    world.die(ELSEWHERE)
+    world.kafka.produce(tp(0), 10)
+    assert world.run(TWO).seq == 2, "the group is still its own"
+
+
+def test_a_replay_that_cuts_backfill_windows_makes_nobody_the_owner_and_changes_no_definition(world: World) -> None:
+    world.configure(starting_offsets="latest")
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.configure(starting_offsets="latest", max_offsets=3)
+    assert [p.how for p in world.ask(ELSEWHERE, Offsets(ranges({tp(0): (0, 6)})))] == ["new", "new"]
+    assert world.ledger.load("lake").owner == Owner("dag", "load")
+    assert world.ledger.group("lake").max_offsets is None
+
+
+def test_a_run_keeps_the_windows_that_it_has_when_the_group_changes_hands(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.run(ONE)
+    world.service.take_over("lake", Owner("reports", "load"), "ada", "renamed")
+    assert world.plan(ONE, last_clear=1).window.id == window.id
+    world.kafka.produce(tp(0), 10)
+    with pytest.raises(ForeignGroupError, match="belongs to reports/load"):
+        world.plan(TWO)
+
+
+# Taking over.
+
+
+def test_the_way_out_after_a_rename_is_the_one_that_the_error_names(world: World) -> None:
+    world.kafka.produce(tp(0), 310)
+    left = world.plan(ONE).window
+    world.die(ONE)
+    with pytest.raises(ForeignGroupError, match="kafka-offsets take-over lake --dag reports --task load"):
+        world.plan(ELSEWHERE)
+    before = world.service.take_over("lake", Owner("reports", "load"), "ada", "orders is called reports now")
+    assert before == Owner("dag", "load")
+    (act,) = world.ledger.acts("lake")
+    assert (act.kind, act.who, act.why, act.at) == ("take-over", "ada", "orders is called reports now", world.now)
+    assert act.details == {"from": "dag/load", "to": "reports/load"}
+    adopted = world.plan(ELSEWHERE)
+    assert (adopted.how, adopted.window) == ("adopted", left)
+
+
+def test_a_window_that_is_worked_on_while_the_group_changes_hands_is_waited_for(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(ONE).window
+    world.service.take_over("lake", Owner("reports", "load"), "ada", "renamed")
+    with pytest.raises(WindowBusyError):
+        world.plan(ELSEWHERE)
+    assert world.do(window, ONE) is True
+
+
+def test_a_group_that_is_not_there_can_not_be_taken_over(world: World) -> None:
+    with pytest.raises(UnknownWindowError):
+        world.service.take_over("lake", Owner("reports", "load"), "ada", "renamed")
+
+
+@pytest.mark.parametrize(("who", "why"), [("", "because"), ("ada", " ")])
+def test_a_take_over_is_signed_and_has_a_reason(world: World, who: str, why: str) -> None:
+    world.run(ONE)
+    before = everything(world)
+    with pytest.raises(BadInputError):
+        world.service.take_over("lake", Owner("reports", "load"), who, why)
+    assert everything(world) == before
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "x" * 251])
+def test_a_name_that_no_dag_or_task_has_owns_nothing(name: str) -> None:
+    with pytest.raises(BadInputError):
+        Owner(name, "load")
+    with pytest.raises(BadInputError):
+        Owner("dag", name)
+
+
+def test_who_planned_with_an_old_owner_in_mind_looks_again(world: World) -> None:
+    """The group changes hands between the look at it and the new window."""
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    look = world.kafka.snapshot
+
+    def overtaken(*arguments):  # type: ignore[no-untyped-def]
+        world.kafka.snapshot = look  # type: ignore[method-assign]
+        world.service.take_over("lake", Owner("reports", "load"), "ada", "renamed")
+        return look(*arguments)
+
+    world.kafka.snapshot = overtaken  # type: ignore[method-assign]
+    with pytest.raises(ForeignGroupError):
+        world.plan(TWO)
+
+
+def test_a_group_that_was_moved_by_import_belongs_to_the_first_that_plans_it(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    moving = Moving(world.ledger, lambda: world.now)
+    found = moving.plan_import(
+        "new", Asked(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT), lambda _: world.kafka
+    )
+    moving.carry_out_import(found, "ada", "renamed")
+    assert world.ledger.load("new").owner is None
+    world.group = group("new")
+    world.run(ELSEWHERE)
+    assert world.ledger.load("new").owner == Owner("reports", "load")
+    with pytest.raises(ForeignGroupError):
+        world.plan(TWO)
+
+
+# Topics that the definition does not read.
+
+
+@pytest.fixture
+def two_topics(world: World) -> World:
+    """A run died over a window of orders and clicks; then clicks left the definition."""
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.plan(ONE)
+    world.die(ONE)
+    world.configure(topics=["orders"])
+    return world
+
+
+@pytest.mark.parametrize("max_open", [1, 3])
+def test_a_window_of_a_topic_that_the_definition_no_longer_reads_is_not_adopted(
+    two_topics: World, max_open: int
+) -> None:
+    world = two_topics
+    world.configure(topics=["orders"], max_open_windows=max_open)
+    before = everything(world)
+    with pytest.raises(UnreadTopicError) as refused:
+        world.plan(TWO)
+    assert everything(world) == before
+    told = str(refused.value)
+    assert "Window lake-000001 has records of clicks, which group lake does not read" in told
+    assert "clear dag/run-1/load" in told
+    assert "kafka-offsets abandon lake-000001" in told
+
+
+def test_its_own_run_has_it_still_and_then_the_group_goes_on(two_topics: World) -> None:
+    world = two_topics
+    window = world.plan(ONE, last_clear=1).window
+    assert world.do(window, ONE, last_clear=1) is True
+    world.die(ONE)
+    world.kafka.produce(tp(0), 3)
+    world.kafka.produce(tp(0, "clicks"), 4)
+    assert world.run(TWO).ranges.without_empty() == ranges({tp(0): (10, 13)})
+
+
+def test_a_topic_that_was_quiet_in_it_is_no_obstacle(world: World) -> None:
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(tp(0), 10)
+    left = world.plan(ONE).window
+    world.die(ONE)
+    world.configure(topics=["orders"])
+    assert world.plan(TWO).window == left
+
+
+def test_abandon_is_a_way_out_of_a_topic_that_left(two_topics: World) -> None:
+    two_topics.service.abandon("lake-000001", "ada", "clicks is gone")
+    assert two_topics.plan(TWO).window.ranges.without_empty() == ranges({tp(0): (0, 10)})
+
+
+@pytest.mark.parametrize("request_", [Windows((1,)), Span(NOON.replace(year=2000), NOON.replace(year=2100))])
+def test_another_dag_does_not_replay_what_it_does_not_read(world: World, request_: Windows | Span) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.create("clicks")
+    world.configure(topics=["clicks"])
+    with pytest.raises(UnreadTopicError, match="records of orders, which group lake does not read as reports/load"):
+        world.plan(ELSEWHERE, request_)
+    assert world.plan(TWO, Windows((1,))).window.seq == 1, "its owner may: the topic left it since"
