@@ -18,6 +18,10 @@ the same offsets, under the same ids. With nothing filled in, the run reads what
 """
 _FROM = "Runs every window again that was cut after this time ..."
 _TO = "... and at this time or before."
+_GROUP = """\
+Which group is replayed. Needed in a DAG with several groups only; tasks of the others are skipped then. For a run that reads what is new it
+means nothing.
+"""
 _STARTING = """\
 The first offset of each partition: `{"orders": {"0": 120}}`. Runs every window again that holds one of the offsets from here on ...
 """
@@ -44,6 +48,7 @@ def replay_params() -> dict[str, Param]:
         "to": ("Time span: to", _TO, _TIME),
         "starting_offsets": ("Offset ranges: start", _STARTING, _OFFSETS),
         "ending_offsets": ("Offset ranges: end", _ENDING, _OFFSETS),
+        "group": ("Group", _GROUP, _TEXT),
     }
     return {
         key: Param(None, title=title, description_md=text, section=_SECTION, **schema)

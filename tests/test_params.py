@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_kafka_offsets import replay_params
 
-KEYS = ["windows", "from", "to", "starting_offsets", "ending_offsets"]
+KEYS = ["windows", "from", "to", "starting_offsets", "ending_offsets", "group"]
 
 
 def resolve(**values: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_a_value_of_another_type_is_refused(key: str, value: Any) -> None:
         resolve(**{key: value})
 
 
-@pytest.mark.parametrize("key", ["windows", "from", "to"])
+@pytest.mark.parametrize("key", ["windows", "from", "to", "group"])
 def test_an_object_stands_for_offsets_only(key: str) -> None:
     with pytest.raises(ParamValidationError, match=f"Invalid input for param {key}"):
         resolve(**{key: {"orders": {"0": 120}}})

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -20,6 +20,9 @@ REPLAY_KEYS = (WINDOWS, FROM, TO, STARTING_OFFSETS, ENDING_OFFSETS)
 
 LIKE = 0.85
 """How much of a longer key must be ours for it to be a slip: one letter, not another word."""
+
+GROUP = "group"
+"""The param, or key of a run's conf, that says of which group a replay is. By itself it chooses none."""
 
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
@@ -144,6 +147,31 @@ def _meant(key: str) -> str | None:
 
 def _letters(key: str) -> str:
     return "".join(filter(str.isalpha, key.lower())).removesuffix("s")
+
+
+def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], *, must_name: bool) -> bool:
+    """Whether what a run was given is meant for a group.
+
+    Args:
+        group: the group whose task asks.
+        groups: those that its DAG plans windows of.
+        params: what the run was given.
+        must_name: with several groups, one has to be named; else it is of all when it names none.
+
+    Raises:
+        BadInputError: it names another group than these, or none of several.
+    """
+    named, known = params.get(GROUP), sorted({group, *groups})
+    if _is_empty(named):
+        if must_name and len(known) > 1:
+            raise BadInputError(
+                f"This DAG plans windows of the groups {name_some(known, ', ')}, and the replay does not say of which: add it "
+                f'to the conf, e.g. "{GROUP}": "{known[0]}"'
+            )
+        return True
+    if named not in known:
+        raise BadInputError(f"This DAG has no group {named} that could be replayed; it has {name_some(known, ', ')}")
+    return bool(named == group)
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:

@@ -240,7 +240,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
             f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
-            f"""airflow dags trigger DAG --conf '{{"windows": "{_numbers(reset.superseded)}"}}'. """
+            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{_numbers(reset.superseded)}"}}'. """
             "If you do mean it: add --supersede"
         )
 

@@ -94,12 +94,14 @@ def plan(
 
     Raises:
         TaskDeferred: to wait without holding a worker.
-        AirflowSkipException: to skip; also when a backfill's interval has no window.
+        AirflowSkipException: to skip; also when a backfill's interval has no window, or the run replays another group.
         WindowBusyError: to fail.
     """
     from airflow.sdk.exceptions import AirflowSkipException
 
     request = request_of(context, operator.group, new)
+    if request is None:
+        raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {operator.group.name}")
     if isinstance(request, Span) and request.is_interval and names_replay(given_params(context)):
         log.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:

@@ -8,19 +8,27 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.group import Until
-from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Request, Span, check_keys, parse_replay
+from airflow_kafka_offsets.core.group import KafkaGroup, Until
+from airflow_kafka_offsets.core.request import (
+    GROUP,
+    REPLAY_KEYS,
+    Live,
+    Request,
+    Span,
+    check_keys,
+    is_of_group,
+    names_replay,
+    parse_replay,
+)
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow.sdk import DAG, Context
 
 log = logging.getLogger(__name__)
 
-_RUN_IS_ALIVE = ["queued", "running"]
+RUN_IS_ALIVE = ["queued", "running"]
 # A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
 _TASK_IS_OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
@@ -39,7 +47,7 @@ def try_of(context: Context) -> Try:
     return Try(ti.try_number, ti.max_tries, context["task"].retries or 0, run_started)
 
 
-def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request:
+def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request | None:
     """Return what this run asks for (DESIGN 5, rule 8).
 
     A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other, a manual one
@@ -50,17 +58,41 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
         group: the group.
         at_most: how many new windows the task can have.
 
+    Returns:
+        What it asks for; None: nothing of this group, as it replays another one of the DAG.
+
     Raises:
         BadInputError: the params choose no replay that makes sense.
     """
     kind = run_type(context)
     if kind == "backfill":
-        return _interval(context)
+        is_meant = is_of_group(group.name, _groups(context["dag"]), given_params(context), must_name=False)
+        return _interval(context) if is_meant else None
     if kind in ("scheduled", "asset_triggered"):
         end = _plain(context.get("data_interval_end")) if kind == "scheduled" else None
         return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
     check_keys(context["dag_run"].conf or {}, own=context["dag"].params)
-    return parse_replay(group.name, given_params(context)) or Live(at_most=at_most)
+    given = given_params(context)
+    if not names_replay(given):
+        return Live(at_most=at_most)
+    # In this order: what the others are asked for may be nonsense here.
+    if not is_of_group(group.name, _groups(context["dag"]), given, must_name=True):
+        return None
+    return parse_replay(group.name, given) or Live(at_most=at_most)
+
+
+def _groups(dag: DAG) -> set[str]:
+    """Return the groups that the tasks of a DAG plan windows of; its sensors may look at others."""
+    return {group.name for group in map(_planned_group, dag.tasks) if isinstance(group, KafkaGroup)}
+
+
+def _planned_group(task: Any) -> Any:
+    from airflow.sdk.bases.sensor import BaseSensorOperator
+
+    if getattr(task, "is_mapped", False):
+        is_sensor = issubclass(task.operator_class, BaseSensorOperator)
+        return None if is_sensor else task.partial_kwargs.get("group")
+    return None if isinstance(task, BaseSensorOperator) else getattr(task, "group", None)
 
 
 def given_params(context: Context) -> Mapping[str, Any]:
@@ -73,7 +105,8 @@ def given_params(context: Context) -> Mapping[str, Any]:
     conf: Mapping[str, Any] = context["dag_run"].conf or {}
     given = {**context["params"], **conf}
     declared = set(context["dag"].params) & set(REPLAY_KEYS)
-    own = declared if len(declared) < len(REPLAY_KEYS) else set()
+    is_form = len(declared) == len(REPLAY_KEYS)
+    own = set() if is_form else declared | ({GROUP} & set(context["dag"].params))
     if own:
         log.info(
             "The DAG's own params %s choose no replay; replay_params() gives it those that do", ", ".join(sorted(own))
@@ -108,7 +141,7 @@ def is_over(claim: Claim) -> bool:
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-    alive = RuntimeTaskInstance.get_dr_count(dag_id=claim.dag_id, run_ids=[claim.run_id], states=_RUN_IS_ALIVE)
+    alive = RuntimeTaskInstance.get_dr_count(dag_id=claim.dag_id, run_ids=[claim.run_id], states=RUN_IS_ALIVE)
     if not alive:
         return True
     return task_is_over(claim, _task_states(claim))
@@ -121,7 +154,7 @@ def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
         claim: who holds the window.
         states: Airflow's answer for the run: state by task, of a mapped task by ``task_id_mapindex``.
     """
-    name = _name(claim)
+    name = state_name(claim)
     if name not in states:
         return True  # the task is no longer part of its run
     if claim.scope is Scope.RUN and states[name] == "success":
@@ -131,7 +164,7 @@ def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
 
 def task_state(claim: Claim) -> str | None:
     """Ask Airflow for the state of the claim's task; None: it has none, or there is no such task."""
-    return _task_states(claim).get(_name(claim))
+    return _task_states(claim).get(state_name(claim))
 
 
 def _task_states(claim: Claim) -> Mapping[str, str | None]:
@@ -147,5 +180,6 @@ def _task_states(claim: Claim) -> Mapping[str, str | None]:
     return states
 
 
-def _name(claim: Claim) -> str:
+def state_name(claim: Claim) -> str:
+    """Return the name under which Airflow's answer has the state of the claim's task."""
     return claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"

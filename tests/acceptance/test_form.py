@@ -73,6 +73,7 @@ def test_each_field_is_of_the_kind_that_its_value_needs(dialog: TriggerDialog) -
         "Time span: to": "date and time",
         "Offset ranges: start": "JSON",
         "Offset ranges: end": "JSON",
+        "Group": "text",
     }
 
 

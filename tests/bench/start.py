@@ -169,7 +169,7 @@ class Timed:
             "task": SimpleNamespace(retries=0),
             "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=None),
             "params": {},
-            "dag": SimpleNamespace(params={}),
+            "dag": SimpleNamespace(params={}, tasks=[]),
             "data_interval_end": datetime(2026, 1, 1, tzinfo=UTC),
         }
         self.operator.execute(context)

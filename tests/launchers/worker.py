@@ -72,7 +72,7 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
         "task": SimpleNamespace(retries=9),
         "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=datetime(2026, 1, 1, tzinfo=UTC)),
         "params": {},
-        "dag": SimpleNamespace(params={}),
+        "dag": SimpleNamespace(params={}, tasks=[]),
         "data_interval_end": datetime(2026, 1, 1, tzinfo=UTC),
         "task_state_store": store,
     }

@@ -99,7 +99,13 @@ def main(
         xcom_push=lambda key, value: print("XCOM", key, json.dumps(value), flush=True),
     )
     dag_run = SimpleNamespace(run_type="manual", conf={}, start_date=None)
-    context: Any = {"ti": ti, "task": task, "dag_run": dag_run, "params": {}, "dag": SimpleNamespace(params={})}
+    context: Any = {
+        "ti": ti,
+        "task": task,
+        "dag_run": dag_run,
+        "params": {},
+        "dag": SimpleNamespace(params={}, tasks=[]),
+    }
     print("RETURNED", json.dumps(task.execute({**context, "outlet_events": {}})), flush=True)
 
 

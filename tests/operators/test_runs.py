@@ -8,9 +8,17 @@ from typing import Any
 
 import pendulum
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets import (
+    KafkaEnoughSensor,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    replay_params,
+    wiring,
+)
 from airflow_kafka_offsets.adapters.kafka_log import epoch_milliseconds
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, UnknownWindowError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -21,8 +29,7 @@ from airflow_kafka_offsets.operators.definition import failing_at_once
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator
 from airflow_kafka_offsets.operators.runs import request_of, task_is_over, try_of
-from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
-from airflow_kafka_offsets.operators.window import CommitWindowOperator, PlanWindowOperator, PlanWindowsOperator
+from airflow_kafka_offsets.operators.window import CommitWindowOperator
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -57,7 +64,7 @@ def test_a_mapped_task_is_asked_for_by_its_index() -> None:
 
 
 def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
-    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS))
+    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS), tasks=[])
     return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, "dag": dag, **more}
 
 
@@ -107,11 +114,11 @@ def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
 
 
 def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
-    report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"})
+    report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"}, tasks=[])
     given = {"from": "2026-01-01", "to": "ada@example.org"}
     assert request_of(context_of("manual", conf=given) | {"dag": report}, ORDERS) == Live()
     assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
-    none = SimpleNamespace(params={})
+    none = SimpleNamespace(params={}, tasks=[])
     assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
 
 
@@ -182,3 +189,71 @@ def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: p
         if hasattr(operator, method):
             with pytest.raises(AirflowFailException, match="a typo"):
                 getattr(operator, method)({})
+
+
+# A DAG with several groups.
+
+CLICKS = KafkaGroup("clicks", topics=["clicks"])
+
+
+def several(**params: Any) -> Any:
+    """Return a DAG whose tasks plan windows of two groups, and that waits for a third one."""
+    with DAG("several", schedule=None, params={**replay_params(), **params}) as dag:
+        KafkaEnoughSensor(task_id="wait", group=KafkaGroup("far", topics=["far"]), min_span=1)
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+        plan = PlanWindowsOperator(task_id="plan_all", group=CLICKS)
+        KafkaSparkSubmitOperator.partial(task_id="load", group=CLICKS, application="job.py").expand(window=plan.output)
+    return dag
+
+
+def asked_of_both(kind: str, dag: Any, **conf: Any) -> list[Any]:
+    context = context_of(kind, conf=conf, **HOUR) | {"dag": dag}
+    return [request_of(context, group) for group in (ORDERS, CLICKS)]
+
+
+def test_a_replay_in_a_dag_with_several_groups_is_of_the_one_that_it_names() -> None:
+    assert asked_of_both("manual", several(), group="clicks", windows="3") == [None, Windows((3,))]
+    assert asked_of_both("manual", several(), group="lake", windows="3") == [Windows((3,)), None]
+
+
+@pytest.mark.parametrize("conf", [{"windows": "3"}, {"from": "2026-01-31T00:00:00Z", "to": "2026-02-01T00:00:00Z"}])
+def test_a_replay_that_names_no_group_where_there_are_several_is_refused(conf: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match=r'plans windows of the groups clicks, lake.*"group": "clicks"'):
+        asked_of_both("manual", several(), **conf)
+
+
+@pytest.mark.parametrize("kind", ["manual", "backfill"])
+def test_a_replay_of_a_group_that_the_dag_does_not_have_is_refused(kind: str) -> None:
+    for named in ("far", "lakes", 5):
+        with pytest.raises(BadInputError, match=f"has no group {named}.*it has clicks, lake"):
+            asked_of_both(kind, several(), group=named, windows="3")
+
+
+def test_a_backfill_is_of_all_groups_or_of_the_one_that_its_conf_names() -> None:
+    interval = Span(START, END, is_interval=True)
+    assert asked_of_both("backfill", several()) == [interval, interval]
+    assert asked_of_both("backfill", several(), group="clicks") == [None, interval]
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "manual", "asset_triggered"])
+def test_a_live_run_is_of_all_groups(kind: str) -> None:
+    assert all(isinstance(asked, Live) for asked in asked_of_both(kind, several()))
+    assert all(isinstance(asked, Live) for asked in asked_of_both(kind, several(), group="clicks"))
+
+
+def test_in_a_dag_with_one_group_its_name_may_be_left_out() -> None:
+    with DAG("one", schedule=None, params=replay_params()) as dag:
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag}
+    assert request_of(context, ORDERS) == Windows((3,))
+    assert request_of(context | {"params": {"group": "lake"}}, ORDERS) == Windows((3,))
+
+
+def test_a_param_that_a_dag_calls_group_and_means_otherwise_names_none() -> None:
+    with DAG("own", schedule=None, params={"group": "emea"}) as dag:
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag, "params": {"group": "emea"}}
+    assert request_of(context, ORDERS) == Windows((3,))
+    assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == Span(
+        START, END, is_interval=True
+    )

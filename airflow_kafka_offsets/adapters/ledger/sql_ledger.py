@@ -34,6 +34,7 @@ from airflow_kafka_offsets.core.ownership import (
     abandonment,
     check_gap,
     is_owner,
+    may_define,
 )
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
