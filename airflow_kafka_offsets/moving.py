@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets, only
 from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.core.store import must_write
+from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.resetting import snapshot_of_all, work_out
@@ -45,7 +46,8 @@ class LedgerSource:
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
         mark = watermark(state)
-        return Found(core.published(state), core.committing_note(state), mark.topic_ids if mark else {})
+        topic_ids = mark.topic_ids if mark else {}
+        return Found(core.published(state), core.committing_note(state), topic_ids, state.open)
 
 
 class StoreSource:
@@ -123,6 +125,7 @@ class Import:
         asked: where the offsets are from.
         taken: these offsets.
         notes: what the place has to say.
+        left_open: windows of the place, if it is a group of the ledger, that wait for their commit and are read again.
         log: what Kafka holds of their topics.
         position: where the group will go on.
         state: the group as it was seen.
@@ -133,6 +136,7 @@ class Import:
     asked: Asked
     taken: Taken
     notes: tuple[str, ...]
+    left_open: tuple[Held, ...]
     log: LogSnapshot
     position: Position
     state: GroupState
@@ -235,7 +239,9 @@ class Moving:
         taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
         reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
         position = reset.position if reset else taken.position(snapshot)
-        return Import(group, asked, taken, found.notes, snapshot, position, state, reset)
+        left_open = core.left_open(found.open_windows, topics)
+        notes = (*found.notes, *core.left_open_note(left_open))
+        return Import(group, asked, taken, notes, left_open, snapshot, position, state, reset)
 
     def carry_out_import(
         self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -270,7 +276,9 @@ class Moving:
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
-        details = {**_origin(found.asked), **core.facts(found.taken)}
+        details: dict[str, object] = {**_origin(found.asked), **core.facts(found.taken)}
+        if found.left_open:
+            details["left_open"] = [held.window.id for held in found.left_open]
         if found.reset is None:
             details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
             details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]

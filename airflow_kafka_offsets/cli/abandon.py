@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.ownership import Abandonment
 from airflow_kafka_offsets.service import WindowService
 
 
@@ -25,19 +25,21 @@ def abandon(args: Namespace) -> Answer:
     found = service.preview_abandon(args.window_id)
     if args.yes:
         found = service.abandon(args.window_id, who, args.why, leave_gap=args.leave_gap)
-        document = _document(detail, found, who, args.why, is_done=True)
-        return Answer(document, lambda: _done_text(document))
-    document = _document(detail, found, who, args.why, is_done=False)
-    return Answer(document, lambda: _preview_text(document), ExitCode.UNCONFIRMED)
-
-
-def _document(detail: Document, found: Abandonment, who: str, why: str, *, is_done: bool) -> Document:
-    return {"done": is_done, "who": who, "why": why, "window": detail, "skipped": ranges_document(found.skipped)}
+    document = {
+        "done": args.yes,
+        "who": who,
+        "why": args.why,
+        "window": detail,
+        "skipped": ranges_document(found.skipped),
+        "holder_is_over": airflow_runs.is_over(row.held.holder),
+    }
+    text, code = (_done_text, ExitCode.OK) if args.yes else (_preview_text, ExitCode.UNCONFIRMED)
+    return Answer(document, lambda: text(document), code)
 
 
 def _preview_text(document: Document) -> str:
     window = document["window"]
-    parts = heading("abandon", window)
+    parts = heading("abandon", document)
     if document["skipped"]:
         parts.append(
             f"Later windows start where it ends, so its offsets can't be planned again. {_gap(document)}\n\n{_output(window)}\n\n"
@@ -51,19 +53,37 @@ def _preview_text(document: Document) -> str:
     return "\n\n".join(parts)
 
 
-def heading(verb: str, window: Document) -> list[str]:
+def heading(verb: str, document: Document) -> list[str]:
     """Say what an act on an open window is about, and that its job may be at work."""
+    window = document["window"]
     parts = [
         f"This would {verb} window {window['id']} ({window['state']}, span {window['span']}, "
         f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):",
         ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty.",
     ]
     if running := [a for a in window["history"] if a["outcome"] == "running"]:
-        parts.append(
-            f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows: make sure that "
-            "its job is over, or it goes on writing under this id."
-        )
-    return parts
+        parts.append(f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows.")
+    return [*parts, _holder_text(document)]
+
+
+def _holder_text(document: Document) -> str:
+    holder = run_name(document["window"]["held_by"])
+    match document["holder_is_over"]:
+        case True:
+            return (
+                f"Airflow says that {holder} is over. A driver in a cluster may go on after it: make sure that none does, or "
+                "it goes on writing under this id."
+            )
+        case False:
+            return (
+                f"Airflow says that {holder} is still at work on it, or will be: stop it first (mark its task as failed), and make "
+                "sure that its job is over, or it goes on writing under this id."
+            )
+        case _:
+            return (
+                f"{holder} may still be at work on it, and no Airflow could be asked from here: look at that run, stop it "
+                "first, and make sure that its job is over, or it goes on writing under this id."
+            )
 
 
 def _gap(document: Document) -> str:
@@ -83,7 +103,7 @@ def _output(window: Document) -> str:
 
 def _done_text(document: Document) -> str:
     window = document["window"]
-    done = f"Window {window['id']} is abandoned, by {document['who']}. "
+    done = f"Window {window['id']} is abandoned, by {document['who']}. {_holder_text(document)}\n\n"
     if document["skipped"]:
         return done + f"{_gap(document)}\n\nRemove what was written under this id, or records count twice."
     return done + "Remove what was written under this id: the next run plans its offsets again under another one."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.abandon import heading
 from airflow_kafka_offsets.cli.documents import Document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
@@ -17,7 +18,13 @@ def commit(args: Namespace) -> Answer:
     who, ledger = person(args), open_ledger(args)
     row = ledger.window(args.window_id)
     detail = window_detail(row, ledger.attempts(args.window_id))
-    document: Document = {"done": args.yes, "who": who, "why": args.why, "window": detail}
+    document: Document = {
+        "done": args.yes,
+        "who": who,
+        "why": args.why,
+        "window": detail,
+        "holder_is_over": airflow_runs.is_over(row.held.holder),
+    }
     store = open_own_store(args, ledger.group(row.held.window.group))
     # Kafka is not asked: what the window read may be gone from there, and that is why a person commits it.
     service = WindowService(ledger, None, store=store)  # type: ignore[arg-type]
@@ -25,12 +32,12 @@ def commit(args: Namespace) -> Answer:
         service.commit_by_hand(args.window_id, who, args.why)
         return Answer(document, lambda: f"Window {detail['id']} is committed, by {who}.")
     service.check_commit_by_hand(args.window_id)
-    return Answer(document, lambda: _preview_text(detail), ExitCode.UNCONFIRMED)
+    return Answer(document, lambda: _preview_text(document), ExitCode.UNCONFIRMED)
 
 
-def _preview_text(window: Document) -> str:
+def _preview_text(document: Document) -> str:
     parts = [
-        *heading("commit", window),
+        *heading("commit", document),
         "Nothing proves that its job read all of it: look into the job's own log and at what it wrote. What is missing there is "
         "never read again, unless somebody replays the window while Kafka still holds it.\n"
         "Nothing was changed. To do it: the same command with --yes",

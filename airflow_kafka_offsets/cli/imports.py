@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 
-from airflow_kafka_offsets.cli.documents import Document, ranges_document
+from airflow_kafka_offsets.cli.documents import Document, claim_document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text, unread_document
@@ -63,6 +63,10 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "topics": list(found.group.topics),
         "kafka_conn_id": found.group.kafka_conn_id,
         "notes": list(found.notes),
+        "left_open": [
+            {"id": held.window.id, "state": held.window.state.value, "held_by": claim_document(held.holder)}
+            for held in found.left_open
+        ],
         "partitions": [
             {
                 "topic": tp.topic,

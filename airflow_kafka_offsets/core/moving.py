@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.place import Found, Meaning, next_offsets
 from airflow_kafka_offsets.core.planning import Verdict, judge
 from airflow_kafka_offsets.core.publishing import before
-from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.core.window import Held, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,22 @@ def committing_note(state: GroupState) -> tuple[str, ...]:
         f"the commit of {window_id} is under way, and the store may have followed it already; these are the offsets before it, "
         "and its next try goes on from them"
         for window_id in committing(state)[:1]
+    )
+
+
+def left_open(helds: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
+    """Return the windows with records of these topics: whoever goes on from the watermark before them reads these again."""
+    return tuple(held for held in helds if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
+
+
+def left_open_note(helds: Sequence[Held]) -> tuple[str, ...]:
+    """Return what to tell of windows that wait for their commit in the group that the offsets are taken from."""
+    if not helds:
+        return ()
+    names = name_some([f"{h.window.id} ({h.window.state}, held by {h.holder})" for h in helds], ", ")
+    return (
+        f"not committed there: {names}. Their offsets are read again under new ids, so what was written under these has to go, "
+        "and their runs must not go on: let them be committed before the import, or abandon them",
     )
 
 

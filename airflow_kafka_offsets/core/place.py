@@ -10,6 +10,7 @@ from enum import StrEnum
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
+from airflow_kafka_offsets.core.window import Held
 
 FORMS = (
     "ledger, the address of an offset store (redis://redis_default, kafka:// for the Kafka consumer group), "
@@ -117,11 +118,13 @@ class Found:
         offsets: the numbers as they stand there.
         notes: sentences that a person should read before believing them.
         topic_ids: the id of each topic that they belong to, where the place knows it.
+        open_windows: of a group in the ledger: windows behind these offsets that wait for their commit, oldest first.
     """
 
     offsets: Offsets
     notes: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    open_windows: tuple[Held, ...] = ()
 
 
 def check_meaning(place: Place, meaning: Meaning) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.cli import main
+from airflow_kafka_offsets.cli import airflow_runs, main
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
@@ -196,7 +196,8 @@ def cells(line: str) -> list[str]:
 
 @pytest.fixture
 def cli(lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run ``kafka-offsets`` on the lake in this process; Kafka is its dictionary."""
+    """Run ``kafka-offsets`` on the lake in this process; Kafka is its dictionary, and there is no Airflow to ask."""
+    monkeypatch.setattr(airflow_runs, "is_over", lambda claim: None)
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
     monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lake.url)
 

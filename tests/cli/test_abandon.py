@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from tests.cli.conftest import ORDERS, Cli, Lake
 
@@ -22,6 +23,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
         in done.out
     )
     assert "Its last attempt runs since 2026-01-31 00:13:00Z" in done.out
+    assert "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here" in done.out
     assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
     assert lake.dump() == before
 
@@ -32,6 +34,31 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
     assert lake.ledger.window(WINDOW).held.window.state == "abandoned"
     [act] = lake.ledger.acts("lake.orders")
     assert (act.kind, act.who, act.why) == ("abandon", getpass.getuser(), "the job was wrong")
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (True, "Airflow says that orders/scheduled__3/load is over. A driver in a cluster may go on after it"),
+        (False, "Airflow says that orders/scheduled__3/load is still at work on it, or will be: stop it first"),
+        (None, "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here"),
+    ],
+)
+def test_it_is_told_whether_the_holder_is_at_work(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, yes: tuple[str, ...], answer: bool | None, told: str
+) -> None:
+    asked: list[Claim] = []
+
+    def is_over(claim: Claim) -> bool | None:
+        asked.append(claim)
+        return answer
+
+    monkeypatch.setattr(airflow_runs, "is_over", is_over)
+    abandon = ("abandon", WINDOW, "--why", "w")
+    assert cli(*abandon, "-o", "json").json["holder_is_over"] is answer
+    assert told in cli(*abandon, *yes).out
+    assert asked == [Claim("orders", "scheduled__3", "load")] * 2
 
 
 def test_somebody_else_may_be_named(cli: Cli, lake: Lake) -> None:

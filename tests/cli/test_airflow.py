@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,3 +97,42 @@ def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert "none (no tables) before" in made.stdout
     assert (home / "kafka_offsets.db").exists()
+
+
+def test_abandon_asks_airflow_whether_the_holder_is_at_work(home: Path, tmp_path: Path, lake: Lake) -> None:
+    def holder_is_over(airflow_home: Path) -> bool | None:
+        asked = ("abandon", "lake.orders-000003", "--why", "w", "--ledger", lake.url, "-o", "json")
+        answer: bool | None = json.loads(airflow(airflow_home)("kafka-offsets", *asked).stdout)["holder_is_over"]
+        return answer
+
+    claim = lake.ledger.window("lake.orders-000003").held.holder
+    run = {"dag_id": claim.dag_id, "run_id": claim.run_id}
+    assert holder_is_over(home) is True, "Airflow has no such run"
+    insert(home, "dag_run", **run, state="running")
+    insert(home, "task_instance", **run, task_id=claim.task_id, map_index=-1, state="deferred")
+    assert holder_is_over(home) is False
+    execute(home, "UPDATE task_instance SET state = 'failed'")
+    assert holder_is_over(home) is True
+    execute(home, "UPDATE task_instance SET state = 'running'")
+    execute(home, "UPDATE dag_run SET state = 'failed'")
+    assert holder_is_over(home) is True
+    nowhere = tmp_path / "nowhere"
+    assert holder_is_over(nowhere) is None
+    assert not nowhere.exists()
+
+
+def insert(home: Path, table: str, **values: object) -> None:
+    """Write a row into Airflow's database, with nothing that means anything in the columns that are not named."""
+    connection = sqlite3.connect(home / "airflow.db")
+    columns = list(connection.execute(f"PRAGMA table_info({table})"))
+    connection.close()
+    filled = {name: "00" for _, name, _, is_needed, default, _ in columns if is_needed and default is None}
+    row = {**filled, **values}
+    execute(home, f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", *row.values())
+
+
+def execute(home: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(home / "airflow.db")
+    with connection:
+        connection.execute(statement, values)
+    connection.close()

@@ -28,7 +28,7 @@ def csv(folder: Path, text: str) -> str:
 def stored_in(group: KafkaGroup, address: str, lake: Lake) -> None:
     """Let the ledger know that the group has an offset store."""
     definition = KafkaGroup(group.name, topics=group.topics, offset_store=address)
-    window = lake.service.plan(definition, Claim("d", "r", "t"), is_over=lambda claim: True)[0].window
+    window = lake.service.plan(definition, Claim("orders", "r", "load"), is_over=lambda claim: True)[0].window
     lake.service.abandon(window.id, "ann", "only its definition counts")
 
 
@@ -387,3 +387,23 @@ def test_several_topics_at_once(cli: Cli, lake: Lake, tmp_path: Path) -> None:
     assert position is not None
     assert position.offsets == {CLICKS_0: 85, ORDERS_0: 5, ORDERS_1: 0}
     assert TopicPartition("orders", 2) not in position.offsets
+
+
+def test_open_windows_of_the_group_that_the_offsets_are_of_are_named(cli: Cli, lake: Lake) -> None:
+    place = (*NEW, "--from", "ledger", "--as", "lake.orders")
+    note = "not committed there: lake.orders-000003 (planned, held by orders/scheduled__3/load)"
+    done = cli(*place)
+    assert f"Note: {note}. Their offsets are read again under new ids" in done.out
+    [window] = cli(*place, "-o", "json").json["left_open"]
+    assert window["id"] == "lake.orders-000003"
+    assert window["held_by"]["run_id"] == "scheduled__3"
+    assert note in cli(*place, "--yes").out
+    assert lake.ledger.acts("nightly")[0].details["left_open"] == ["lake.orders-000003"]
+
+
+def test_a_group_without_an_open_window_has_none_to_name(cli: Cli, quiet: Lake) -> None:
+    place = (*NEW, "--from", "ledger", "--as", "lake.orders")
+    assert "not committed there" not in cli(*place).out
+    assert cli(*place, "-o", "json").json["left_open"] == []
+    cli(*place, "--yes")
+    assert "left_open" not in quiet.ledger.acts("nightly")[0].details

@@ -1,0 +1,49 @@
+"""What Airflow's database says about the run that holds a window, for commands: a task would ask its supervisor instead.
+
+The database is Airflow's own business: this file alone reads it, and a test runs it against the installed Airflow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.operators.runs import RUN_IS_ALIVE, state_name, task_is_over
+
+log = logging.getLogger(__name__)
+
+
+def is_over(claim: Claim) -> bool | None:
+    """Return whether a claim's task or run is over; None: there is no Airflow here that could be asked."""
+    if not _is_here():
+        return None
+    try:
+        return _is_over(claim)
+    except Exception as exc:  # whatever is wrong with that database must not keep a person from the command
+        log.debug("Airflow could not be asked: %s", type(exc).__name__)
+        return None
+
+
+def _is_here() -> bool:
+    """Whether Airflow is set up on this machine: to start it where it is not would make its folder and an empty database."""
+    home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
+    is_set = any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ)
+    return "airflow" in sys.modules or is_set or (home / "airflow.cfg").exists()
+
+
+def _is_over(claim: Claim) -> bool:
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    run: dict[str, Any] = {"dag_id": claim.dag_id, "run_id": claim.run_id}
+    task = {**run, "task_id": claim.task_id, "map_index": claim.map_index}
+    with create_session() as session:
+        alive = session.scalars(select(DagRun.state).filter_by(**run).where(DagRun.state.in_(RUN_IS_ALIVE))).all()
+        states = session.scalars(select(TaskInstance.state).filter_by(**task)).all()
+    return not alive or task_is_over(claim, {state_name(claim): state for state in states})
