@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SECTION = "Replay (leave empty to run what is new)"
-NULLS = dict.fromkeys(["windows", "from", "to", "starting_offsets", "ending_offsets"])
+NULLS = dict.fromkeys(["windows", "from", "to", "starting_offsets", "ending_offsets", "group"])
 
 
 @pytest.fixture(scope="module")
