@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import BadInputError, OutputError
+from airflow_kafka_offsets.core.errors import BadInputError, OutputError, counted
 
 _PART = r"[^.\s\"'`\[\]\\]+"
 _TABLE = re.compile(rf"{_PART}(\.{_PART})?")
@@ -112,7 +112,7 @@ def check_staging(window_id: str, staged: Staged) -> None:
 def foreign_rows(window_id: str, table: str, rows: int) -> str:
     """Say why rows that are there before the first commit of their window are not replaced: only a commit publishes them."""
     return (
-        f"Window {window_id}: {table} has {rows} rows of a window of this id, and this ledger has never committed it: "
+        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id, and this ledger has never committed it: "
         "another window wrote them. Nothing is committed, and the rows are there still. Was the ledger lost and made again, "
         "or restored from an older copy, or does another environment write there? Then bring the right ledger back, or "
         "continue under another name of the group or in another table (docs/howto/keep-the-ledger.md). If these rows may "

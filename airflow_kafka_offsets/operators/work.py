@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import patiently, small_together, window_result
@@ -92,7 +92,7 @@ def evidence(span: int, report: Report) -> str:
     """Say what is known of what a job read.
 
     >>> evidence(200, Report(10, took_window=True))
-    '10 records were read of 200 offsets; 190 offsets (95.0 %) gave none'
+    '10 records read of 200 offsets; 190 offsets (95.0 %) gave none'
 
     Args:
         span: how many offsets the window has.
@@ -100,8 +100,8 @@ def evidence(span: int, report: Report) -> str:
     """
     if report.records is not None:
         gaps = span - report.records
-        share = f"; {gaps} offsets ({gaps / span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
-        return f"{report.records} records were read of {span} offsets{share}"
+        share = f"; {counted(gaps, 'offset')} ({gaps / span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
+        return f"{counted(report.records, 'record')} read of {span} offsets{share}"
     if report.written is False:
         return "an earlier run had written it, so this one read nothing"
     if report.took_window:

@@ -269,7 +269,7 @@ def check_not_fewer(counts: Counts, at_least: int | None) -> None:
     """
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
-            f"{counts.records} records were read, and an earlier run of the window read {at_least}. Compaction may have removed the "
+            f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}. Compaction may have removed the "
             "others since; then they are only in what that run wrote, and this run would replace that. Leave it as it is. Or, "
             "if this is meant: set KafkaGroup(expect_fewer=True), run the window again, and take that out after it"
         )

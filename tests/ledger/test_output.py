@@ -116,7 +116,7 @@ class OutputContract:
         warehouse.stage(held, range(80, 100))
         attempt = succeed(ledger, held)
         with pytest.raises(
-            OutputError, match=f"has 1 rows of .* this ledger has never .*DELETE FROM {warehouse.table}"
+            OutputError, match=f"has 1 row of .* this ledger has never .*DELETE FROM {warehouse.table}"
         ):
             self.commit(ledger, warehouse, held, attempt)
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [1])

@@ -147,8 +147,8 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (Report(10, took_window=True), "10 records were read of 10 offsets"),
-        (Report(4, took_window=True), "4 records were read of 10 offsets; 6 offsets (60.0 %) gave none"),
+        (Report(10, took_window=True), "10 records read of 10 offsets"),
+        (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
         (
             Report(took_window=False),
             "never called current_window(): that it ended with exit code 0 is all the evidence",
