@@ -57,8 +57,8 @@ _MARKER_OF_FIXTURE = {
 _LONGEST_FIRST = (
     "acceptance/test_matrix.py",
     "spark",
+    "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
     "operators",
-    "acceptance",
     "launchers",
     "ledger/test_races.py",
     "adapters",
