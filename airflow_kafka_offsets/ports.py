@@ -255,7 +255,7 @@ class Ledger(Protocol):
         ...
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
-        """Write down the definition of a group that is there already, unless the group is another DAG's than the claim's.
+        """Write down the definition of a group that is there already, unless the group belongs to another task than the claim's.
 
         Raises:
             UnknownWindowError: there is no such group.

@@ -69,33 +69,36 @@ class Publisher:
 
     def _follow(self, store: OffsetStore, group: str, state: GroupState) -> None:
         """Bring the store to where the watermark will be."""
-        windows = self._done_in_a_row(group, state)
+        windows, afterwards = self._done_in_a_row(group, state)
         if not windows:
             return
-        steps = core.path(windows)
+        steps = core.path(windows, afterwards)
         try:
-            found = self._read(store, group, steps[-1]) if len(windows) > 1 else {}
+            found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
             store.advance(group, core.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
             # Perhaps it was ourselves: somebody who commits the next window has published this one too.
             now = self._ledger.load(group)
-            if (now.version, self._done_in_a_row(group, now)) != (state.version, windows):
+            if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
                 raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None
             raise
         log.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
         """Return where the store may stand while commits are under way, see `core.publishing.path`; none is: nothing."""
-        windows = self._done_in_a_row(group, state)
-        return core.path(windows) if windows else []
+        windows, afterwards = self._done_in_a_row(group, state)
+        return core.path(windows, afterwards) if windows else []
 
-    def _done_in_a_row(self, group: str, state: GroupState) -> list[Window]:
-        if not state.open or state.open[0].window.state is State.PLANNED:
-            return []
+    def _done_in_a_row(self, group: str, state: GroupState) -> tuple[list[Window], Offsets]:
+        """Return the windows that the watermark passes, and where it is then."""
+        if not state.open or state.open[0].window.state is State.PLANNED or state.position is None:
+            return [], {}
         first = state.open[0].window.seq
         newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE)
-        live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)]
-        return core.done_in_a_row(reversed(live))
+        live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)][::-1]
+        done = core.done_in_a_row(live)
+        waiting = live[len(done) :]
+        return done, core.before(waiting[0]) if waiting else state.position.offsets
 
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure before a window is cut that the store stands where it starts: better than after its job.

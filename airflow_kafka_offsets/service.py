@@ -221,6 +221,15 @@ class WindowService:
 
     def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
+        try:
+            return self._plan_on(asking, request, state)
+        except LogError:
+            # A person goes on from here by a command that knows the group's name only, and goes by what is written down.
+            if state.version:
+                self._ledger.define(asking.group, asking.claim)
+            raise
+
+    def _plan_on(self, asking: _Asking, request: Request, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
             more, drafts = self._more_of_interval(asking, request, state, own)
             helds = sorted([*own, *more], key=lambda held: held.window.seq)
@@ -600,7 +609,7 @@ class WindowService:
         check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
-        if done.skipped:
+        if done.position is None and done.window.lane is Lane.LIVE:
             self._publisher.follow_gap(done.window)
         return done
 

@@ -148,11 +148,6 @@ def is_owner(owner: Owner | None, claim: Claim) -> bool:
     return owner is None or owner == Owner.of(claim)
 
 
-def may_define(owner: Owner | None, claim: Claim) -> bool:
-    """Whether a claim's definition of the group replaces the one before: the owner's DAG gives windows to other tasks of its own."""
-    return owner is None or owner.dag_id == claim.dag_id
-
-
 def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
     """Refuse live windows to another DAG or task than the group's.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from types import MappingProxyType
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -22,14 +23,20 @@ def done_in_a_row(live: Iterable[Window]) -> list[Window]:
     return list(takewhile(lambda window: window.state is not State.PLANNED, live))
 
 
-def path(windows: Sequence[Window]) -> list[dict[TopicPartition, int]]:
+def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) -> list[dict[TopicPartition, int]]:
     """Return where a store may stand while windows are published: before the first of them, and behind each.
 
     What was lost before a window started lies on its way. A partition that a later window leaves out stays where it is.
+
+    Args:
+        windows: those that the watermark passes.
+        afterwards: where the watermark is then: further than these windows end, if an abandoned one left a gap behind them.
     """
     steps = [before(windows[0])]
     for window in windows:
         steps.append({**steps[-1], **window.ranges.ends})
+    if (last := {**steps[-1], **afterwards}) != steps[-1]:
+        steps.append(last)
     return steps
 
 

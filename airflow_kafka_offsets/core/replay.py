@@ -145,9 +145,14 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         if pieces[-1].end > mark:
             above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
     if above:
+        if state.open:
+            wait = (
+                f"Window {state.open[0].window.id} is open and holds the watermark: let it be committed, then ask again"
+            )
+        else:
+            wait = "Let an ordinary run of the DAG read it"
         raise BadInputError(
-            f"A replay ends below the watermark; the live lane has not read all of this yet and will: {name_some(above)}. "
-            "Let an ordinary run of the DAG read it, or ask for an earlier end"
+            f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
 
 

@@ -235,7 +235,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 
 
 class _First(dict[str, Any]):
-    """What the first action groups, whatever a second one counts."""
+    """What the first action counted, whatever a second one counts."""
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         if not self:

@@ -309,8 +309,9 @@ class LedgerContract:
         for defined in (group(name), group(name, expect_gaps=True)):
             ledger.define(defined, claim())
             assert ledger.group(name) == defined
-        ledger.define(group(name), replace(claim(), dag_id="replays"))
-        assert ledger.group(name) == defined, "another DAG's definition of the group is not the group's"
+        for other in (replace(claim(), dag_id="replays"), replace(claim(), task_id="replay")):
+            ledger.define(group(name), other)
+            assert ledger.group(name) == defined, "another task's definition of the group is not the group's"
         assert ledger.load(name) == before
         with pytest.raises(UnknownWindowError, match=f"no group {name}-other"):
             ledger.define(group(f"{name}-other"), claim())

@@ -528,6 +528,36 @@ def test_an_older_open_window_holds_the_store_back_whatever_gap_is_left_behind_i
     assert stands(store) == many.watermark == {0: 30, 1: 0}
 
 
+def test_the_store_follows_over_a_gap_behind_the_window_that_is_committed_next(many: World, store: MemoryStore) -> None:
+    first, second, third = (p.window for p in many.ask(ONE, Live(at_most=3)))
+    many.service.abandon(second.id, "ada", "poison", leave_gap=True)
+    many.do(first, ONE)
+    assert stands(store) == many.watermark == {0: 20, 1: 0}
+    many.do(third, ONE)
+    assert stands(store) == many.watermark == {0: 30, 1: 0}
+
+
+def test_the_store_follows_over_gaps_up_to_where_the_next_window_will_start(many: World, store: MemoryStore) -> None:
+    first, second, third = (p.window for p in many.ask(ONE, Live(at_most=3)))
+    many.service.abandon(second.id, "ada", "poison", leave_gap=True)
+    many.service.abandon(third.id, "ada", "poison")
+    many.do(first, ONE)
+    assert stands(store) == many.watermark == {0: 20, 1: 0}
+    many.die(ONE)
+    assert many.run(TWO).ranges[tp(0)].start == 20
+
+
+def test_the_store_follows_when_an_empty_window_held_the_watermark(many: World, store: MemoryStore) -> None:
+    for number in range(4):
+        many.run(claim(f"before-{number}"))
+    empty = many.plan(ONE).window
+    assert empty.span == 0
+    many.kafka.produce(tp(0), 5)
+    many.run(TWO)
+    many.service.abandon(empty.id, "ada", "died")
+    assert stands(store) == many.watermark == {0: 40, 1: 0}
+
+
 def test_a_store_that_does_not_follow_over_a_gap_is_told_and_put_right_as_the_error_says(
     many: World, store: MemoryStore
 ) -> None:

@@ -524,15 +524,27 @@ def test_a_run_that_gets_windows_that_are_there_leaves_its_own_definition(world:
     assert world.ledger.group("lake") == world.group
 
 
-def test_a_task_that_is_given_a_window_leaves_its_own_definition(world: World) -> None:
+def test_another_task_of_the_dag_leaves_the_definition_of_the_one_that_plans(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.plan(replace(ONE, scope=Scope.RUN)).window
+    before = world.group
     world.configure(expect_gaps=True)
-    world.service.take(world.group, window.id, replace(ONE, task_id="load", map_index=0), world.over.__contains__)
-    assert world.ledger.group("lake") == world.group
+    world.service.take(world.group, window.id, replace(ONE, task_id="work", map_index=0), world.over.__contains__)
+    assert world.ledger.group("lake") == before
 
 
-def test_a_plan_that_is_refused_leaves_the_definition_as_it_was(world: World) -> None:
+def test_what_kafka_lost_is_put_right_by_the_definition_of_the_plan_that_found_it(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    world.kafka.expire(tp(0), 15)
+    world.configure(expect_gaps=True)
+    with pytest.raises(DataLossError):
+        world.plan(TWO)
+    assert world.ledger.group("lake") == world.group, "a reset would go by topics that the group reads no more"
+
+
+def test_a_plan_that_waits_for_another_run_leaves_the_definition_as_it_was(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     world.plan(ONE)
     before = world.group

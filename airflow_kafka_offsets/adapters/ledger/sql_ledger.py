@@ -34,7 +34,6 @@ from airflow_kafka_offsets.core.ownership import (
     abandonment,
     check_gap,
     is_owner,
-    may_define,
 )
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
@@ -138,12 +137,12 @@ class SqlLedger:
         return [Held(window, claim, holds=1) for window in added]
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
-        """Write down the definition of a group that is there already, unless the group is another DAG's."""
+        """Write down the definition of a group that is there already, unless the group belongs to another task."""
         definition = json.dumps(group.to_json())
         with reading(self._engine) as connection:
             row = _group(connection, group.name, groups.c.definition, *_OWNER)
         is_new = row.definition != definition  # a plan that changes nothing takes no lock
-        if is_new and may_define(_owner(row), claim):
+        if is_new and is_owner(_owner(row), claim):
             with writing(self._engine) as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
