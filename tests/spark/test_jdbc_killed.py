@@ -81,7 +81,7 @@ class Case:
 
     def job(self) -> dict[str, Any]:
         given = {"url": self.database.jdbc, "table": self.table, "properties": self.database.properties}
-        return {"handoff": asdict(handoff({}, window_id=self.window_id)), **given, **self._login()}
+        return {"handoff": asdict(handoff({}, window_id=self.window_id, is_rerun=True)), **given, **self._login()}
 
     def _login(self) -> dict[str, Any]:
         """Return how the job logs in without a password, as docs/sinks/jdbc.md says; the others have it in their properties."""
@@ -171,6 +171,6 @@ def _check_no_password(directory: Path) -> None:
 
 
 def _write_again(spark: SparkSession, case: Case) -> None:
-    window = KafkaWindow(spark, handoff({}, window_id=case.window_id))
+    window = KafkaWindow(spark, handoff({}, window_id=case.window_id, is_rerun=True))
     df = spark.range(10, 15, 1, 2).selectExpr("cast(id as int) as n")
     window.write_jdbc(df, case.database.jdbc, case.table, case.database.properties)

@@ -51,7 +51,7 @@ class Pipeline:
 
     def run(self, run: str, job: Job, request: Request = LIVE, clears: int = 0) -> list[dict[str, Any]]:
         """Let a task plan and work, as an operator does; a second call with the same name is a retry."""
-        claim = Claim("dag", run, "load")
+        claim = Claim(f"dag-{self.topic}", run, "load")  # a run has windows in one group
         context: Any = {
             "ti": SimpleNamespace(try_number=clears + 1, max_tries=clears),
             "task": SimpleNamespace(retries=0),
