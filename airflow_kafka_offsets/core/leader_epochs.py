@@ -85,7 +85,8 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
         f"{name_some(list(why.values()))}. "
         "The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on at the watermark and "
         f"record that the new records below it are not read: {reset} '{_json(gone.ends)}' --why '...'. To read them too: "
-        f"{reset} '{_json(gone.starts)}' --why '...', which names the windows whose output has to go",
+        f"{reset} '{_json(gone.starts)}' --why '...', which names the windows whose output has to go; no window is cut, so it may "
+        "name an earlier start (--to-window)",
         why,
     )
 
