@@ -336,11 +336,14 @@ class Ledger(Protocol):
         """
         ...
 
-    def commit_by_hand(self, window_id: str, act: Act, *, in_two_steps: bool = False) -> None:
-        """Commit a planned window on a person's word, which is recorded; `in_two_steps` as in `commit`.
+    def commit_by_hand(
+        self, window_id: str, act: Act, *, in_two_steps: bool = False, output: Sequence[str] = ()
+    ) -> None:
+        """Commit a planned window on a person's word, which is recorded; `in_two_steps` and `output` as in `commit`.
 
         Raises:
             IllegalStepError: it is not planned.
+            OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         ...

@@ -555,37 +555,32 @@ class WindowService:
         return seq in finished or self.window(window_id).lane is Lane.BACKFILL
 
     def check_commit_by_hand(self, window_id: str) -> None:
-        """Refuse what `commit_by_hand` would refuse, without writing anything.
+        """Refuse what `commit_by_hand` would refuse by the window's state, without writing anything.
 
         Raises:
             IllegalStepError: it is not planned.
-            BadInputError: its output is published by the commit of its task, and only there.
             UnknownWindowError: there is no such window.
         """
-        window = self.window(window_id)
-        window.to(State.COMMITTING, State.COMMITTED)
-        if tables := self._ledger.group(window.group).output_tables:
-            raise BadInputError(
-                f"Window {window_id} can't be committed by hand: only the commit of its task publishes the rows that its job staged "
-                f"for {name_some(list(tables), ', ')}"
-            )
+        self.window(window_id).to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
-        """Commit a planned window on a person's word that its job has read all of it.
+        """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
 
         For a window that no run can read again, so that what its job wrote is the only copy.
 
         Raises:
-            IllegalStepError, BadInputError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
+            IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
+            OutputError: the group has output tables, and there is nothing to publish; nothing was committed.
             StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
         """
         check_signature(who, why)
+        group, _ = window_ids.parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
         act = Act("commit", who, why, self._clock(), {"window": window_id})
-        in_two_steps = self._publisher.place is not None
-        self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps))
+        in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
+        self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
         if in_two_steps:
-            self._racing(lambda: self._publisher.finish(window_ids.parse_window_id(window_id)[0]))
+            self._racing(lambda: self._publisher.finish(group))
 
     def preview_abandon(self, window_id: str) -> Abandonment:
         """Work out what it means to give a window up, without writing anything.

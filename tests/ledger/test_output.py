@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Held, Outcome, State
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.ledger.examples import NOW, add, claim
+from tests.ledger.examples import NOW, act, add, claim
 
 
 class Warehouse:
@@ -121,6 +121,21 @@ class OutputContract:
         warehouse.run(f"DELETE FROM {warehouse.table} WHERE window_id = '{held.window.id}'")
         assert self.commit(ledger, warehouse, held, attempt) is True
         assert warehouse.numbers() == [*range(80, 100)]
+
+    @pytest.mark.parametrize("in_two_steps", [False, True])
+    def test_a_commit_by_hand_publishes_what_was_staged_last_or_nothing_at_all(
+        self, ledger: SqlLedger, warehouse: Warehouse, name: str, in_two_steps: bool
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        by_hand = {"in_two_steps": in_two_steps, "output": (warehouse.table,)}
+        with pytest.raises(OutputError, match="staged nothing"):
+            ledger.commit_by_hand(held.window.id, act("commit"), **by_hand)
+        assert (self.state(ledger, held), ledger.acts(name)) == (State.PLANNED, [])
+        warehouse.stage(held, range(4))
+        warehouse.stage(held, range(10))
+        ledger.commit_by_hand(held.window.id, act("commit"), **by_hand)
+        assert warehouse.numbers(held.window.id) == [*range(10)]
+        assert self.state(ledger, held) is (State.COMMITTING if in_two_steps else State.COMMITTED)
 
     def test_windows_stand_side_by_side(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
         warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (77)")

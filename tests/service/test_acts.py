@@ -14,6 +14,7 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     LogTruncatedError,
     MissingPartitionError,
+    OutputError,
     TopicRecreatedError,
     UnknownWindowError,
 )
@@ -321,10 +322,10 @@ def test_a_person_commits_only_a_window_that_is_planned(two_windows: World) -> N
     assert world.ledger.acts("lake") == []
 
 
-def test_a_person_does_not_commit_a_window_without_the_rows_that_are_staged_for_it(world: World) -> None:
+def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables(world: World) -> None:
     world.configure(output_tables=["orders"])
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
-    with pytest.raises(BadInputError, match="rows that its job staged for orders"):
+    with pytest.raises(OutputError, match="its job staged nothing for orders"):
         world.service.commit_by_hand(window.id, "ada", "why")
     assert world.service.window(window.id).state is State.PLANNED

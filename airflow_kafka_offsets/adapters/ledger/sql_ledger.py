@@ -252,9 +252,11 @@ class SqlLedger:
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
 
-    def commit_by_hand(self, window_id: str, act: Act, *, in_two_steps: bool = False) -> None:
+    def commit_by_hand(
+        self, window_id: str, act: Act, *, in_two_steps: bool = False, output: Sequence[str] = ()
+    ) -> None:
         """Commit a planned window on a person's word, which is recorded."""
-        with writing(self._engine) as connection:
+        with writing(self._publishing(output)) as connection:
             (group_id,) = _group(connection, parse_window_id(window_id)[0], groups.c.id)
             held = _found(connection, window_id)
             done = held.window.to(State.COMMITTING, State.COMMITTED)
@@ -263,6 +265,10 @@ class SqlLedger:
             at = act.at if done.state is State.COMMITTED else None
             _change(connection, group_id, held.window, held.holds, state=done.state, committed_at=at)
             _record(connection, group_id, act)
+            if output and done.span:
+                outputs.publish(connection, window_id, output, None, act.at, is_planned=True)
+        if output and done.span:
+            outputs.clean(self._engine)
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
         """Move the watermark to a position, and mark the windows that it supersedes."""
