@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from airflow_kafka_offsets.core import replay as replays
-from airflow_kafka_offsets.core.errors import UnknownWindowError, name_some
+from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
@@ -48,7 +48,7 @@ class Answers:
             LogError: Kafka does not hold what nobody owns.
         """
         if state.position is None:
-            raise UnknownWindowError(
+            raise NotYetError(
                 f"Group {group.name} has not planned yet, so nothing lies below its watermark. Let an ordinary run of its DAG "
                 "plan first (starting_offsets='latest' begins with what comes from now on and leaves the past to a replay)"
             )

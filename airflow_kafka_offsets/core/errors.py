@@ -6,6 +6,7 @@
     ├── BadInputError               correct what you wrote; nothing was changed
     │   ├── OffsetsJsonError        not Spark's JSON of offsets
     │   ├── CollidingOptionError    an option that the plan sets itself
+    │   ├── NotYetError             what you ask for is not there, and may be later: try again, or correct it
     │   ├── UnknownWindowError      no such group or window in the ledger
     │   ├── ForeignGroupError       the group belongs to another DAG or task
     │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
@@ -87,6 +88,10 @@ def may_pass(error: BaseException) -> bool:
 
 class BadInputError(KafkaOffsetsError, ValueError):
     """What the user wrote can't be used; nothing was changed."""
+
+
+class NotYetError(BadInputError):
+    """What was asked for is not there, and may be later; nothing was changed."""
 
 
 class OffsetsJsonError(BadInputError):

@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.errors import (
     DataLossError,
     IllegalStepError,
     LogTruncatedError,
+    NotYetError,
     TopicRecreatedError,
     name_some,
 )
@@ -151,7 +152,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
             )
         else:
             wait = "Let an ordinary run of the DAG read it"
-        raise BadInputError(
+        raise NotYetError(
             f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|jaas|oauthbearer\.config|key\.pem|keystore\.key", re.IGNORECASE
+    r"password|passwd|passphrase|secret|api.?key|token(?!\.endpoint)|jaas|oauthbearer\.config|key\.pem|keystore\.key",
+    re.IGNORECASE,
 )
 
 # ${provider:key} or ${provider:path:key}; without a colon, Kafka takes it for text.
@@ -21,8 +22,8 @@ _LOGIN = re.compile(rf"\s*[\w.$-]+\s+[A-Za-z]+(?:{_OPTION.pattern})*\s*;\s*")
 def is_secret(name: str) -> bool:
     """Whether the value of a setting must never be shown.
 
-    >>> [is_secret(name) for name in ("sasl.password", "kafka.SASL.jaas.config", "ssl.key.location", "group.id")]
-    [True, True, False, False]
+    >>> [is_secret(name) for name in ("sasl.password", "kafka.SASL.jaas.config", "apikey", "ssl.key.location", "group.id")]
+    [True, True, True, False, False]
     """
     return bool(_SECRET.search(name))
 

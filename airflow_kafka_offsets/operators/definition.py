@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Literal, ParamSpec, TypeVar, get_args
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -27,6 +27,7 @@ def check_on_open_window(value: str) -> None:
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
     """Let a task fail without a retry when somebody has to correct what they wrote: a retry would read the same again.
 
+    What may be there later is tried again, such as the end of a backfill's interval that the live lane has not passed yet.
     For `execute` and `resume` of an operator.
     """
 
@@ -34,6 +35,8 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return execute(*args, **kwargs)
+        except NotYetError:
+            raise
         except BadInputError as exc:
             from airflow.sdk.exceptions import AirflowFailException
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -403,7 +404,7 @@ def _write_report(path: str, window_id: str, counts: Counts | None, written: boo
         "counts": _by_topic(counts) if counts else {},
         "written": written,
     }
-    draft = f"{path}.{os.getpid()}"
+    draft = f"{path}.{uuid.uuid4().hex}"
     Path(draft).write_text(json.dumps(report), encoding="utf-8")
     os.replace(draft, path)
 

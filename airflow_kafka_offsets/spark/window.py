@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -64,15 +65,18 @@ def current_window(spark: SparkSession) -> KafkaWindow:
 
 
 _current: dict[tuple[str, str], KafkaWindow] = {}
+_one_at_a_time = threading.Lock()
 
 
 def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     """Return the one object of a session and window id: it remembers what was written, for all functions of the job."""
     key = session_id(spark), handoff.window_id
-    known = _current.get(key)
-    if known is None or known._handoff != handoff:  # a session that is left open may be given the window again
-        known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
-        known._report()  # that the job knows of its window
+    with _one_at_a_time:
+        known = _current.get(key)
+        if known is None or known._handoff != handoff:  # a session that is left open may be given the window again
+            known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
+            if handoff.report and not Path(handoff.report).exists():  # what another session has read stands
+                known._report()  # that the job knows of its window
     return known
 
 
@@ -396,6 +400,7 @@ class KafkaWindow(WindowReading):
         with kept(df) as rows:
             written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
+            target.has_appended()  # refuses this window if another one of its id was faster while this one was read
             self._skip(target.name)
         return written
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
@@ -244,7 +244,7 @@ def find_connection(conn_id: str) -> Connection:
     """Return an Airflow connection.
 
     Raises:
-        BadInputError: there is none of this name.
+        NotYetError: there is none of this name, or a secrets backend did not answer: Airflow does not tell these apart.
     """
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
@@ -252,6 +252,6 @@ def find_connection(conn_id: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as exc:
-        raise BadInputError(
+        raise NotYetError(
             f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-json '{{...}}'"
         ) from exc

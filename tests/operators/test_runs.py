@@ -20,7 +20,13 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.adapters.kafka_log import epoch_milliseconds
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, UnknownWindowError, WindowBusyError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaUnavailableError,
+    NotYetError,
+    UnknownWindowError,
+    WindowBusyError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Live, Span, Windows
 from airflow_kafka_offsets.core.tries import Try
@@ -159,7 +165,13 @@ def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    "may_pass", [KafkaUnavailableError("away"), WindowBusyError("lake-000001", "x"), ValueError("of the job")]
+    "may_pass",
+    [
+        NotYetError("above the watermark"),
+        KafkaUnavailableError("away"),
+        WindowBusyError("lake-000001", "x"),
+        ValueError("of the job"),
+    ],
 )
 def test_what_may_pass_and_what_a_job_raises_is_tried_again(may_pass: Exception) -> None:
     with pytest.raises(type(may_pass)):

@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     KafkaUnavailableError,
     LogTruncatedError,
+    NotYetError,
     TopicRecreatedError,
     UnknownWindowError,
     WindowBusyError,
@@ -127,7 +128,7 @@ def test_an_open_live_window_is_refused_the_live_lane_reads_it(hourly: World) ->
 
 def test_a_group_that_never_planned_has_nothing_to_replay(world: World) -> None:
     for request in (Windows((1,)), Span(at(-1), at(0)), Span(at(-1), at(0), is_interval=True), offsets(0, 1)):
-        with pytest.raises(UnknownWindowError, match="Group lake has not planned yet"):
+        with pytest.raises(NotYetError, match="Group lake has not planned yet"):
             world.ask(ONE, request)
 
 

@@ -29,11 +29,11 @@ def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Re
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     """Return an address that errors may show, and the user and password that were in it, as requests reads them.
 
-    >>> split_login("http://me:hunter%202@rm:8088/"), split_login("http://rm:8088")
-    (('http://rm:8088/', ('me', 'hunter 2')), ('http://rm:8088', None))
+    >>> split_login("http://me:hunter%202@rm:8088/"), split_login("http://rm:8088"), split_login("http://TOKEN@rm:8088")
+    (('http://rm:8088/', ('me', 'hunter 2')), ('http://rm:8088', None), ('http://rm:8088', None))
     """
     user, password = get_auth_from_url(url)
-    return (urldefragauth(url), (user, password)) if user or password else (url, None)
+    return urldefragauth(url), (user, password) if user or password else None
 
 
 def was_never_sent(exc: ClusterUnavailableError) -> bool:

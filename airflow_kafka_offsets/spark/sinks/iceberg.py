@@ -104,7 +104,7 @@ class IcebergTable:
         if mine.isEmpty():
             return
         named = (
-            self._spark.table(f"{self.name}.snapshots")
+            self._spark.table(f"{self._full_name}.snapshots")
             .filter(F.col("summary")["kafka-window-id"] == self._label.window_id)
             .orderBy(F.col("committed_at").desc())
             .select("summary")
@@ -113,6 +113,14 @@ class IcebergTable:
         found = None if named is None else {name[len("kafka-") :]: value for name, value in named[0].items()}
         remove = f"DELETE FROM {self.name} WHERE {WINDOW_ID} = '{self._label.window_id}'"
         self._label.refuse_other(self.name, found, remove)
+
+    @property
+    def _full_name(self) -> str:
+        # Of a name without a namespace, Spark would take `orders.snapshots` for a table in a namespace `orders`.
+        if "." in self.name:
+            return self.name
+        catalog = self._spark.catalog
+        return f"{catalog.currentCatalog()}.{catalog.currentDatabase()}.{self.name}"
 
     def _announce(self) -> None:
         """Let a snapshot that changes nothing name the window: a MERGE takes no properties."""

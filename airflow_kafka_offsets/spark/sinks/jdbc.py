@@ -226,12 +226,13 @@ class JdbcTable:
         window_id, table = label.window_id, self.target.table
         _update(connection, self.target.lock_published(), window_id)
         if _update(connection, self.target.delete(), window_id):
-            known = _rows(connection, self.target.find_digest(), window_id, table)
+            known = _rows(connection, self.target.find_digest(), window_id, self.target.name)
             label.refuse_other(
                 table, {"digest": known[0]} if known else None, f"DELETE FROM {table} WHERE {WINDOW_ID} = '{window_id}'"
             )
-        _update(connection, self.target.delete_digest(), window_id, table)
-        _update(connection, self.target.insert_digest(), window_id, table, label.digest)
+        # By the name alone: the digests lie in the target's schema, and `orders` and `public.orders` are one table.
+        _update(connection, self.target.delete_digest(), window_id, self.target.name)
+        _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(

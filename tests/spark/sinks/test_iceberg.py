@@ -166,6 +166,21 @@ def test_rows_of_which_no_snapshot_says_anything_are_replaced_only_by_a_window_t
     assert spark.table(table).count() == 10
 
 
+def test_a_table_of_the_current_namespace_is_replaced_by_its_name_alone(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, topic: str
+) -> None:
+    before = f"{spark.catalog.currentCatalog()}.{spark.catalog.currentDatabase()}"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.db")
+    spark.sql(f"USE {CATALOG}.db")
+    try:
+        for _ in range(2):
+            window = make_window(ranges)
+            window.write_iceberg(window.read().selectExpr("offset AS n"), f"`{topic}`")
+        assert spark.table(f"`{topic}`").count() == 10
+    finally:
+        spark.sql(f"USE {before}")
+
+
 def test_a_table_that_no_window_could_be_replaced_in_is_refused_before_anything_is_written(
     spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str
 ) -> None:
