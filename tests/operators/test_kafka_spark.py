@@ -11,10 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.operators.connect import remote_url
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.wiring import find_connection
@@ -57,7 +56,7 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
 
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
-    with pytest.raises(AirflowFailException, match="no connection 'nowhere'"):
+    with pytest.raises(NotYetError, match="no connection 'nowhere'"):
         operator_with(conn_id="nowhere").execute({})
 
 
