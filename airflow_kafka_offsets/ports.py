@@ -51,7 +51,8 @@ class LogOffsets(Protocol):
         ...
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
-        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely.
+        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely. Of no epoch nobody is
+        asked.
 
         What is not in the answer Kafka did not say: too old, a proxy, or not in time. That is no error.
         """

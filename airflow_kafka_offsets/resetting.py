@@ -28,7 +28,7 @@ def work_out(
     """Work out a reset against the windows of the ledger. Writes nothing; see `core.reset.plan_reset`."""
     backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
-    epoch_ends = kafka.epoch_ends(asked) if asked else {}
+    epoch_ends = kafka.epoch_ends(asked)
     committed = committed_windows(ledger, group.name)
     return core.plan_reset(
         group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics

@@ -361,7 +361,7 @@ class WindowService:
                 behind[tp] = max(window.ranges[tp].end, behind.get(tp, 0))
         seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._look_again(behind, level)})
         asked = leader_epochs.of_windows(windows, seen)
-        epoch_ends = self._kafka.epoch_ends(asked) if asked else {}
+        epoch_ends = self._kafka.epoch_ends(asked)
         check_all_readable(windows, seen, epoch_ends)
         if silent := leader_epochs.unanswered(asked, epoch_ends):
             log.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
@@ -456,7 +456,7 @@ class WindowService:
     ) -> list[Plan]:
         """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
         asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
-        epoch_ends = self._kafka.epoch_ends(asked) if asked else {}
+        epoch_ends = self._kafka.epoch_ends(asked)
         leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
         silent = leader_epochs.unanswered(asked, epoch_ends)
         first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
@@ -604,7 +604,7 @@ class WindowService:
         check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
-        if done.position is None and done.window.lane is Lane.LIVE:
+        if done.is_passed:
             self._publisher.follow_gap(done.window)
         return done
 

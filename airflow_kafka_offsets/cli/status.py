@@ -11,7 +11,7 @@ from airflow_kafka_offsets.cli.documents import Document, act_document, owner_do
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import partitions_table, run_name, table, time
+from airflow_kafka_offsets.cli.tables import owner_name, partitions_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -160,9 +160,7 @@ def _row(group: Document) -> list[object]:
 def _one_text(group: Document) -> str:
     lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
     owner = group["owner"]
-    lines.append(
-        f"belongs to:     {owner['dag_id']}/{owner['task_id']}" if owner else "belongs to:     the first that plans"
-    )
+    lines.append(f"belongs to:     {owner_name(owner) if owner else 'the first that plans'}")
     lines += [f"open window:    {_open(window)}" for window in group["open_windows"]] or ["open window:    none"]
     if done := group["last_committed"]:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")

@@ -40,6 +40,11 @@ def run_name(claim: Mapping[str, Any]) -> str:
     return f"{claim['dag_id']}/{claim['run_id']}/{claim['task_id']}{mapped}"
 
 
+def owner_name(owner: Mapping[str, Any]) -> str:
+    """Return the task that a group belongs to as ``dag_id/task_id``."""
+    return f"{owner['dag_id']}/{owner['task_id']}"
+
+
 def ranges_table(ranges: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of offset ranges: ``start <= offset < end``."""
     return partitions_table(("topic", "partition", "start", "end", "span"), ranges, by_span)

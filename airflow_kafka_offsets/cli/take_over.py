@@ -8,7 +8,7 @@ from airflow_kafka_offsets.cli.documents import Document, owner_document, window
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import run_name, table
+from airflow_kafka_offsets.cli.tables import owner_name, run_name, table
 from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.service import WindowService
 
@@ -38,12 +38,14 @@ def take_over(args: Namespace) -> Answer:
 
 
 def _text(document: Document, *, is_needed: bool) -> str:
-    group, to = document["group"], _name(document["to"])
+    group, to = document["group"], owner_name(document["to"])
     if not is_needed:
         return f"Group {group} belongs to {to} already. Nothing was changed."
     verb = "belongs" if document["done"] else "would belong"
     before = (
-        f"no longer to {_name(document['from'])}, whose runs" if document["from"] else "was nobody's yet: all others"
+        f"no longer to {owner_name(document['from'])}, whose runs"
+        if document["from"]
+        else "was nobody's yet: all others"
     )
     parts = [
         f"Group {group} {verb} to {to}, and {before} get no live window from then on. Make sure that both write the same output: "
@@ -58,7 +60,3 @@ def _text(document: Document, *, is_needed: bool) -> str:
     if not document["done"]:
         parts.append("Nothing was changed. To do it: the same command with --yes")
     return "\n\n".join(parts)
-
-
-def _name(owner: Document) -> str:
-    return f"{owner['dag_id']}/{owner['task_id']}"

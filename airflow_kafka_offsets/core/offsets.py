@@ -122,3 +122,8 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
 
     def __repr__(self) -> str:
         return f"OffsetRanges({self._ranges!r})"
+
+
+def named_ranges(ranges: OffsetRanges) -> dict[str, list[int]]:
+    """Return ranges as the record of an act has them: ``{"orders-0": [start, end]}``."""
+    return {str(tp): [r.start, r.end] for tp, r in ranges.items()}

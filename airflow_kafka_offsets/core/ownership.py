@@ -20,7 +20,14 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
     name_some,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.offsets import (
+    OffsetRange,
+    OffsetRanges,
+    Offsets,
+    TopicPartition,
+    named_ranges,
+    topics_of,
+)
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 
 # What Airflow takes for the id of a DAG or task.
@@ -273,8 +280,12 @@ class Abandonment:
     @property
     def facts(self) -> dict[str, object]:
         """What the ledger's record of the act says of it."""
-        skipped = {str(tp): [r.start, r.end] for tp, r in self.skipped.items()}
-        return {"window": self.window.id, **({"skipped": skipped} if skipped else {})}
+        return {"window": self.window.id, **({"skipped": named_ranges(self.skipped)} if self.skipped else {})}
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the watermark passes what the window owned: later windows start where it ends."""
+        return self.position is None and self.window.lane is Lane.LIVE
 
 
 def abandonment(window: Window, position: Position | None, newest: int | None) -> Abandonment:

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition, named_ranges
 from airflow_kafka_offsets.core.ownership import GroupState, Position, to_abandon
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
@@ -264,12 +264,8 @@ def summary(reset: Reset) -> dict[str, object]:
     """Return the facts for the ledger's record of the act."""
     return {
         "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},
-        "skipped": {str(tp): [r.start, r.end] for tp, r in reset.skipped.items()},
+        "skipped": named_ranges(reset.skipped),
         "superseded": [window.id for window in reset.superseded],
-        **({"replaced": {str(tp): [r.start, r.end] for tp, r in reset.replaced.items()}} if reset.replaced else {}),
-        **({"unread": _unread_facts(reset)} if reset.unread else {}),
+        **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
+        **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
     }
-
-
-def _unread_facts(reset: Reset) -> dict[str, dict[str, list[int]]]:
-    return {id_: {str(tp): [r.start, r.end] for tp, r in ranges.items()} for id_, ranges in reset.unread.items()}

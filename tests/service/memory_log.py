@@ -176,6 +176,8 @@ class MemoryLog:
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> Mapping[PartitionEpoch, int]:
         """Return where the records of leader epochs, and of all before them, end."""
+        if not wanted:
+            return {}
         self.calls.append("epoch_ends")
         there = [asked for asked in wanted if self.knows_epoch_ends and asked.partition in self._partitions]
         ends = {asked: self._partitions[asked.partition].end_of_epoch(asked.leader_epoch) for asked in there}

@@ -143,7 +143,7 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # The try after which the task was last cleared: a retry goes on with what it did since, a cleared task begins again.
+    # The try after which the task was last cleared. Only versions before `series` read it; it stays, as it may not be null.
     Column("last_clear", Integer, nullable=False),
     # `core.tries.Try.series`; None: of a version that did not record it, and no later try continues it.
     Column("series", String(64)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label, read_note
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options, with_window_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -103,7 +103,7 @@ class DeltaTable:
         # First of all the rows: a window that is written for the first time has none, and no history has to be read.
         if table.filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
             return
-        remove = f"DELETE FROM {self.name} WHERE {WINDOW_ID} = '{self._label.window_id}'"
+        remove = delete_rows(self.name, self._label.window_id)
         self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None), remove)
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, with_window_id
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, with_window_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,8 +111,7 @@ class IcebergTable:
             .first()
         )
         found = None if named is None else {name[len("kafka-") :]: value for name, value in named[0].items()}
-        remove = f"DELETE FROM {self.name} WHERE {WINDOW_ID} = '{self._label.window_id}'"
-        self._label.refuse_other(self.name, found, remove)
+        self._label.refuse_other(self.name, found, delete_rows(self.name, self._label.window_id))
 
     @property
     def _full_name(self) -> str:

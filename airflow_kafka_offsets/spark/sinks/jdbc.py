@@ -16,7 +16,7 @@ from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError, counted
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
 from airflow_kafka_offsets.spark.source import is_classic
 
 if TYPE_CHECKING:
@@ -227,9 +227,7 @@ class JdbcTable:
         _update(connection, self.target.lock_published(), window_id)
         if _update(connection, self.target.delete(), window_id):
             known = _rows(connection, self.target.find_digest(), window_id, self.target.name)
-            label.refuse_other(
-                table, {"digest": known[0]} if known else None, f"DELETE FROM {table} WHERE {WINDOW_ID} = '{window_id}'"
-            )
+            label.refuse_other(table, {"digest": known[0]} if known else None, delete_rows(table, window_id))
         # By the name alone: the digests lie in the target's schema, and `orders` and `public.orders` are one table.
         _update(connection, self.target.delete_digest(), window_id, self.target.name)
         _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)

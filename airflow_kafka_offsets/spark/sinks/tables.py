@@ -15,6 +15,11 @@ WINDOW_ID = "window_id"
 """Column (of files: directory) that says which window a row is of."""
 
 
+def delete_rows(table: str, window_id: str) -> str:
+    """Return the statement by which a person removes a window's rows."""
+    return f"DELETE FROM {table} WHERE {WINDOW_ID} = '{window_id}'"
+
+
 def with_window_id(frame: DataFrame, window_id: str) -> DataFrame:
     """Return the frame with the window's column at its end.
 
