@@ -210,12 +210,17 @@ def test_a_reset_that_was_overtaken_writes_nothing(two_windows: World, monkeypat
     assert world.ledger.load("lake").open
 
 
-def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: World) -> None:
+def read_past_an_open_transaction(world: World) -> None:
+    """Read offsets 0 to 9 uncommitted; at 5 begins a transaction that nobody ends."""
     world.configure(isolation_level="read_uncommitted")
     world.kafka.produce(tp(0), 5)
     world.kafka.open_transaction(tp(0))
     world.kafka.produce(tp(0), 5)
     world.run(ONE)
+
+
+def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: World) -> None:
+    read_past_an_open_transaction(world)
     world.configure(isolation_level="read_committed")
     waiting = world.plan(TWO)
     assert (waiting.window.span, waiting.window.ranges[tp(0)].start) == (0, 10)
@@ -227,11 +232,7 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: Worl
 
 
 def test_a_truncated_log_below_an_open_transaction_is_one_still(world: World) -> None:
-    world.configure(isolation_level="read_uncommitted")
-    world.kafka.produce(tp(0), 5)
-    world.kafka.open_transaction(tp(0))
-    world.kafka.produce(tp(0), 5)
-    world.run(ONE)
+    read_past_an_open_transaction(world)
     world.kafka.truncate(tp(0), 8)
     world.configure(isolation_level="read_committed")
     with pytest.raises(LogTruncatedError, match="the log ends at 8, before the watermark 10"):

@@ -466,13 +466,18 @@ class Interrupted(MemoryStore):
 STEPS = pytest.mark.parametrize("step", ["before", "after"])
 
 
-@STEPS
-def test_of_two_commits_of_one_window_exactly_one_wins(quick_folder: Path, step: str) -> None:
+def interrupted(folder: Path, step: str) -> tuple[World, Interrupted, Window, int | None]:
+    """Return a window whose job has succeeded, and whose first commit will be interrupted."""
     store = Interrupted(step)
-    world = World(quick_folder, store)
+    world = World(folder, store)
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
-    attempt = world.work(window, ONE)
+    return world, store, window, world.work(window, ONE)
+
+
+@STEPS
+def test_of_two_commits_of_one_window_exactly_one_wins(quick_folder: Path, step: str) -> None:
+    world, store, window, attempt = interrupted(quick_folder, step)
     answers: list[bool] = []
     store.meanwhile = lambda: answers.append(world.service.commit(window.id, ONE, attempt))
     answers.append(world.service.commit(window.id, ONE, attempt))
@@ -483,11 +488,7 @@ def test_of_two_commits_of_one_window_exactly_one_wins(quick_folder: Path, step:
 
 @STEPS
 def test_a_commit_that_a_plan_has_finished_does_not_win_a_second_time(quick_folder: Path, step: str) -> None:
-    store = Interrupted(step)
-    world = World(quick_folder, store)
-    world.kafka.produce(tp(0), 10)
-    window = world.plan(ONE).window
-    attempt = world.work(window, ONE)
+    world, store, window, attempt = interrupted(quick_folder, step)
     store.meanwhile = lambda: world.plan(TWO)
     assert world.service.commit(window.id, ONE, attempt) is False
     assert (state_of(world, window), stands(store)) == (State.COMMITTED, {0: 10, 1: 0})

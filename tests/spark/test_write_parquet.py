@@ -368,12 +368,18 @@ def test_a_part_that_a_copy_left_and_output_of_older_versions_say_nothing_and_ar
         label.unlink()
 
 
+def published(spark: SparkSession, folder: Path) -> tuple[str, Directories, Files]:
+    """Publish an old output, and return what the next one is published with."""
+    scheme = f"file:{folder}"
+    directories, files = Directories(folder, scheme), Files(spark)
+    publish(files, *_arguments(directories, scheme, "old"))
+    return scheme, directories, files
+
+
 def test_an_old_one_that_can_not_be_put_back_is_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheme = f"file:{tmp_path}"
-    directories, files = Directories(tmp_path, scheme), Files(spark)
-    publish(files, *_arguments(directories, scheme, "old"))
+    scheme, directories, files = published(spark, tmp_path)
     rename = Files.rename
 
     def failing(self: Files, source: str, target: str) -> bool:
@@ -391,9 +397,7 @@ def test_an_old_one_that_can_not_be_put_back_is_kept(
 def test_where_a_rename_is_a_copy_that_stops_half_way_the_old_one_is_kept_and_the_next_run_replaces_the_part(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheme = f"file:{tmp_path}"
-    directories, files = Directories(tmp_path, scheme), Files(spark)
-    publish(files, *_arguments(directories, scheme, "old"))
+    scheme, directories, files = published(spark, tmp_path)
     rename = Files.rename
 
     def copying(self: Files, source: str, target: str) -> bool:
