@@ -6,11 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import event, inspect, select, update
+from sqlalchemy import event, select, update
 
-from airflow_kafka_offsets.adapters.ledger import schema, sql_ledger
+from airflow_kafka_offsets.adapters.ledger import sql_ledger
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.ledger.tables import groups, metadata, windows
@@ -27,7 +25,6 @@ from airflow_kafka_offsets.core.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import PUBLISHED
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 
 
@@ -650,24 +647,6 @@ class LedgerContract:
                 add(ledger, name, 0, 10)
                 ledger.abandon(f"{name}-000001", act())
         assert ledger.attempts(f"{name}-000002") == []
-
-    def test_the_migrations_make_the_tables_that_the_code_speaks_of(self, url: str) -> None:
-        def is_of_the_ledger(name: str | None, kind: str, _: object) -> bool:
-            # The jobs of other tests publish into this database, too.
-            return kind != "table" or (str(name).startswith("kafka_offsets_") and name != PUBLISHED)
-
-        with open_engine(url).connect() as connection:
-            context = MigrationContext.configure(
-                connection,
-                opts={
-                    "version_table": schema.VERSION_TABLE,
-                    "compare_type": True,
-                    "include_name": is_of_the_ledger,
-                },
-            )
-            assert compare_metadata(context, metadata) == []
-            columns = {t: {c["name"] for c in inspect(connection).get_columns(t)} for t in metadata.tables}
-            assert columns == {t: set(table.columns.keys()) for t, table in metadata.tables.items()}
 
 
 class TestSqlite(LedgerContract):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -17,6 +18,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, String, create_engine,
 from airflow_kafka_offsets.adapters.ledger import schema, steps
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.adapters.ledger.tables import metadata
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
 from airflow_kafka_offsets.core.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
@@ -105,6 +107,14 @@ class SchemaContract:
             SqlLedger(empty, create=create)
         with pytest.raises(LedgerSchemaError, match="newer than this package knows"):
             schema.upgrade(open_engine(empty))
+
+    def test_the_migrations_make_the_tables_that_the_code_speaks_of(self, empty: str) -> None:
+        schema.upgrade(open_engine(empty))
+        with open_engine(empty).connect() as connection:
+            opts = {"version_table": schema.VERSION_TABLE, "compare_type": True}
+            assert compare_metadata(MigrationContext.configure(connection, opts=opts), metadata) == []
+            columns = {t: {c["name"] for c in inspect(connection).get_columns(t)} for t in metadata.tables}
+            assert columns == {t: set(table.columns.keys()) for t, table in metadata.tables.items()}
 
     def test_an_upgrade_can_be_repeated(self, empty: str) -> None:
         for _ in range(2):
