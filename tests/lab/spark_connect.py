@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 
 from tests.lab.jars import jdbc_jars, spark_connector_jars, table_jars
-from tests.lab.java import java, pyspark_home
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
+from tests.lab.start import java_command
 from tests.lab.tables import table_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_JVM = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # What Spark's own scripts open (org.apache.spark.launcher.JavaModuleOptions), without them Arrow dies at the first result.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -100,16 +99,9 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        path = ":".join([f"{pyspark_home()}/jars/*", *map(str, [*spark_connector_jars(), *table_jars(), *jdbc_jars()])])
-        return [
-            java(),
-            *_JVM,
-            *OPENS,
-            *settings,
-            "-cp",
-            path,
-            "org.apache.spark.sql.connect.service.SparkConnectServer",
-        ]
+        jars = [*spark_connector_jars(), *table_jars(), *jdbc_jars()]
+        main = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        return [*java_command(*jars), "-Xmx1g", *OPENS, *settings, main]
 
     def _settings(self) -> dict[str, str]:
         return {

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tests.lab.java import java, pyspark_home
+from tests.lab.java import pyspark_home
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 from tests.lab.spark_connect import OPENS
+from tests.lab.start import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _ALIVE = ("SUBMITTED", "RUNNING", "RELAUNCHING")
 
 
@@ -123,4 +123,4 @@ class SparkStandalone(ServerPair):
 
 
 def _java(*settings: str) -> list[str]:
-    return [java(), *_JVM, *OPENS, *settings, "-cp", f"{pyspark_home()}/jars/*"]
+    return [*java_command(), "-Xmx256m", *OPENS, *settings]

@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_kafka_offsets.adapters.connector_jars import kept_jars
 from airflow_kafka_offsets.adapters.spark_home import jar_names
 from airflow_kafka_offsets.adapters.start.archives import start_options
-from airflow_kafka_offsets.adapters.start.programs import spark_at
+from airflow_kafka_offsets.adapters.start.programs import Spark, spark_at
 from airflow_kafka_offsets.core.start import (
     LAUNCHER_OPTIONS,
     SUBMIT_OPTIONS,
@@ -22,11 +22,13 @@ from airflow_kafka_offsets.core.start import (
 from airflow_kafka_offsets.spark.connector import folder_name, spark_build
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import jars_for_launches
-from tests.lab.java import pyspark_home
+from tests.lab.java import java, pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
 SHORT_LIFE = "-XX:+UseSerialGC"
 """The option of a JVM that saves a driver that lives for seconds a tenth of its CPU."""
+
+_SERVER = (SHORT_LIFE, *compiler_options("auto", span=0))
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,20 @@ def start_variables(span: int) -> dict[str, str]:
     Args:
         span: of the window, in offsets.
     """
-    spark = spark_at(pyspark_home(), ours())
-    assert spark is not None
-    options = [
-        *start_options(spark, PROVIDER_CACHE),
-        *compiler_options("auto", span),
-    ]
+    options = [*start_options(_spark(), PROVIDER_CACHE), *compiler_options("auto", span)]
     return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
+
+
+def java_command(*jars: Path) -> list[str]:
+    """Return how a JVM is started with the jars of PySpark, and others after them, from the archive of the drivers.
+
+    Java takes an archive where the class path begins with the one that it was made with, which is that of Spark's scripts; else it
+    goes on without.
+    """
+    spark = _spark()
+    first = ["hive-jackson/*", str(spark.settings), *map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar")))]
+    path = [*first, f"{spark.home}/jars/*", *map(str, jars)]
+    return [java(), *start_options(spark, PROVIDER_CACHE), *_SERVER, "-cp", ":".join(path)]
 
 
 def connector_files() -> str:
@@ -95,6 +104,12 @@ def connector_files() -> str:
     jars = kept_jars(jars_for_launches() / "jars" / folder_name(build.connector))
     assert jars is not None
     return ",".join(str(jar) for jar in jars if build.lacks(jar.name))
+
+
+def _spark() -> Spark:
+    found = spark_at(pyspark_home(), ours())
+    assert found is not None
+    return found
 
 
 def home_like(home: Path) -> Path:
