@@ -21,7 +21,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet "uv==$(UV_VERSION)"
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
+	@# First without the network: behind an index that forbids caching, uv would fetch and build PySpark again (30 CPU seconds, 1 GB).
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --offline -r requirements.lock 2>/dev/null || \
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
