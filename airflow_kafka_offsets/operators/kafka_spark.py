@@ -120,6 +120,7 @@ class KafkaSparkOperator(PySparkOperator):
         from airflow_kafka_offsets.operators.planning import plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.operators.work import Work
+        from airflow_kafka_offsets.wiring.machine import check_pyspark, check_session
 
         # First what refuses bad input, before anything is written.
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
@@ -130,6 +131,9 @@ class KafkaSparkOperator(PySparkOperator):
         self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        else:
+            check_session(os.environ)
+        check_pyspark()
         self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)

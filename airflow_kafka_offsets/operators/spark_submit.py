@@ -152,6 +152,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             refuse_login,
         )
         from airflow_kafka_offsets.wiring.clusters import open_standalone
+        from airflow_kafka_offsets.wiring.machine import check_submit
 
         wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
         check_spark_conf(self.conf or {})
@@ -177,11 +178,25 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if self._track_driver_via_k8s_api:
             hook._validate_track_driver_via_k8s_api_config()
         if hook._should_track_driver_status:
-            if standalone.is_python(self.application):
-                standalone.check_reachable(self.application, ship=self.ship)
+            standalone.check_reachable(self.application, ship=self.ship)
             open_standalone(hook).check()
+        else:
+            self._find_files()
+        if not (hook._should_track_driver_status and standalone.is_python(self.application)):
+            check_submit(hook._connection["spark_binary"], start.environment_of(hook))
         self._told = self._with_connector(hook)
         return options
+
+    def _find_files(self) -> None:
+        from airflow_kafka_offsets.operators.dag_files import folders_of, found_file, found_files
+
+        folders = folders_of(self.get_dag())
+        self.application = found_file(self.application, folders, "application")
+        self.properties_file = found_file(self.properties_file or "", folders, "properties_file") or None
+        self.py_files = found_files(self.py_files, folders, "py_files")
+        self.files = found_files(self.files, folders, "files")
+        self.jars = found_files(self.jars, folders, "jars")
+        self._archives = found_files(self._archives, folders, "archives")
 
     def _check_yarn(self, hook: SparkSubmitHook) -> None:
         if self._cluster(hook) is None:
@@ -348,6 +363,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             raise BadInputError(
                 f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
             ) from exc
+        except ValueError as exc:  # what the provider does not take in a connection
+            raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
         # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
         hook._connection["deploy_mode"] = hook._connection["deploy_mode"] or "client"
         submit, read_log, poll_pod = hook.submit, hook._process_spark_submit_log, hook._poll_k8s_driver_via_api

@@ -40,6 +40,16 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
     Raises:
         BadInputError: with the way that works.
     """
+    from airflow_kafka_offsets.core.spark_paths import is_relative
+
+    if not is_python(application):
+        if is_relative(application):
+            raise BadInputError(
+                f"The nodes of a standalone cluster read the application themselves in cluster mode, and {application} means nothing there. "
+                "Put it where every node has it and say application='local:/path/on/the/nodes.jar', or where every node can fetch it "
+                "(hdfs:, s3a:, https:); or use client mode"
+            )
+        return
     if not is_on_every_node(application):
         raise BadInputError(
             f"Spark takes no Python application from here in the cluster mode of a standalone cluster. Put {application} where "

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from airflow_kafka_offsets.core.spark_versions import check_versions_agree
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -67,6 +71,29 @@ def test_jobs_of_the_docs_compile(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+?)\)", page.read_text())
     assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def extras() -> dict[str, list[str]]:
+    """Return what each extra of the package requires."""
+    found: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_the_docs_install_can_be_installed(page: Path) -> None:
+    named = re.findall(r"airflow-provider-kafka-offsets\[([\w,-]+)\]", page.read_text())
+    assert not [extra for names in named for extra in names.split(",") if extra not in extras()]
+
+
+def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None:
+    pair = extras()["spark"]
+    assert pair == [f"{name}=={version(name)}" for name in ("pyspark", "pyspark-client")]
+    check_versions_agree(*(requirement.partition("==")[2] for requirement in pair))
+    install, *_ = blocks(ROOT / "docs" / "quickstart.md", "")
+    assert "[spark," in install
+    assert f"`spark` brings Spark {version('pyspark')} " in (ROOT / "docs" / "quickstart.md").read_text()
 
 
 def test_every_guarantee_names_a_test_that_exists() -> None:

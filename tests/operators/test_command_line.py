@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -39,6 +41,7 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({**fields, "extra": extra}))
     # The provider refuses Kubernetes without its client; no test here asks a cluster.
     monkeypatch.setattr(provider, "kube_client", object(), raising=False)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 @pytest.fixture

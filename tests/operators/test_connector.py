@@ -222,7 +222,7 @@ def test_without_jars_and_network_the_error_comes_before_anything_is_planned(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     group = KafkaGroup("g", topics=["t"], kafka_timeout=1)
     operator: Any = (
-        KafkaSparkSubmitOperator(task_id="load", group=group, application="job.py")
+        KafkaSparkSubmitOperator(task_id="load", group=group, application=__file__)
         if kind == "submitted"
         else KafkaSparkOperator(task_id="load", group=group, python_callable=lambda window: None)
     )

@@ -143,9 +143,9 @@ def test_the_operator_runs_spark_on_a_large_window(
 
 
 def run_operator(
-    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any
 ) -> dict[str, Any]:
-    """Run the task of a scheduled run in this process, and return its result."""
+    """Run the task of a scheduled run in this process, and return its result; the job is ``job.py`` in the folder."""
     extra = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
     monkeypatch.setenv("AIRFLOW_HOME", str(folder))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka.client_config()}))
@@ -157,9 +157,9 @@ def run_operator(
         "records = window.read().select('topic', 'partition', 'offset')\n"
         f"window.write_parquet(records, '{folder}/lake')\n"
     )
-    operator = KafkaSparkSubmitOperator(
-        task_id="load", group=KafkaGroup("large", topics=topics), application=str(folder / "job.py"), conf=extra
-    )
+    arguments = {"application": str(folder / "job.py"), **arguments}
+    group = KafkaGroup("large", topics=topics)
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, conf=extra, **arguments)
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}

@@ -1,0 +1,83 @@
+"""The files that a launch takes along from this machine.
+
+A relative path is looked for where Airflow looks for a task's templates: in the folder of the DAG file, then in the DAG's
+`template_searchpath`. That folder is the one of the moment: a DAG bundle has another for each of its versions. The working directory of a
+worker says nothing. A URL is Spark's affair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.spark_paths import is_path, is_relative
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+# As Hadoop has them: Spark lists the folder.
+_PATTERN = re.compile(r"[*?\[{]")
+
+
+def folders_of(dag: DAG | None) -> list[Path]:
+    """Return where a DAG's relative paths are looked for; without a DAG: in the working directory."""
+    if dag is None:
+        return [Path.cwd()]
+    return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
+
+
+def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
+    """Return a file as spark-submit takes it.
+
+    Args:
+        path: absolute (returned as it is), relative, or a URL (returned as it is).
+        folders: where a relative path is looked for, in this order.
+        parameter: of the operator, for the message.
+
+    Raises:
+        BadInputError: it is not there; with the paths that were looked at.
+    """
+    if not is_path(path):
+        return path
+    places = [str(folder / path) for folder in folders] if is_relative(path) else [path]
+    for place in places:
+        if Path(place).exists():
+            return place
+    raise _missing(path, places, parameter)
+
+
+def found_files(paths: str | None, folders: Sequence[Path], parameter: str) -> str | None:
+    """Return a list of files with commas as spark-submit takes it: each may be a pattern, and may have a name (``#name``).
+
+    Raises:
+        BadInputError: one is not there; with the paths that were looked at.
+    """
+    if not paths:
+        return paths
+    return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
+
+
+def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
+    file, mark, name = path.partition("#")
+    if not _PATTERN.search(file):
+        return found_file(file, folders, parameter) + mark + name
+    if not is_relative(file):
+        return path
+    for folder in folders:
+        if any(folder.glob(file)):
+            return f"{folder / file}{mark}{name}"
+    raise _missing(file, [str(folder / file) for folder in folders], parameter)
+
+
+def _missing(path: str, places: Sequence[str], parameter: str) -> BadInputError:
+    where = (
+        "A relative path begins at the folder of the DAG file"
+        if is_relative(path)
+        else f"If it is on the cluster's nodes, say local:{path}"
+    )
+    return BadInputError(
+        f"{parameter} {path!r} is not there; looked for: {', '.join(places)} on the worker. Nothing was planned. {where}"
+    )

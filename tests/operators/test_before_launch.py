@@ -1,0 +1,316 @@
+"""What a launch needs of the machine it starts on, and which files it takes along: looked at before anything is planned."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
+from tests.lab.topics import create_topic, produce
+from tests.operators.test_connector import run_without_kafka
+from tests.operators.test_large_windows import run_operator
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+
+PROGRAMS = Path(sys.executable).parent
+INSTALL = r"pip install 'airflow-provider-kafka-offsets\[spark\]'"
+
+
+@pytest.fixture(autouse=True)
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a worker that has all that a launch needs, but no Kafka."""
+    for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_", "JAVA_HOME"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:9"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    on_connect = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": 9}
+    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", json.dumps(on_connect))
+    connect_to(monkeypatch, "local[1]")
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    # The provider refuses Kubernetes without its client; no test here asks a cluster.
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    (tmp_path / "job.py").touch()
+    return tmp_path
+
+
+def connect_to(monkeypatch: pytest.MonkeyPatch, master: str, **extra: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": master, "extra": extra}))
+
+
+def launch(folder: Path, **arguments: Any) -> None:
+    """Run a task that submits a job."""
+    arguments = {"application": str(folder / "job.py"), "connector": None, **arguments}
+    group = KafkaGroup("g", topics=["t"], kafka_timeout=1)
+    run_without_kafka(KafkaSparkSubmitOperator(task_id="load", group=group, **arguments))
+
+
+def call(**arguments: Any) -> None:
+    """Run a task that calls a function."""
+    group = KafkaGroup("g", topics=["t"], kafka_timeout=1)
+    arguments = {"connector": None, **arguments}
+    run_without_kafka(KafkaSparkOperator(task_id="load", group=group, python_callable=lambda window: None, **arguments))
+
+
+def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any) -> str:
+    """Check that a task fails without a retry and plans nothing, and return what it says."""
+    before = ledger(folder)
+    with pytest.raises(AirflowFailException, match=message) as caught:
+        task(*args, **arguments)
+    assert ledger(folder) == before
+    return str(caught.value)
+
+
+def ledger(folder: Path) -> bytes | None:
+    file = folder / "kafka_offsets.db"
+    return file.read_bytes() if file.exists() else None
+
+
+def plans(task: Any, *args: Any, **arguments: Any) -> None:
+    """Check that a task gets as far as Kafka."""
+    with pytest.raises(KafkaUnavailableError):
+        task(*args, **arguments)
+
+
+def script(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o755)
+    return path
+
+
+def test_a_worker_that_has_all_of_it_plans(worker: Path) -> None:
+    plans(launch, worker)
+    plans(call)
+
+
+@pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])
+def test_without_spark_submit_a_task_fails_at_once_and_says_what_to_install(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    connect_to(monkeypatch, master, **({"spark-binary": "spark3-submit"} if master == "yarn" else {}))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(worker / "bin" / "python"))  # pip has put no spark-submit beside it
+    name = "spark3-submit" if master == "yarn" else "spark-submit"
+    refused(worker, f"^No {name} is on the PATH .*{INSTALL}", launch, worker)
+    refused(worker, "^No /opt/spark/bin/spark-submit", launch, worker, spark_binary="/opt/spark/bin/spark-submit")
+
+
+def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    refused(worker, rf"It is in {PROGRAMS}: export PATH={PROGRAMS}:\$PATH", launch, worker)
+    found = script(worker / "spark" / "bin" / "spark-submit")
+    monkeypatch.setenv("SPARK_HOME", str(worker / "spark"))
+    refused(worker, rf"It is in {found.parent}: export PATH=.* or .*spark_binary='{found}'", launch, worker)
+
+
+def test_spark_submit_is_looked_for_where_the_launch_will_look(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    plans(launch, worker, env_vars={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
+    plans(launch, worker, spark_binary=str(PROGRAMS / "spark-submit"))
+
+
+@pytest.mark.parametrize("task", ["launch", "call"])
+def test_without_java_a_task_fails_at_once_and_says_what_to_install(
+    task: str, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = (launch, worker) if task == "launch" else (call,)
+    monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
+    refused(worker, f"JAVA_HOME is {worker}/jdk, where no bin/java is", *run)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(PROGRAMS))
+    refused(worker, "no java is on the PATH, and JAVA_HOME is not set.*openjdk-17-jre-headless", *run)
+    script(worker / "jdk" / "bin" / "java")
+    monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
+    plans(*run)
+
+
+@pytest.mark.parametrize("task", ["launch", "call"])
+def test_a_spark_home_without_spark_fails_the_task_at_once(
+    task: str, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(worker / "nothing"))
+    refused(worker, f"SPARK_HOME is {worker}/nothing", *((launch, worker) if task == "launch" else (call,)))
+
+
+def test_a_script_that_may_find_java_by_itself_is_not_refused(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = script(worker / "bin" / "spark-submit").parent
+    monkeypatch.setenv("PATH", str(programs))
+    plans(launch, worker)
+    script(programs / "spark-class")  # now it is Spark's own
+    (worker / "jars").mkdir()
+    (worker / "jars" / "spark-core_2.13-4.0.0.jar").touch()
+    refused(worker, "no java is on the PATH", launch, worker)
+    script(worker / "conf" / "spark-env.sh")
+    plans(launch, worker)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    """Let Python find these distributions before those that are installed."""
+    for name, version in versions.items():
+        info = folder / "installed" / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(folder / "installed"))
+
+
+def test_a_pyspark_and_a_pyspark_client_of_two_versions_are_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(worker, monkeypatch, pyspark="4.3.0", pyspark_client="4.2.0")
+    said = refused(worker, r"^pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", launch, worker)
+    assert "pip uninstall -y pyspark pyspark-client && pip install 'pyspark==4.2.*' 'pyspark-client==4.2.*'" in said
+    refused(worker, r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", call)
+    refused(worker, r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", call, conn_id="connect")
+    # A Spark of its own has Python files of its own.
+    home = script(worker / "spark" / "bin" / "spark-class").parents[1]
+    (home / "jars").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    plans(launch, worker)
+
+
+def test_a_worker_with_pyspark_client_alone_is_a_client_of_spark_connect(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "py4j", None)  # as if it were not there: only pyspark requires it
+    refused(worker, f"pyspark-client.*{INSTALL}.*spark_connect", call)
+    monkeypatch.setenv("PATH", "")
+    plans(call, conn_id="connect")
+
+
+def test_what_the_spark_provider_does_not_take_is_bad_input(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_to(monkeypatch, "local[1]", **{"spark-home": "/opt/spark"})
+    refused(worker, "'spark_default': The `spark-home` extra is not allowed", launch, worker)
+    connect_to(monkeypatch, "local[1]", **{"spark-binary": "my-submit"})
+    refused(worker, "'spark_default': The spark-binary extra can be one of", launch, worker)
+
+
+@pytest.fixture
+def dag(worker: Path) -> DAG:
+    """Return a DAG of a file in a folder ``dags``, with a job below ``jobs`` and another one in a folder of templates."""
+    script(worker / "dags" / "jobs" / "orders.py")
+    script(worker / "templates" / "jobs" / "shared.py")
+    return dag_at(worker / "dags")
+
+
+def dag_at(folder: Path) -> DAG:
+    dag = DAG("d", schedule=None, template_searchpath=str(folder.parent / "templates"))
+    dag.fileloc = str(
+        folder / "orders.py"
+    )  # as Airflow sets it, from the folder that the DAG's bundle has at the moment
+    return dag
+
+
+def checked(**arguments: Any) -> KafkaSparkSubmitOperator:
+    """Return a task that has looked at its input."""
+    operator = KafkaSparkSubmitOperator(
+        task_id="load", group=KafkaGroup("g", topics=["t"]), connector=None, **arguments
+    )
+    operator._check_input()
+    return operator
+
+
+def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_do(
+    worker: Path, dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(worker)
+    script(worker / "jobs" / "orders.py")  # the worker's own folder says nothing
+    assert checked(application="jobs/orders.py", dag=dag).application == f"{worker}/dags/jobs/orders.py"
+    again = dag_at(worker / "dags")
+    assert checked(application="jobs/shared.py", dag=again).application == f"{worker}/templates/jobs/shared.py"
+
+
+@pytest.mark.parametrize(
+    ("master", "mode"),
+    [
+        ("local[1]", "client"),
+        ("spark://m:7077", "client"),
+        *((master, mode) for master in ("yarn", "k8s://https://api:6443") for mode in ("client", "cluster")),
+    ],
+)
+def test_a_file_that_is_not_there_fails_the_task_at_once_with_the_paths(
+    master: str, mode: str, worker: Path, dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rm = {"yarn_resourcemanager_webapp_address": "http://rm:8088"}
+    connect_to(monkeypatch, master, **{"deploy-mode": mode, "namespace": "etl", **rm})
+    tracked = {
+        "yarn_track_via_rm_api": master == "yarn" and mode == "cluster",
+        "track_driver_via_k8s_api": master.startswith("k8s") and mode == "cluster",
+    }
+    looked = f"{worker}/dags/jobs/none.jar, {worker}/templates/jobs/none.jar"
+    arguments = {"dag": dag, "application": "jobs/none.jar", "java_class": "com.example.Orders", **tracked}
+    refused(worker, f"application 'jobs/none.jar' is not there; looked for: {looked}", launch, worker, **arguments)
+
+
+def test_an_absolute_path_stays_as_it_is_and_has_to_be_there(worker: Path, dag: DAG) -> None:
+    job = str(worker / "job.py")
+    assert checked(application=job, dag=dag).application == job
+    refused(worker, f"application '{worker}/none.py' is not there.*local:{worker}/none.py", launch, worker,
+            application=f"{worker}/none.py")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "application", ["s3a://jobs/orders.py", "hdfs:///jobs/orders.py", "local:/opt/orders.py", "file:///opt/orders.py",
+                    "https://nexus/orders.jar", "spark-internal"],
+)  # fmt: skip
+def test_what_is_no_path_of_this_machine_is_left_to_spark(application: str) -> None:
+    dag = DAG("d", schedule=None)
+    assert checked(application=application, dag=dag).application == application
+
+
+def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: DAG) -> None:
+    jobs = worker / "dags" / "jobs"
+    for name in ("lib.zip", "eu.conf", "a.jar", "venv.tgz", "spark.conf"):
+        script(jobs / name)
+    operator = checked(
+        dag=dag,
+        application="jobs/orders.py",
+        py_files="jobs/lib.zip,hdfs:///lib/other.zip",
+        files=f"jobs/eu.conf#settings.conf, {worker}/job.py",
+        jars="jobs/*.jar,/opt/jars/*.jar",
+        archives="jobs/venv.tgz#environment",
+        properties_file="jobs/spark.conf",
+    )
+    assert operator.py_files == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
+    assert operator.files == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
+    assert operator.jars == f"{jobs}/*.jar,/opt/jars/*.jar"
+    assert operator._archives == f"{jobs}/venv.tgz#environment"
+    assert operator.properties_file == f"{jobs}/spark.conf"
+
+
+@pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file"])
+def test_another_file_that_is_not_there_fails_the_task_at_once(name: str, worker: Path, dag: DAG) -> None:
+    missing = {name: "jobs/none.x", "dag": dag}
+    refused(worker, f"{name} 'jobs/none.x' is not there; looked for: {worker}/dags/jobs/", launch, worker, **missing)
+
+
+def test_in_the_cluster_mode_of_a_standalone_cluster_paths_are_those_of_its_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect_to(monkeypatch, "spark://127.0.0.1:1", **{"deploy-mode": "cluster"})
+    for number, application in enumerate(("jobs/orders.jar", "jobs/orders.py")):
+        with pytest.raises(BadInputError, match=r"local:/path/on/the/nodes"):
+            checked(dag=DAG(f"d{number}", schedule=None), application=application, ship=False)
+
+
+def test_a_relative_job_runs_from_the_folder_of_its_dag(
+    kafka: KafkaBroker,
+    topic: str,
+    launch_jars: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(launch_jars))
+    create_topic(kafka, topic)
+    produce(kafka, topic, 10)
+    result = run_operator(kafka, [topic], tmp_path, monkeypatch, application="job.py", dag=dag_at(tmp_path))
+    assert result["records"] == 10
