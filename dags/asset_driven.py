@@ -1,7 +1,6 @@
 """A chain without any clock: orders arrive in Kafka, a window of them is loaded, and a report follows the lake."""
 
 from datetime import timedelta
-from pathlib import Path
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
@@ -17,7 +16,7 @@ with DAG("asset_driven", schedule=[arrived], max_active_runs=1, default_args={"r
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_on_arrival_lake', '/tmp/lake/orders_on_arrival') }}"],
         conn_id="spark_default",
         outlets=[lake],

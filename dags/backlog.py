@@ -3,8 +3,6 @@
 The watermark follows as far as all windows before it are committed. One that fails holds it, and is retried alone.
 """
 
-from pathlib import Path
-
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, PlanWindowsOperator, replay_params
@@ -18,7 +16,7 @@ with DAG(
     KafkaSparkSubmitOperator.partial(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_backlog_lake', '/tmp/lake/orders_backlog') }}"],
         conn_id="spark_default",
         max_active_tis_per_dagrun=3,

@@ -2,7 +2,6 @@
 
 import os
 from datetime import timedelta
-from pathlib import Path
 
 from airflow.sdk import DAG, DeltaTriggerTimetable
 
@@ -19,7 +18,7 @@ with DAG(
     KafkaSparkSubmitOperator(
         task_id="load",
         group=KafkaGroup("demo.orders", topics=["orders"], max_offsets=500_000),
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=[os.environ.get("DEMO_LAKE", "/tmp/demo-lake")],
         conn_id="spark_default",
     )

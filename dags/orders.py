@@ -1,7 +1,5 @@
 """Orders from Kafka to Parquet, a window each hour: the ordinary case."""
 
-from pathlib import Path
-
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
@@ -12,7 +10,7 @@ with DAG("orders", schedule="@hourly", catchup=False, default_args={"retries": 2
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_lake', '/tmp/lake/orders') }}"],
         conn_id="spark_default",
     )

@@ -3,8 +3,6 @@
 Nothing filled in is an ordinary run. A replay runs beside the live ones: they work on other windows.
 """
 
-from pathlib import Path
-
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, replay_params
@@ -21,7 +19,7 @@ with DAG(
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_replayable_lake', '/tmp/lake/orders_replayable') }}"],
         conn_id="spark_default",
     )

@@ -4,7 +4,6 @@ While nothing is worth it, the run waits in the triggerer and costs no worker; a
 """
 
 from datetime import timedelta
-from pathlib import Path
 
 from airflow.sdk import DAG
 
@@ -27,7 +26,7 @@ with DAG(
     load = KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_by_size_lake', '/tmp/lake/orders_by_size') }}"],
         conn_id="spark_default",
     )

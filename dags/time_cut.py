@@ -4,7 +4,6 @@ After a pause, catchup gives one window per hour. Records that come late belong 
 """
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
@@ -30,7 +29,7 @@ with DAG(
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
-        application=str(Path(__file__).parent / "jobs" / "orders.py"),
+        application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_by_hour_lake', '/tmp/lake/orders_by_hour') }}"],
         conn_id="spark_default",
     )

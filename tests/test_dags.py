@@ -19,7 +19,7 @@ def test_a_dag_file_makes_dags_whose_jobs_exist(path: Path) -> None:
     for dag in (value for value in made.values() if isinstance(value, DAG)):
         assert dag.tasks
         for task in dag.tasks:
-            assert Path(getattr(task, "application", path)).is_file()
+            assert Path(dag.folder, getattr(task, "application", path)).is_file()
 
 
 @pytest.mark.parametrize(
