@@ -16,7 +16,6 @@ from tests.lab.tables import FEW_RECORDS
 planning.PATIENCE = 4.0
 
 LAB = Path(os.environ["LAB"])
-JOBS = Path(__file__).parent / "jobs"
 
 
 def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, **operator) -> KafkaSparkSubmitOperator:
@@ -26,7 +25,7 @@ def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, 
     return KafkaSparkSubmitOperator(
         task_id="load",
         group=KafkaGroup(dag_id, **settings),
-        application=str(JOBS / job),
+        application=f"jobs/{job}",
         application_args=operator.pop("application_args", arguments),
         driver_memory="512m",
         # One DAG goes the ordinary way: the operator finds the connector's jars in its cache folder.
@@ -66,6 +65,7 @@ for name, operator in {
     },
     "no_such_connection": {"group": {"kafka_conn_id": "nowhere"}},
     "no_such_cluster": {"conn_id": "nowhere"},
+    "no_such_job": {**retrying(600), "job": "none.py"},
     "colliding_conf": {"conf": {"SPARK.kafka_offsets.window": "{}"}},
 }.items():
     with DAG(name, schedule=None, max_active_runs=4) as dag:
