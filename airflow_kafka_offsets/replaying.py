@@ -18,17 +18,22 @@ from airflow_kafka_offsets.core.request import Offsets, Replay, Span, Windows
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
 from airflow_kafka_offsets.core.window_id import window_id
-from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets
+from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets, WindowRow
 
 log = logging.getLogger(__name__)
 
 
+def rows(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRow]:
+    """Return windows with their history in short, newest first, however many there are."""
+    before: int | None = None
+    while page := ledger.windows(group, before=before, limit=200, **wanted):
+        yield from page
+        before = page[-1].held.window.seq
+
+
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
     """Return windows, newest first, however many there are."""
-    before: int | None = None
-    while rows := ledger.windows(group, before=before, limit=200, **wanted):
-        yield from (row.held for row in rows)
-        before = rows[-1].held.window.seq
+    return (row.held for row in rows(ledger, group, **wanted))
 
 
 class Answers:

@@ -485,9 +485,7 @@ class WindowService:
 
     def read_before(self, window_id: str) -> int | None:
         """Return how many records the newest successful attempt at a window read that told; None: none did."""
-        done = [a for a in self._ledger.attempts(window_id) if a.outcome is Outcome.SUCCEEDED]
-        told = [a.records for a in done if a.records is not None]
-        return told[-1] if told else None
+        return told(self._ledger.attempts(window_id))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
         """Record that a try to process the window begins, and return its number."""
@@ -738,6 +736,13 @@ class WindowService:
     def watermark(self, group: str) -> Position | None:
         """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
         return ownership.watermark(self._ledger.load(group))
+
+
+def told(attempts: Sequence[Attempt]) -> int | None:
+    """Return how many records the newest successful attempt read that told; None: none did."""
+    done = [a for a in attempts if a.outcome is Outcome.SUCCEEDED]
+    counts = [a.records for a in done if a.records is not None]
+    return counts[-1] if counts else None
 
 
 def _is_interval(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Files of offsets as kafka-consumer-groups reads and writes them."""
+"""CSV files: of offsets as kafka-consumer-groups reads and writes them, and of what a query gave."""
 
 from __future__ import annotations
 
@@ -29,14 +29,33 @@ class CsvFile:
 
     def read(self, topics: Sequence[str] = ()) -> Found:
         """Return the offsets of the group, of all topics that it has there."""
-        try:
-            content = sys.stdin.buffer.read() if self._file == "-" else Path(self._file).read_bytes()
-            text = content.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as exc:
-            raise BadInputError(
-                f"Can't read {self._file}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}"
-            ) from exc
-        return Found(load_csv(self.name, text, self._group, is_chosen=self._is_chosen))
+        return Found(load_csv(self.name, read_text(self._file), self._group, is_chosen=self._is_chosen))
+
+
+def read_text(file: str) -> str:
+    """Return what a file holds; ``-`` is stdin, which can be read once.
+
+    Raises:
+        BadInputError: it can't be read.
+    """
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadInputError(f"Can't read {file}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}") from exc
+
+
+def csv_files(place: str) -> list[str]:
+    """Return the CSV files in a folder, or the one file that is named.
+
+    Raises:
+        BadInputError: the folder has none.
+    """
+    if place == "-" or not Path(place).is_dir():
+        return [place]
+    if files := sorted(str(file) for file in Path(place).glob("*.csv")):
+        return files
+    raise BadInputError(f"{place} has no *.csv file")
 
 
 def check_new(path: str) -> None:

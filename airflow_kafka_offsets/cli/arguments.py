@@ -357,6 +357,27 @@ VERIFY = Command(
         *_COMMON,
     ),
 )
+AUDIT = Command(
+    "audit",
+    "does a table hold each record of the windows, once?",
+    "Compare the committed windows of a group with what a table has of their topics, and name missing and doubled ranges with their "
+    "windows; then the exit code is 1. What the table has is a CSV of its islands: docs/howto/audit-a-table.md has the query. Asks "
+    "the ledger only, and writes nothing.",
+    f"{_HERE}.audit.audit",
+    (
+        _GROUP,
+        argument(
+            "--table",
+            required=True,
+            action="append",
+            metavar="FILE",
+            help="topic,partition,first_offset,last_offset,copies: a CSV file, a folder of such files as Spark writes one, or - for "
+            "stdin; may be given more than once, for tables that belong together",
+        ),
+        argument("--windows", metavar="IDS", help="only these windows: 12, 12-15, 3,12-15 or a window id"),
+        *_COMMON,
+    ),
+)
 _SPARK_HOME = argument(
     "--spark-home",
     metavar="FOLDER",
@@ -434,6 +455,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     EXPORT,
     COPY,
     VERIFY,
+    AUDIT,
     JARS,
     ARCHIVE,
     DB,

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_kafka_offsets.spark.audit import islands
     from airflow_kafka_offsets.spark.errors import KafkaWindowError
     from airflow_kafka_offsets.spark.window import KafkaWindow, current_window
 
@@ -17,9 +18,10 @@ _EXPORTS = {
     "KafkaWindow": "airflow_kafka_offsets.spark.window",
     "KafkaWindowError": "airflow_kafka_offsets.spark.errors",
     "current_window": "airflow_kafka_offsets.spark.window",
+    "islands": "airflow_kafka_offsets.spark.audit",
 }
 
-__all__ = ["KafkaWindow", "KafkaWindowError", "current_window"]
+__all__ = ["KafkaWindow", "KafkaWindowError", "current_window", "islands"]
 
 
 def __getattr__(name: str) -> Any:

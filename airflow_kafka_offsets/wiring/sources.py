@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,17 @@ def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
     from airflow_kafka_offsets.adapters.csv_file import CsvFile
 
     return CsvFile(place.file, group, is_chosen=is_chosen)
+
+
+def read_csvs(place: str) -> Iterator[tuple[str, str]]:
+    """Return name and text of a CSV file, of all in a folder (as Spark writes one), or of stdin (``-``).
+
+    Raises:
+        BadInputError: it can't be read.
+    """
+    from airflow_kafka_offsets.adapters.csv_file import csv_files, read_text
+
+    return ((file, read_text(file)) for file in csv_files(place))
 
 
 def write_csv(path: str, text: str, *, only_check: bool) -> None:

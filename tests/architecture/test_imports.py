@@ -94,6 +94,7 @@ def test_ports_and_service_know_no_adapter() -> None:
         "publishing": ("core", "ports", "replaying"),
         "resetting": ("core", "ports", "replaying"),
         "service": ("core", "ports", "replaying", "publishing", "resetting"),
+        "auditing": ("core", "ports", "replaying", "service"),
         "moving": ("core", "ports", "publishing", "resetting", "service"),
         "watch": ("core", "ports", "service"),
     }

@@ -1,0 +1,114 @@
+"""What a table holds of Kafka: its islands, runs of offsets that follow one another, as a query over the table gives them.
+
+CSV, with or without a header: ``topic,partition,first_offset,last_offset,copies``. Lines may come in any order, of several queries
+too: where they overlap, a table has the offset more than once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, OffsetRange, TopicPartition
+from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
+
+HEADER = ("topic", "partition", "first_offset", "last_offset", "copies")
+EXAMPLE = "orders,0,120,499,1"
+
+
+class Island(NamedTuple):
+    """Offsets of one topic-partition, ``start <= offset < end``, each of which a table has equally often."""
+
+    start: int
+    end: int
+    copies: int
+
+
+Islands = Mapping[TopicPartition, Sequence[Island]]
+"""The islands of each topic-partition, in order; none overlaps another."""
+
+
+def load_islands(texts: Iterable[tuple[str, str]]) -> dict[TopicPartition, list[Island]]:
+    """Read what queries gave, of one table or of several that belong together.
+
+    >>> load_islands([("old.csv", "orders,0,0,9,1"), ("new.csv", "orders,0,8,19,1")])
+    {TopicPartition(topic='orders', partition=0): [Island(start=0, end=8, copies=1), Island(start=8, end=10, copies=2), Island(start=10, end=20, copies=1)]}
+
+    Args:
+        texts: the name of a file, for messages, and what it holds.
+
+    Raises:
+        BadInputError: a line is something else.
+    """
+    changes: dict[TopicPartition, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for where, text in texts:
+        for tp, island in _rows(where, text):
+            changes[tp][island.start] += island.copies
+            changes[tp][island.end] -= island.copies
+    return {tp: list(_islands(changes[tp])) for tp in sorted(changes)}
+
+
+def _islands(changes: Mapping[int, int]) -> Iterator[Island]:
+    # Where nothing changes two islands touch, and are one.
+    start, copies = 0, 0
+    for offset, change in sorted(changes.items()):
+        if not change:
+            continue
+        if copies:
+            yield Island(start, offset, copies)
+        start, copies = offset, copies + change
+
+
+def _rows(where: str, text: str) -> Iterator[tuple[TopicPartition, Island]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            cells = tuple(cell.strip() for cell in row)
+            if cells and cells != HEADER:
+                yield _row(f"{where}, line {reader.line_num}", cells)
+    except csv.Error as exc:
+        raise BadInputError(f"{where}, line {reader.line_num}: not CSV ({exc})") from exc
+
+
+def _row(where: str, cells: Sequence[str]) -> tuple[TopicPartition, Island]:
+    numbers = [int(cell) for cell in cells[1:] if cell.isascii() and cell.isdigit()]
+    if len(cells) == len(HEADER) and cells[0] and len(numbers) == len(HEADER) - 1:
+        partition, first, last, copies = numbers
+        if partition <= MAX_PARTITION and first <= last < MAX_OFFSET and copies:
+            return TopicPartition(cells[0], partition), Island(first, last + 1, copies)
+    raise BadInputError(
+        f"{where}: expected {','.join(HEADER)}, such as {EXAMPLE}; got {name_some([repr(cell) for cell in cells], ', ')}"
+    )
+
+
+class Piece(NamedTuple):
+    """A part of a topic-partition, and how often a table has each of its offsets; 0: not at all."""
+
+    tp: TopicPartition
+    offsets: OffsetRange
+    copies: int
+
+
+def pieces(islands: Sequence[Island], tp: TopicPartition, wanted: OffsetRange) -> Iterator[Piece]:
+    """Divide an offset range into what a table has, and what it has not, in order.
+
+    Args:
+        islands: those of the topic-partition that reach into the range, and any others.
+        tp: the topic-partition.
+        wanted: the range.
+    """
+    at = wanted.start
+    for island in islands:
+        start, end = max(island.start, at), min(island.end, wanted.end)
+        if start >= end:
+            continue
+        if start > at:
+            yield Piece(tp, OffsetRange(at, start), 0)
+        yield Piece(tp, OffsetRange(start, end), island.copies)
+        at = end
+    if at < wanted.end:
+        yield Piece(tp, OffsetRange(at, wanted.end), 0)
