@@ -116,6 +116,7 @@ class KafkaSparkOperator(PySparkOperator):
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.operators import start
         from airflow_kafka_offsets.operators.connect import remote_url, token_in_url
+        from airflow_kafka_offsets.operators.ending import Ending
         from airflow_kafka_offsets.operators.job_files import refuse_login
         from airflow_kafka_offsets.operators.planning import plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
@@ -140,8 +141,10 @@ class KafkaSparkOperator(PySparkOperator):
         self._try_number = context["ti"].try_number
         self._store = context.get("task_state_store")
         self._planned = plan_or_take(self, context, self._service, self._claim)
-        self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop)
-        return super().execute(context)
+        # Around the session too: Spark says a lot when it starts and when it stops.
+        with Ending(context, self._service, self._claim, self._planned) as ending:
+            self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
+            return super().execute(context)
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:

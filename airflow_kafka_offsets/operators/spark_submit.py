@@ -122,6 +122,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.operators import start
+        from airflow_kafka_offsets.operators.ending import Ending
         from airflow_kafka_offsets.operators.planning import plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.operators.work import Work, task_result
@@ -131,13 +132,17 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         claim = self._claim = claim_of(context, Scope.TASK)
         self._has_retry = context["ti"].try_number <= context["ti"].max_tries
         planned = plan_or_take(self, context, service, claim)
-        work = Work(
-            context, service, self.group, claim, lambda p: self._launch(context, p, options, service), self._stop
-        )
-        results = work.all(planned)
-        emit_events(self, context, results, emit_empty=self.emit_empty)
-        if self._launched is not None and self._archive == "make":
-            start.make_archive_after(*self._launched)
+        with Ending(context, service, claim, planned) as ending:
+            work = Work(
+                *(context, service, self.group, claim),
+                run=lambda p: self._launch(context, p, options, service),
+                stop=self._stop,
+                ending=ending,
+            )
+            results = work.all(planned)
+            emit_events(self, context, results, emit_empty=self.emit_empty)
+            if self._launched is not None and self._archive == "make":
+                start.make_archive_after(*self._launched)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:

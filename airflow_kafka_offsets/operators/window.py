@@ -47,6 +47,7 @@ class _PlanOperator(BaseOperator):
         """Plan, commit what is empty, and return the other windows."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.ending import tell_quiet
         from airflow_kafka_offsets.operators.planning import placeholders, plan, window_result
         from airflow_kafka_offsets.operators.runs import claim_of
 
@@ -56,7 +57,7 @@ class _PlanOperator(BaseOperator):
         for p in planned:
             if p.window.span == 0:
                 service.commit(p.window.id, claim)
-                self.log.info("Window %s is empty and committed: nothing to launch", p.window.id)
+                tell_quiet(p)
         return [{**window_result(self.group, p), **placeholders(p.window)} for p in planned if p.window.span]
 
 
@@ -143,18 +144,25 @@ class CommitWindowOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
         from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.ending import GREEN_TASK
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
+        from airflow_kafka_offsets.operators.ending import Ending
         from airflow_kafka_offsets.operators.planning import committed_result, named_window, patiently
         from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.service import Planned
 
         window_id, ledger_conn_id = named_window(self.window)
         service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
         window = service.window(window_id)
-        patiently(lambda: service.check(window))
-        patiently(lambda: service.commit(window_id, claim_of(context, Scope.RUN)))
         # As planned: a commit that is tried twice finds itself done, and this is the first run still.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
-        emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
+        claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, "given")
+        with Ending(context, service, claim, [planned], folds=False) as ending:
+            ending.job_done(GREEN_TASK)
+            patiently(lambda: service.check(window))
+            patiently(lambda: service.commit(window_id, claim))
+            ending.committed(planned)
+            emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
         return {"window_id": window_id, "is_rerun": is_rerun}

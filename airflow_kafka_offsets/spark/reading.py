@@ -371,7 +371,7 @@ class WindowReading:
     def _finish(self, counts: Counts) -> None:
         self._unchecked = None
         self._checked = counts
-        if counts.gaps:
+        if counts.gaps and not self._handoff.report:  # of what is reported, the end of the task's log tells
             _log.info(
                 "Window %s: %s; %s without one",
                 *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),

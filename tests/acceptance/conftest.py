@@ -172,6 +172,14 @@ def expect_tiling(windows: list[Window]) -> None:
         assert after.ranges.starts == before.ranges.ends, f"{after.id} does not start where {before.id} ends"
 
 
+def expect_at_the_end(log: str, block: list[str]) -> None:
+    """Check that a log ends with a block, but for the line by which Airflow says that the task is over."""
+    lines = log.splitlines()
+    if lines[-1].startswith("Task finished"):
+        lines.pop()
+    assert lines[-len(block) :] == block, "\n".join(lines[-30:])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Airflow, which needs all the rest here."""

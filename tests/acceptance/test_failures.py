@@ -42,6 +42,10 @@ def test_a_killed_driver_is_retried_on_the_same_window(lab: Lab) -> None:
         driver.kill()
         lab.api.wait_for_retry("driver_killed", run, "load")
         assert only_window(lab, "driver_killed").held.window == planned
+    seen = lab.api.unfolded_log("driver_killed", run, "load", 1)
+    end = seen[seen.index("Window driver_killed-000001: not committed") :]
+    assert "next: Airflow starts try 2 of this task: the job runs again" in end
+    assert end.index("type: kafka-offsets windows driver_killed-000001") < end.index("Task failed with exception")
     lab.api.wait_for_run("driver_killed", run, "success")
     row = only_window(lab, "driver_killed")
     assert row.held.window.ranges == planned.ranges

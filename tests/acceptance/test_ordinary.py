@@ -9,7 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.window import Outcome, State, Window
 from airflow_kafka_offsets.ports import WindowRow
-from tests.acceptance.conftest import Lab, Producing, expect_once, expect_tiling
+from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_once, expect_tiling
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,17 @@ def test_what_downstream_gets_is_small_and_says_what_was_read(steady: Steady) ->
     assert result["ranges"]["steady"]["0"] == [0, window.ranges.ends[next(iter(window.ranges))]]
 
 
+def test_the_log_ends_with_the_window_and_what_spark_said_is_folded(lab: Lab, steady: Steady) -> None:
+    window, log = steady.windows[0], lab.api.log("steady", steady.runs[0], "load")
+    seen = lab.api.unfolded_log("steady", steady.runs[0], "load")
+    assert "Spark-Submit cmd" in log
+    assert "Spark-Submit cmd" not in seen
+    size = f"{window.span} offsets"
+    listed = [f"        steady-{tp.partition}: {r}" for tp, r in window.ranges.items()]
+    block = [f"Window {window.id}: committed", f"    offsets: {size} in 4 partitions", *listed]
+    expect_at_the_end(seen, [*block, f"    job: {window.span} records read of {size}"])
+
+
 def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab, steady: Steady) -> None:
     run = steady.runs[0]
     before = [row.held.window for row in lab.windows("steady")]
@@ -78,6 +89,9 @@ def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, stead
     assert row.attempts == 0
     assert lab.api.xcom("steady", run, "load")["records"] == 0
     assert "spark-submit" not in lab.api.log("steady", run, "load").lower()
+    quiet = f"Window {row.held.window.id}: committed; there was nothing new to read"
+    block = [quiet, "    offsets: none in 4 partitions", "    job: nothing to read, so none was launched"]
+    expect_at_the_end(lab.api.unfolded_log("steady", run, "load"), block)
 
 
 def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab) -> None:
@@ -95,6 +109,9 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     (row,) = lab.windows("around")
     assert row.held.window.state is State.COMMITTED
     assert lab.api.xcom("around", run, "commit") == {"window_id": "around-000001", "is_rerun": False}
+    assert "Window around-000001: committed\n    offsets: 100 offsets in 4 partitions" in lab.api.log(
+        "around", run, "commit"
+    )
     expect_once(lab, "around", [row.held.window])
     # Nothing new: the plan commits the empty window, and skips the launcher.
     second = lab.api.run_to("around")

@@ -36,6 +36,11 @@ def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab) -> None
     assert lab.api.xcom("taskflow_local", run, "load", "span") == 400, "multiple_outputs"
     facts = lab.api.xcom("taskflow_local", run, "load", "window")
     assert (facts["window_id"], facts["records"], facts["span"]) == ("taskflow_local-000001", 400, 400)
+    seen = lab.api.unfolded_log("taskflow_local", run, "load").splitlines()
+    assert [seen[-7], seen[-1]] == [
+        "Window taskflow_local-000001: committed",
+        "    job: 400 records read of 400 offsets",
+    ]
 
 
 @pytest.fixture(scope="module")

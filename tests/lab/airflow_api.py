@@ -330,6 +330,18 @@ class AirflowApi:
         answer = self.request("GET", path, full_content=True, map_index=map_index)
         return "\n".join(_line(entry) for entry in answer["content"])
 
+    def unfolded_log(self, dag_id: str, run_id: str, task_id: str, try_number: int | None = None) -> str:
+        """Return what a person sees of the log of a try before they unfold any part of it, as Airflow's page folds it."""
+        shown, folds = [], 0
+        for line in self.log(dag_id, run_id, task_id, try_number).splitlines():
+            if "::group::" in line:
+                folds += 1
+            elif "::endgroup::" in line:
+                folds = max(0, folds - 1)
+            elif not folds:
+                shown.append(line)
+        return "\n".join(shown)
+
     def _patience(self, seconds: float) -> Patience:
         return Patience(seconds, self._last_end)
 

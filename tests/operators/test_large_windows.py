@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.operators import job_files
 from airflow_kafka_offsets.operators.assets import event_extra
 from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.ending import Ending
 from airflow_kafka_offsets.operators.job_files import Report, handoff_of, window_conf
 from airflow_kafka_offsets.operators.planning import placeholders, small_together, window_result
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
@@ -85,7 +86,9 @@ def test_what_a_task_returns_tells_and_logs_stays_small(world: World, caplog: py
         "dag_run": SimpleNamespace(start_date=None),
     }
     report = Report(100_000, {topic: {str(p): 5 for p in range(PER_TOPIC)} for topic in TOPICS})
-    results = Work(context, world.service, world.group, ONE, lambda _: report, Stop()).all([world.plan(ONE)])
+    planned = [world.plan(ONE)]
+    with Ending(context, world.service, ONE, planned) as ending:
+        results = Work(context, world.service, world.group, ONE, lambda _: report, Stop(), ending).all(planned)
     assert (results[0]["partitions"], results[0]["records"], results[0]["ranges"]) == (20_000, 100_000, None)
     assert len(json.dumps(task_result(world.group, results))) < SMALL
     assert len(json.dumps(event_extra(results))) < SMALL

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.operators import planning
 from airflow_kafka_offsets.operators.assets import emit_events, event_extra
 from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.ending import Ending
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.planning import named_window
 from airflow_kafka_offsets.operators.runs import try_of
@@ -49,9 +50,22 @@ def context_of(this_try: Try) -> Any:
     return {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run}
 
 
-def work(world: World, run: Callable[[Planned], Report], *, last_clear: int = 0, stop: Stop | None = None) -> Work:
-    context = context_of(after_clear(last_clear))
-    return Work(context, world.service, world.group, REPLAY, run, stop or Stop())
+def all_of(world: World, planned: list[Planned], run: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
+    """Let a task work on windows, as the operators do; `more` are its context, claim and stop."""
+    context, claim_, stop = more["context"], more.get("claim", REPLAY), more.get("stop") or Stop()
+    with Ending(context, world.service, claim_, planned) as ending:
+        return Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
+
+
+def work(
+    world: World,
+    run: Callable[[Planned], Report],
+    planned: list[Planned],
+    *,
+    last_clear: int = 0,
+    stop: Stop | None = None,
+) -> list[dict[str, Any]]:
+    return all_of(world, planned, run, context=context_of(after_clear(last_clear)), stop=stop)
 
 
 def ask(world: World, last_clear: int = 0) -> list[Planned]:
@@ -68,11 +82,11 @@ def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_agai
         return Report(planned.window.span)
 
     with pytest.raises(RuntimeError):
-        work(world, run).all(ask(world))
-    results = work(world, run).all(ask(world))
+        work(world, run, ask(world))
+    results = work(world, run, ask(world))
     assert ran == [1, 2, 2, 3]
     assert [(r["seq"], r["records"]) for r in results] == [(1, 10), (2, 10), (3, 10)]
-    work(world, run, last_clear=1).all(ask(world, last_clear=1))
+    work(world, run, ask(world, last_clear=1), last_clear=1)
     assert ran == [1, 2, 2, 3, 1, 2, 3]
 
 
@@ -98,7 +112,7 @@ def test_editing_retries_does_not_bring_back_what_was_done_before_a_clear(
 
         context = context_of(this_try)
         planned = world.ask(NEW, this_try=try_of(context))
-        Work(context, world.service, world.group, NEW, run, Stop()).all(planned)
+        all_of(world, planned, run, context=context, claim=NEW)
 
     one_try(Try(1, 1, 1, NOON))
     with pytest.raises(RuntimeError):
@@ -117,12 +131,12 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
 
     planned = world.ask(REPLAY)
     with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
-        work(world, run, stop=stop).all(planned)
+        work(world, run, planned, stop=stop)
     row = world.ledger.window(planned[0].window.id)
     assert row.held.window.state is State.PLANNED
     assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
-        work(world, lambda p: pytest.fail("it ran"), stop=stop).all(world.ask(REPLAY))
+        work(world, lambda p: pytest.fail("it ran"), world.ask(REPLAY), stop=stop)
 
 
 def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
@@ -138,7 +152,7 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
 
     for clear in range(5):
         try:
-            work(world, run, last_clear=clear).all(world.ask(REPLAY, Windows((1,)), last_clear=clear))
+            work(world, run, world.ask(REPLAY, Windows((1,)), last_clear=clear), last_clear=clear)
         except RuntimeError:
             continue
     assert told == [10, 10, 7, 7, 7]
@@ -165,9 +179,11 @@ def test_the_log_of_the_task_says_what_the_commit_rests_on(
     world: World, caplog: pytest.LogCaptureFixture, report: Report, said: str
 ) -> None:
     caplog.set_level("INFO")
-    work(world, lambda _: report).all(world.ask(REPLAY, Windows((2,))))
-    assert [record.getMessage() for record in caplog.records if said in record.getMessage()]
-    assert any(record.getMessage().startswith("Window lake-000002: ") for record in caplog.records)
+    work(world, lambda _: report, world.ask(REPLAY, Windows((2,))))
+    last = caplog.records[-1].getMessage()
+    assert last.startswith("Window lake-000002: run again")
+    assert said in last
+    assert sum(said in record.getMessage() for record in caplog.records) == 1, "it is told once"
 
 
 def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
@@ -180,19 +196,19 @@ def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
 
     planned = world.ask(REPLAY)
     with pytest.raises(AirflowTaskTimeout):
-        work(world, run, stop=stop).all(planned)
+        work(world, run, planned, stop=stop)
     assert [a.outcome.value for a in world.ledger.attempts(planned[0].window.id)] == ["failed"]
 
 
 def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
-    results = work(world, lambda p: Report(p.window.span)).all(ask(world))
+    results = work(world, lambda p: Report(p.window.span), ask(world))
     assert task_result(world.group, results[:1]) == results[0]
     assert task_result(world.group, results) == {"group": "lake", "windows": results}
 
 
 def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(world: World) -> None:
     lake, alias = Asset("lake"), AssetAlias("alias")
-    results = work(world, lambda p: Report(p.window.span)).all(ask(world))
+    results = work(world, lambda p: Report(p.window.span), ask(world))
     events = {lake: SimpleNamespace(extra={"mine": 1}), alias: SimpleNamespace(extra={})}
     context: Any = {"outlet_events": events}
     operator: Any = SimpleNamespace(outlets=[lake, alias])

@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.request import Windows
 from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.ending import Ending
 from airflow_kafka_offsets.operators.job_files import Report, handoff_of
 from airflow_kafka_offsets.operators.runs import try_of
 from airflow_kafka_offsets.operators.work import Work
@@ -58,8 +59,9 @@ class Pipeline:
             "dag_run": SimpleNamespace(start_date=None),
         }
         planned = self.service.plan(self.group, claim, lambda _: True, request, this_try=try_of(context))
-        work = Work(context, self.service, self.group, claim, lambda p: self._launch(p, job), Stop())
-        return work.all(planned)
+        with Ending(context, self.service, claim, planned) as ending:
+            work = Work(context, self.service, self.group, claim, lambda p: self._launch(p, job), Stop(), ending)
+            return work.all(planned)
 
     def _launch(self, planned: Planned, job: Job) -> Report:
         options = {"kafka.bootstrap.servers": self.kafka.bootstrap_servers}

@@ -1,0 +1,227 @@
+"""What the log of a task ends with: its window, the offsets in short, what became of it, and what to do when it is not committed.
+
+A log of Spark is long, so this is one block at its end, the same whoever launched the job. A task with several windows ends with
+a line for each, and with the whole block of the one that it stopped at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.core.errors import MAX_NAMED, counted
+from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
+from airflow_kafka_offsets.core.window import COMMITTING_HINT, Claim, Lane, State, Window
+
+MAX_LINES = 8
+"""How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
+
+NO_JOB = "nothing to read, so none was launched"
+GREEN_TASK = "another launcher ran it: that this task runs, after it, is all the evidence of its success"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A window that a task has brought to its end.
+
+    Attributes:
+        window: as it was planned.
+        is_rerun: it was committed before; False: this task has committed it.
+        job: what is known of its job.
+    """
+
+    window: Window
+    is_rerun: bool
+    job: str
+
+    @property
+    def became(self) -> str:
+        """What became of the window."""
+        if self.is_rerun:
+            return "run again; it was committed before, and the watermark stays"
+        return "committed" if self.window.span else "committed; there was nothing new to read"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A window that a task has not brought to its end.
+
+    Attributes:
+        window: as it was planned.
+        state: where it is now; None: the ledger does not answer.
+        job: what is known of its job, whose success is recorded; None: no success is recorded.
+        taken_by: another run that works on it now; None: none does.
+        next_try: Airflow's number of the try that follows by itself; None: none does.
+    """
+
+    window: Window
+    state: State | None
+    job: str | None = None
+    taken_by: Claim | None = None
+    next_try: int | None = None
+
+
+def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
+    """Say what is known of what a job read.
+
+    >>> evidence(200, records=10, written=None, took_window=True)
+    '10 records read of 200 offsets; 190 offsets (95.0 %) gave none'
+
+    Args:
+        span: how many offsets the window has.
+        records: how many the job reported, see `operators.job_files.Report`.
+        written: whether it wrote them.
+        took_window: whether it asked for its window.
+    """
+    if records is not None:
+        gaps = span - records
+        share = f"; {counted(gaps, 'offset')} ({gaps / span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
+        return f"{counted(records, 'record')} read of {counted(span, 'offset')}{share}"
+    if written is False:
+        return "an earlier run had written it, so this one read nothing"
+    if took_window:
+        return (
+            "its job read it by means of its own and reported no count: that the job ended with success is the evidence"
+        )
+    if took_window is None:
+        return (
+            "no report comes from a job in a cluster: that it ended with success is the evidence. (A job that calls "
+            "current_window() checks its read by itself)"
+        )
+    return "its job never called current_window(): that it ended with exit code 0 is all the evidence that it read the window"
+
+
+def earlier_try(try_number: int, records: int | None) -> str:
+    """Say what is known of a job that an earlier try of the task has run.
+
+    >>> earlier_try(1, 10)
+    'try 1 of this task had run it (10 records read), so it was not run again'
+    """
+    read = "" if records is None else f" ({counted(records, 'record')} read)"
+    return f"try {try_number} of this task had run it{read}, so it was not run again"
+
+
+def in_short(ranges: OffsetRanges) -> list[str]:
+    """Return lines that tell offset ranges, few enough to be read; what is empty is left out.
+
+    Args:
+        ranges: any number of them.
+    """
+    filled = ranges.without_empty()
+    if len(filled) <= MAX_LINES:
+        return [f"{tp}: {offsets}" for tp, offsets in filled.items()]
+    topics = topics_of(filled)
+    lines = [_topic(topic, filled) for topic in topics[:MAX_LINES]]
+    rest = len(topics) - MAX_LINES
+    return [*lines, f"and {counted(rest, 'more topic')}"] if rest > 0 else lines
+
+
+def _topic(topic: str, ranges: OffsetRanges) -> str:
+    of_topic = OffsetRanges((tp, offsets) for tp, offsets in ranges.items() if tp.topic == topic)
+    partitions = list(of_topic)
+    first, last = (f"{tp}: {of_topic[tp]}" for tp in (partitions[0], partitions[-1]))
+    return f"{topic}: {_size(of_topic)}; {first if first == last else f'first {first}, last {last}'}"
+
+
+def _size(ranges: OffsetRanges) -> str:
+    return f"{counted(ranges.span, 'offset')} in {counted(len(ranges.without_empty()), 'partition')}"
+
+
+def last_words(done: Sequence[Done], left: Sequence[Left] = ()) -> str:
+    """Return what the log of a task ends with.
+
+    Args:
+        done: the windows that it brought to their end, oldest first.
+        left: the others: the one that it stopped at, then those that it did not begin. Only the first one's state counts.
+    """
+    if not left:
+        return _done(done[0]) if len(done) == 1 else _several(done)
+    stopped = _left(left[0])
+    before = [_several(done)] if done else []
+    behind = [f"Not begun: {counted(len(left) - 1, 'window')}, from {left[1].window.id} on."] if left[1:] else []
+    return "\n".join([*before, *behind, stopped])
+
+
+def failed_afterwards(done: Sequence[Done]) -> str:
+    """Return what the log of a task ends with that fails when all of its windows are done."""
+    return f"{last_words(done)}\nThe task failed after that. A retry runs no job again that has succeeded."
+
+
+def _several(done: Sequence[Done]) -> str:
+    lines = [f"{one.window.id}: {one.became} ({one.job})" for one in done]
+    shown = lines if len(lines) <= MAX_NAMED else [*lines[: MAX_NAMED - 1], "...", lines[-1]]
+    return _block(f"{counted(len(done), 'window')} of group {done[0].window.group} done:", *shown)
+
+
+def _done(one: Done) -> str:
+    return _block(f"Window {one.window.id}: {one.became}", *_offsets(one.window), f"job: {one.job}")
+
+
+def _left(one: Left) -> str:
+    window = one.window
+    became, now, commands = _standing(one)
+    job = "no success of its job is recorded; the error is below" if one.job is None else f"succeeded: {one.job}"
+    look = f"kafka-offsets windows {window.id}"
+    return _block(
+        f"Window {window.id}: {became}",
+        *_offsets(window),
+        f"job: {job}",
+        f"now: {now}",
+        f"next: {_next(one)}",
+        *(f"type: {command}" for command in (look, *commands)),
+    )
+
+
+def _standing(one: Left) -> tuple[str, str, list[str]]:
+    """Return what became of a window, where it stands, and what a person may type."""
+    window, group = one.window, one.window.group
+    match one.state:
+        case None:
+            return "not known to be committed", "the ledger does not answer; the next try looks there first", []
+        case State.COMMITTED:
+            said = "what its job wrote may be incomplete until it has run again"
+            return "not run again to its end; it stays committed", f"the watermark stays where it is; {said}", []
+        case State.COMMITTING:
+            said = f"the window is committing{COMMITTING_HINT}"
+            return "its commit has begun and is not finished", said, [f"kafka-offsets verify {group}"]
+        case State.PLANNED:
+            passed = "" if window.lane is Lane.BACKFILL else f": the watermark of group {group} has not passed it"
+            holder = f"; {one.taken_by} works on it" if one.taken_by is not None else ""
+            give_up = f"kafka-offsets abandon {window.id} --why '...'  (only to give it up for good)"
+            return "not committed", f"the window is open{passed}, and nothing is lost{holder}", [give_up]
+        case state:
+            return f"not committed, as it was {state} meanwhile", "what its job wrote under this id has to go", []
+
+
+def _next(one: Left) -> str:
+    if one.taken_by is not None:
+        return f"{one.taken_by} commits it; a retry of this task does not"
+    if one.state is not None and not one.state.owns:
+        return "a new run plans its offsets again, under another id"
+    work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
+    if one.next_try is not None:
+        return f"Airflow starts try {one.next_try} of this task: {work}"
+    if one.window.lane is Lane.BACKFILL or one.state is State.COMMITTED:
+        return f"no retry is left. Clear this task: {work}; or replay the window"
+    return f"no retry is left. The next run of the DAG takes the window over as it is; or clear this task: {work}"
+
+
+def _offsets(window: Window) -> list[str]:
+    if not window.span:
+        return [f"offsets: none in {counted(len(window.ranges), 'partition')}", *_lost(window)]
+    capped = "; capped by max_offsets, more was there" if window.is_capped else ""
+    listed = [f"    {line}" for line in in_short(window.ranges)]
+    return [f"offsets: {_size(window.ranges)}{capped}", *listed, *_lost(window)]
+
+
+def _lost(window: Window) -> list[str]:
+    if not window.lost.span:
+        return []
+    return [
+        f"lost before it, recorded as a gap: {_size(window.lost)}",
+        *(f"    {line}" for line in in_short(window.lost)),
+    ]
+
+
+def _block(headline: str, *lines: str) -> str:
+    return "\n".join([headline, *(f"    {line}" for line in lines)])

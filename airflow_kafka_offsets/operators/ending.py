@@ -1,0 +1,99 @@
+"""The end of a task's log: what Spark said is folded, and what became of the windows stands below it.
+
+Airflow's page folds the lines between ``::group::NAME`` and ``::endgroup::``, and shows a line break within a message as one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_kafka_offsets.core.ending import NO_JOB, Done, Left, failed_afterwards, last_words
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerUnavailableError, NotYetError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.window import Claim, Held
+    from airflow_kafka_offsets.service import Planned, WindowService
+
+log = logging.getLogger(__name__)
+
+
+def tell_quiet(planned: Planned) -> None:
+    """Let the log end with a window in which there was nothing to read, and which is committed."""
+    log.info("%s", last_words([Done(planned.window, planned.is_rerun, NO_JOB)]))
+
+
+class Ending:
+    """While entered, a task works on its windows; then its log ends with what became of them.
+
+    Args:
+        context: of the task.
+        service: the use cases.
+        claim: the task.
+        planned: its windows, in the order in which it works on them.
+        folds: whether what is logged meanwhile is folded, if a job is to be run.
+    """
+
+    def __init__(
+        self, context: Context, service: WindowService, claim: Claim, planned: Sequence[Planned], *, folds: bool = True
+    ) -> None:
+        self._context = context
+        self._service = service
+        self._claim = claim
+        self._planned = planned
+        self._folds = folds and any(p.needs_job for p in planned)
+        self._done: list[Done] = []
+        self._job: str | None = None
+
+    def job_done(self, job: str) -> None:
+        """Note that the success of a window's job is recorded, and what is known of it."""
+        self._job = job
+
+    def committed(self, planned: Planned) -> None:
+        """Note that a window is done, and its job was the one of `job_done`."""
+        assert self._job is not None, "job_done() comes first"
+        self._done.append(Done(planned.window, planned.is_rerun, self._job))
+        self._job = None
+
+    def __enter__(self) -> Ending:
+        if self._folds:
+            log.info("::group::Spark, on window %s", ", ".join(p.window.id for p in self._planned[:1]))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+        if self._folds:
+            log.info("::endgroup::")
+        if exc is None:
+            log.info("%s", last_words(self._done))
+            return
+        if not (rest := self._planned[len(self._done) :]):
+            log.error("%s", failed_afterwards(self._done))
+            return
+        not_begun = [Left(p.window, p.window.state) for p in rest[1:]]
+        log.error("%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
+
+    def _left(self, planned: Planned, exc: BaseException) -> Left:
+        held, next_try = self._held(planned, exc), self._next_try(exc)
+        if held is None:
+            return Left(planned.window, None, self._job, next_try=next_try)
+        is_mine = held.holder.is_same_run(self._claim)
+        return Left(planned.window, held.window.state, self._job, None if is_mine else held.holder, next_try)
+
+    def _held(self, planned: Planned, exc: BaseException) -> Held | None:
+        if isinstance(exc, LedgerUnavailableError):  # it had its time
+            return None
+        try:
+            return self._service.row(planned.window.id).held
+        except KafkaOffsetsError:
+            return None
+
+    def _next_try(self, exc: BaseException) -> int | None:
+        is_final = isinstance(exc, AirflowFailException | BadInputError) and not isinstance(exc, NotYetError)
+        ti = self._context["ti"]
+        return None if is_final or ti.try_number > ti.max_tries else ti.try_number + 1

@@ -1,0 +1,127 @@
+"""What the log of a task ends with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_kafka_offsets.core.ending import MAX_LINES, NO_JOB, Done, Left, failed_afterwards, in_short, last_words
+from airflow_kafka_offsets.core.window import Lane, State
+from tests.core.examples import claim, ranges, tp, window
+
+TEN = {tp(0): (0, 6), tp(1): (10, 14), tp(2): (7, 7)}
+
+
+def test_a_window_is_told_with_its_offsets_and_what_is_known_of_its_job() -> None:
+    assert last_words([Done(window(TEN, 12), False, "10 records read of 10 offsets")]) == (
+        "Window lake-000012: committed\n"
+        "    offsets: 10 offsets in 2 partitions\n"
+        "        orders-0: 0 to 5\n"
+        "        orders-1: 10 to 13\n"
+        "    job: 10 records read of 10 offsets"
+    )
+
+
+def test_a_quiet_run_says_that_nothing_was_new() -> None:
+    assert last_words([Done(window({tp(0): (6, 6), tp(1): (14, 14)}, 13), False, NO_JOB)]) == (
+        "Window lake-000013: committed; there was nothing new to read\n"
+        "    offsets: none in 2 partitions\n"
+        "    job: nothing to read, so none was launched"
+    )
+
+
+def test_a_rerun_and_what_was_lost_and_the_cap_are_told() -> None:
+    text = last_words([Done(replace(window(TEN), lost=ranges({tp(1): (4, 10)}), is_capped=True), True, "read")])
+    assert text.startswith("Window lake-000001: run again; it was committed before, and the watermark stays\n")
+    assert "offsets: 10 offsets in 2 partitions; capped by max_offsets, more was there\n" in text
+    assert "    lost before it, recorded as a gap: 6 offsets in 1 partition\n        orders-1: 4 to 9\n" in text
+
+
+def test_many_partitions_are_summed_up_by_topic() -> None:
+    many = ranges({tp(n): (n, n + 5) for n in range(20_000)})
+    assert in_short(many) == ["orders: 100000 offsets in 20000 partitions; first orders-0: 0 to 4, last orders-19999: 19999 to 20003"]  # fmt: skip
+    listed = in_short(ranges({tp(n): (0, 1) for n in range(MAX_LINES)}))
+    assert len(listed) == MAX_LINES
+    topics = ranges({tp(0, f"topic-{n:02d}"): (0, 1) for n in range(40)})
+    assert in_short(topics)[0] == "topic-00: 1 offset in 1 partition; topic-00-0: 0 to 0"
+    assert in_short(topics)[-1] == "and 32 more topics"
+    assert len(in_short(topics)) == MAX_LINES + 1
+
+
+OPEN = window(TEN, 12, State.PLANNED)
+GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'"
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        (
+            Left(OPEN, State.PLANNED, next_try=2),
+            [
+                "Window lake-000012: not committed\n",
+                "        orders-1: 10 to 13\n",
+                "job: no success of its job is recorded; the error is below\n",
+                "now: the window is open: the watermark of group lake has not passed it, and nothing is lost\n",
+                "next: Airflow starts try 2 of this task: the job runs again, on the same offsets under the same id\n",
+                "type: kafka-offsets windows lake-000012\n",
+                GIVE_UP,
+            ],
+        ),
+        (
+            Left(OPEN, State.PLANNED),
+            ["no retry is left. The next run of the DAG takes the window over as it is; or clear this task: the job runs"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, "10 records read of 10 offsets", next_try=3),
+            ["job: succeeded: 10 records read", "next: Airflow starts try 3 of this task: it only commits\n"],
+        ),
+        (
+            Left(replace(OPEN, lane=Lane.BACKFILL), State.PLANNED),
+            ["now: the window is open, and nothing is lost\n", "Clear this task: the job runs again", "or replay the"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, "read", taken_by=claim("other"), next_try=2),
+            ["dag/other/load works on it", "next: dag/other/load commits it; a retry of this task does not"],
+        ),
+        (
+            Left(OPEN, State.COMMITTING, "read", next_try=2),
+            [
+                "its commit has begun and is not finished",
+                "now: the window is committing. Its job is done: the next try of its task, or the next run, finishes",
+                "type: kafka-offsets verify lake",
+            ],
+        ),
+        (
+            Left(OPEN, State.COMMITTED),
+            ["not run again to its end; it stays committed", "the watermark stays where it is", "or replay the window"],
+        ),
+        (Left(OPEN, State.ABANDONED), ["not committed, as it was abandoned meanwhile", "under another id"]),
+        (
+            Left(OPEN, None, "read", next_try=2),
+            ["not known to be committed", "now: the ledger does not answer", "it only commits"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_window_that_is_left_says_what_is_open_what_a_retry_does_and_what_to_type(
+    left: Left, says: list[str]
+) -> None:
+    text = last_words([], [left])
+    assert [words for words in says if words not in text] == [], text
+
+
+def test_of_several_windows_each_has_a_line_and_the_one_that_failed_the_block() -> None:
+    done = [Done(window(TEN, n), True, "10 records read of 10 offsets") for n in range(1, 31)]
+    text = last_words(done[:2], [Left(window(TEN, 3), State.COMMITTED), *[Left(window(TEN, n), None) for n in (4, 5)]])
+    assert text.startswith("2 windows of group lake done:\n    lake-000001: run again; it was committed before")
+    assert "\nNot begun: 2 windows, from lake-000004 on.\nWindow lake-000003: not run again to its end" in text
+    lines = last_words(done).splitlines()
+    assert lines[0] == "30 windows of group lake done:"
+    assert len(lines) == 12
+    assert lines[-1].startswith("    lake-000030: ")
+
+
+def test_a_task_that_fails_when_all_is_done_says_so() -> None:
+    text = failed_afterwards([Done(window(TEN), False, "read")])
+    assert text.startswith("Window lake-000001: committed\n")
+    assert text.endswith("The task failed after that. A retry runs no job again that has succeeded.")

@@ -1,0 +1,173 @@
+"""How the log of a task ends, whatever happens to it: on a real ledger, with a Kafka and an offset store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError, StoreUnavailableError
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Scope, State
+from airflow_kafka_offsets.operators import planning
+from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.ending import Ending
+from airflow_kafka_offsets.operators.job_files import Report
+from airflow_kafka_offsets.operators.work import Work
+from airflow_kafka_offsets.service import Planned
+from tests.core.examples import NOON, claim, tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
+from tests.stores.memory import MemoryStore
+
+LOAD = claim("run")
+FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return a world with ten records to read in each of two partitions, and no patience with what does not answer."""
+    monkeypatch.setattr(planning, "PATIENCE", 0)
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = World(Path(folder), MemoryStore())
+        for partition in range(2):
+            world.kafka.produce(tp(partition), 10)
+        yield world
+
+
+def task(world: World, run: Callable[[Planned], Report], this_try: Try = FIRST) -> None:
+    """Let a try of the task plan and work."""
+    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
+    run_ = SimpleNamespace(start_date=this_try.run_started)
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run_}
+    planned = world.ask(LOAD, this_try=this_try)
+    with Ending(context, world.service, LOAD, planned) as ending:
+        Work(context, world.service, world.group, LOAD, run, Stop(), ending).all(planned)
+
+
+def read(planned: Planned) -> Report:
+    return Report(planned.window.span, took_window=True)
+
+
+def fail(planned: Planned) -> Report:
+    raise RuntimeError("half-way")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_what_spark_says_is_folded_and_the_window_stands_below(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    task(world, read)
+    messages = logged(caplog)
+    fold = messages.index("::group::Spark, on window lake-000001")
+    assert fold < messages.index("Window lake-000001: committed") < messages.index("::endgroup::")
+    assert messages.index("::endgroup::") == len(messages) - 2
+    assert messages[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
+    assert messages[-1].endswith("job: 20 records read of 20 offsets")
+
+
+def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.run(claim("before"))
+    caplog.set_level("INFO")
+    task(world, fail)
+    assert not any("group::" in message for message in logged(caplog))
+    assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
+
+
+@pytest.mark.parametrize(
+    ("this_try", "error", "says"),
+    [
+        (FIRST, RuntimeError("half-way"), "next: Airflow starts try 2 of this task: the job runs again"),
+        (LAST, RuntimeError("half-way"), "next: no retry is left. The next run of the DAG takes the window over"),
+        (FIRST, AirflowFailException("no"), "next: no retry is left."),
+        (FIRST, BadInputError("no"), "next: no retry is left."),
+    ],
+)
+def test_a_failure_says_what_is_open_and_what_comes_next(
+    world: World, caplog: pytest.LogCaptureFixture, this_try: Try, error: Exception, says: str
+) -> None:
+    def run(planned: Planned) -> Report:
+        raise error
+
+    with pytest.raises(type(error)):
+        task(world, run, this_try)
+    last = caplog.records[-1]
+    assert last.levelname == "ERROR"
+    assert last.getMessage().startswith("Window lake-000001: not committed\n")
+    assert says in last.getMessage()
+    assert "type: kafka-offsets windows lake-000001" in last.getMessage()
+
+
+def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def read_and_lose_the_store(planned: Planned) -> Report:
+        world.store.failure = StoreUnavailableError("no answer")
+        return read(planned)
+
+    with pytest.raises(StoreUnavailableError):
+        task(world, read_and_lose_the_store)
+    assert logged(caplog)[-1].startswith("Window lake-000001: its commit has begun and is not finished\n")
+    assert "next: Airflow starts try 2 of this task: it only commits" in logged(caplog)[-1]
+    world.store.failure = None
+    task(world, fail, SECOND)
+    assert logged(caplog)[-1].startswith("Window lake-000001: committed\n")
+    assert logged(caplog)[-1].endswith("job: try 1 of this task had run it (20 records read), so it was not run again")
+
+
+def test_a_ledger_that_does_not_answer_is_not_asked_again(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailableError("no answer")
+
+    monkeypatch.setattr(world.service, "commit", silent)
+    monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked again"))
+    with pytest.raises(LedgerUnavailableError):
+        task(world, read)
+    assert logged(caplog)[-1].startswith("Window lake-000001: not known to be committed\n")
+    assert "job: succeeded: 20 records read of 20 offsets" in logged(caplog)[-1]
+
+
+def test_the_tasks_around_another_launcher_end_alike(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    planner = claim("around", "plan", scope=Scope.RUN)
+    window = world.plan(planner).window
+    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
+    operator = CommitWindowOperator(task_id="commit", window=window.id)
+    context: Any = {"ti": ti}
+    world.store.failure = StoreUnavailableError("no answer")
+    with pytest.raises(StoreUnavailableError):
+        operator.execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000001: its commit has begun and is not finished\n")
+    world.store.failure = None
+    operator.execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
+    assert "another launcher ran it" in logged(caplog)[-1]
+    assert not any("group::" in message for message in logged(caplog)), "there is nothing to fold"
+    assert world.ledger.window(window.id).held.window.state is State.COMMITTED
+
+
+def test_a_plan_task_that_finds_nothing_new_ends_alike(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(claim("before", "plan", scope=Scope.RUN))
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr(planning, "plan", lambda *_: world.ask(claim("quiet", "plan", scope=Scope.RUN)))
+    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1)
+    context: Any = {"ti": ti}
+    with pytest.raises(Exception, match="nothing to launch"):
+        PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
