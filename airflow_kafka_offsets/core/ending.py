@@ -52,6 +52,7 @@ class Left:
         job: what is known of its job, whose success is recorded; None: no success is recorded.
         taken_by: another run that works on it now; None: none does.
         next_try: Airflow's number of the try that follows by itself; None: none does.
+        was_stopped: somebody stopped the task; after a person did that, no try follows by itself.
     """
 
     window: Window
@@ -59,6 +60,7 @@ class Left:
     job: str | None = None
     taken_by: Claim | None = None
     next_try: int | None = None
+    was_stopped: bool = False
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -200,7 +202,8 @@ def _next(one: Left) -> str:
         return "a new run plans its offsets again, under another id"
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
-        return f"Airflow starts try {one.next_try} of this task: {work}"
+        starts = f"Airflow starts try {one.next_try} of this task: {work}"
+        return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     if one.window.lane is Lane.BACKFILL or one.state is State.COMMITTED:
         return f"no retry is left. Clear this task: {work}; or replay the window"
     return f"no retry is left. The next run of the DAG takes the window over as it is; or clear this task: {work}"

@@ -55,6 +55,12 @@ class Stop:
         """Let the task start nothing and commit nothing any more."""
         self.is_set = True
 
+    def is_kill(self, exc: BaseException) -> bool:
+        """Whether the task failed because somebody stopped it, and not by its time-out, which stops it too."""
+        from airflow.sdk.exceptions import AirflowTaskTimeout
+
+        return self.is_set and not isinstance(exc, AirflowTaskTimeout)
+
     def check(self) -> None:
         """Raise if the task was stopped."""
         if self.is_set:

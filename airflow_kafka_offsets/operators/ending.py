@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets.core.ending import NO_JOB, Done, Left, failed_afterwards, last_words
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerUnavailableError, NotYetError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaOffsetsError,
+    LedgerUnavailableError,
+    NotYetError,
+    counted,
+    name_some,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.window import Claim, Held
+    from airflow_kafka_offsets.operators.definition import Stop
     from airflow_kafka_offsets.service import Planned, WindowService
 
 log = logging.getLogger(__name__)
@@ -37,17 +45,23 @@ class Ending:
         service: the use cases.
         claim: the task.
         planned: its windows, in the order in which it works on them.
-        folds: whether what is logged meanwhile is folded, if a job is to be run.
+        stop: of a task that runs the jobs itself; then what is logged meanwhile is folded. None: another launcher runs them.
     """
 
     def __init__(
-        self, context: Context, service: WindowService, claim: Claim, planned: Sequence[Planned], *, folds: bool = True
+        self,
+        context: Context,
+        service: WindowService,
+        claim: Claim,
+        planned: Sequence[Planned],
+        stop: Stop | None = None,
     ) -> None:
         self._context = context
         self._service = service
         self._claim = claim
         self._planned = planned
-        self._folds = folds and any(p.needs_job for p in planned)
+        self._stop = stop
+        self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
         self._done: list[Done] = []
         self._job: str | None = None
 
@@ -62,12 +76,12 @@ class Ending:
         self._job = None
 
     def __enter__(self) -> Ending:
-        if self._folds:
-            log.info("::group::Spark, on window %s", ", ".join(p.window.id for p in self._planned[:1]))
+        if self._folded:
+            log.info("::group::Spark, on %s: %s", counted(len(self._folded), "window"), name_some(self._folded, ", "))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
-        if self._folds:
+        if self._folded:
             log.info("::endgroup::")
         if exc is None:
             log.info("%s", last_words(self._done))
@@ -79,11 +93,16 @@ class Ending:
         log.error("%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
 
     def _left(self, planned: Planned, exc: BaseException) -> Left:
-        held, next_try = self._held(planned, exc), self._next_try(exc)
-        if held is None:
-            return Left(planned.window, None, self._job, next_try=next_try)
-        is_mine = held.holder.is_same_run(self._claim)
-        return Left(planned.window, held.window.state, self._job, None if is_mine else held.holder, next_try)
+        held = self._held(planned, exc)
+        is_mine = held is None or held.holder.is_same_run(self._claim)
+        return Left(
+            planned.window,
+            None if held is None else held.window.state,
+            self._job,
+            taken_by=None if held is None or is_mine else held.holder,
+            next_try=self._next_try(exc),
+            was_stopped=self._stop is not None and self._stop.is_kill(exc),
+        )
 
     def _held(self, planned: Planned, exc: BaseException) -> Held | None:
         if isinstance(exc, LedgerUnavailableError):  # it had its time

@@ -142,7 +142,7 @@ class KafkaSparkOperator(PySparkOperator):
         self._store = context.get("task_state_store")
         self._planned = plan_or_take(self, context, self._service, self._claim)
         # Around the session too: Spark says a lot when it starts and when it stops.
-        with Ending(context, self._service, self._claim, self._planned) as ending:
+        with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
 

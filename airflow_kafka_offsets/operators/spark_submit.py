@@ -132,7 +132,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         claim = self._claim = claim_of(context, Scope.TASK)
         self._has_retry = context["ti"].try_number <= context["ti"].max_tries
         planned = plan_or_take(self, context, service, claim)
-        with Ending(context, service, claim, planned) as ending:
+        with Ending(context, service, claim, planned, self._stop) as ending:
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),

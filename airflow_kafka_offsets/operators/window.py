@@ -159,7 +159,7 @@ class CommitWindowOperator(BaseOperator):
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, "given")
-        with Ending(context, service, claim, [planned], folds=False) as ending:
+        with Ending(context, service, claim, [planned]) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
             patiently(lambda: service.commit(window_id, claim))

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
 from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
@@ -78,8 +76,7 @@ class Work:
             patiently(lambda: self.service.check(planned.window))
             self.stop.check()
         except BaseException as exc:
-            is_kill = self.stop.is_set and not isinstance(exc, AirflowTaskTimeout)
-            self._record_failure(attempt, Outcome.KILLED if is_kill else Outcome.FAILED)
+            self._record_failure(attempt, Outcome.KILLED if self.stop.is_kill(exc) else Outcome.FAILED)
             raise
         patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
         known = evidence(

@@ -41,14 +41,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield world
 
 
-def task(world: World, run: Callable[[Planned], Report], this_try: Try = FIRST) -> None:
+def task(world: World, run: Callable[[Planned], Report], this_try: Try = FIRST, stop: Stop | None = None) -> None:
     """Let a try of the task plan and work."""
+    stop = stop or Stop()
     ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
     run_ = SimpleNamespace(start_date=this_try.run_started)
     context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run_}
     planned = world.ask(LOAD, this_try=this_try)
-    with Ending(context, world.service, LOAD, planned) as ending:
-        Work(context, world.service, world.group, LOAD, run, Stop(), ending).all(planned)
+    with Ending(context, world.service, LOAD, planned, stop) as ending:
+        Work(context, world.service, world.group, LOAD, run, stop, ending).all(planned)
 
 
 def read(planned: Planned) -> Report:
@@ -67,7 +68,7 @@ def test_what_spark_says_is_folded_and_the_window_stands_below(world: World, cap
     caplog.set_level("INFO")
     task(world, read)
     messages = logged(caplog)
-    fold = messages.index("::group::Spark, on window lake-000001")
+    fold = messages.index("::group::Spark, on 1 window: lake-000001")
     assert fold < messages.index("Window lake-000001: committed") < messages.index("::endgroup::")
     assert messages.index("::endgroup::") == len(messages) - 2
     assert messages[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
@@ -104,6 +105,19 @@ def test_a_failure_says_what_is_open_and_what_comes_next(
     assert last.getMessage().startswith("Window lake-000001: not committed\n")
     assert says in last.getMessage()
     assert "type: kafka-offsets windows lake-000001" in last.getMessage()
+
+
+def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # as on_kill does
+        raise RuntimeError("the driver was killed")
+
+    with pytest.raises(RuntimeError):
+        task(world, run, stop=stop)
+    said = "next: the task was stopped. Unless a person did that, Airflow starts try 2 of this task: the job runs again"
+    assert said in logged(caplog)[-1]
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -87,8 +87,9 @@ def test_what_a_task_returns_tells_and_logs_stays_small(world: World, caplog: py
     }
     report = Report(100_000, {topic: {str(p): 5 for p in range(PER_TOPIC)} for topic in TOPICS})
     planned = [world.plan(ONE)]
-    with Ending(context, world.service, ONE, planned) as ending:
-        results = Work(context, world.service, world.group, ONE, lambda _: report, Stop(), ending).all(planned)
+    stop = Stop()
+    with Ending(context, world.service, ONE, planned, stop) as ending:
+        results = Work(context, world.service, world.group, ONE, lambda _: report, stop, ending).all(planned)
     assert (results[0]["partitions"], results[0]["records"], results[0]["ranges"]) == (20_000, 100_000, None)
     assert len(json.dumps(task_result(world.group, results))) < SMALL
     assert len(json.dumps(event_extra(results))) < SMALL

@@ -53,7 +53,7 @@ def context_of(this_try: Try) -> Any:
 def all_of(world: World, planned: list[Planned], run: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
     """Let a task work on windows, as the operators do; `more` are its context, claim and stop."""
     context, claim_, stop = more["context"], more.get("claim", REPLAY), more.get("stop") or Stop()
-    with Ending(context, world.service, claim_, planned) as ending:
+    with Ending(context, world.service, claim_, planned, stop) as ending:
         return Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
 
 
