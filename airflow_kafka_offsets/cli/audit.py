@@ -124,7 +124,7 @@ def _notes(document: Document) -> Iterable[str]:
         yield f"{counted(document['without_record'], 'offset')} held no record, by the counts of the jobs."
     if untold := document["untold"]:
         yield (
-            f"Nobody can tell whether a record of {_names(untold)} is missing: the table does not have all of their offsets, the "
+            f"No one can tell whether a record of {_names(untold)} is missing: the table does not have all of their offsets, the "
             "jobs told no count, and the group expects offsets without a record."
         )
     if outside := document["outside"]:

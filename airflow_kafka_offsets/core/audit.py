@@ -6,7 +6,7 @@ have is no loss by itself:
 
 - the table has as many of a window's offsets as records were read: it has all; the others held no record.
 - it has fewer: the difference is missing, at some of the offsets that the table does not have.
-- nobody counted: each offset holds a record, if the group says so (``expect_gaps=False``); otherwise nobody can tell.
+- no one counted: each offset holds a record, if the group says so (``expect_gaps=False``); otherwise no one can tell.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Finding:
     Attributes:
         window_id: the window.
         span: how many offsets it owns.
-        records: how many records its job read; None: nobody told.
+        records: how many records its job read; None: no one told.
         found: how many of its offsets the table has.
-        missing: how many records the table lacks; None: nobody can tell whether any.
+        missing: how many records the table lacks; None: no one can tell whether any.
         holes: the offsets that the table does not have, if records are missing, or may be.
         doubled: the offsets that the table has more than once.
     """
@@ -53,7 +53,7 @@ class Audit:
         windows: how many were looked at.
         found: how many of their offsets the table has.
         without_record: how many of their offsets held no record.
-        findings: the windows with missing or doubled records, or of which nobody can tell; oldest first.
+        findings: the windows with missing or doubled records, or of which no one can tell; oldest first.
         at_join: offsets between what the table had before the group's first window, and that window.
         strange: offsets in the table that no window of the group has read, in order.
         other_topics: windows that were left out, as they read an earlier topic of the same name.
@@ -79,7 +79,7 @@ class Audit:
 
     @property
     def untold(self) -> tuple[Finding, ...]:
-        """The windows of which nobody can tell whether a record is missing."""
+        """The windows of which no one can tell whether a record is missing."""
         return tuple(finding for finding in self.findings if finding.missing is None)
 
     @property
@@ -202,7 +202,7 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def between(owned: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-    """Return what lies before, between and behind ranges that are in order.
+    """Return what lies before, between and after ranges that are in order.
 
     >>> [(r.start, r.end) for r in between([OffsetRange(5, 9)])] == [(0, 5), (9, MAX_OFFSET)]
     True

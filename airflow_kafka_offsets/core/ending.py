@@ -140,8 +140,8 @@ def last_words(done: Sequence[Done], left: Sequence[Left] = ()) -> str:
         return _done(done[0]) if len(done) == 1 else _several(done)
     stopped = _left(left[0])
     before = [_several(done)] if done else []
-    behind = [f"Not begun: {counted(len(left) - 1, 'window')}, from {left[1].window.id} on."] if left[1:] else []
-    return "\n".join([*before, *behind, stopped])
+    after = [f"Not begun: {counted(len(left) - 1, 'window')}, from {left[1].window.id} on."] if left[1:] else []
+    return "\n".join([*before, *after, stopped])
 
 
 def failed_afterwards(done: Sequence[Done]) -> str:
