@@ -35,6 +35,8 @@ XCOM_WINDOW = "window"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
 
+_PROGRESS_BAR = "spark.ui.showConsoleProgress"
+
 log = logging.getLogger(__name__)
 
 
@@ -135,7 +137,8 @@ class KafkaSparkOperator(PySparkOperator):
         else:
             check_session(os.environ)
         check_pyspark()
-        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection)}
+        quiet = {} if self._remote else quiet_conf(self._settings)
+        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection), **quiet}
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
         self._try_number = context["ti"].try_number
@@ -280,6 +283,15 @@ class KafkaSparkOperator(PySparkOperator):
         thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
+
+
+def quiet_conf(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return what keeps a session from drawing a progress bar: without an end of line, it would come last in the task's log.
+
+    Args:
+        settings: what the user says.
+    """
+    return {} if _PROGRESS_BAR in settings else {_PROGRESS_BAR: "false"}
 
 
 def _settings(connection: Connection | None, conf: Mapping[str, Any]) -> dict[str, Any]:

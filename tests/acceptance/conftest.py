@@ -173,11 +173,8 @@ def expect_tiling(windows: list[Window]) -> None:
 
 
 def expect_at_the_end(log: str, block: list[str]) -> None:
-    """Check that a log ends with a block, but for the line by which Airflow says that the task is over."""
-    lines = log.splitlines()
-    if lines[-1].startswith("Task finished"):
-        lines.pop()
-    assert lines[-len(block) :] == block, "\n".join(lines[-30:])
+    """Check that a log ends with a block."""
+    assert log.splitlines()[-len(block) :] == block, "\n".join(log.splitlines()[-30:])
 
 
 @pytest.hookimpl(tryfirst=True)

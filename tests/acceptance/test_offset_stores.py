@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_kafka_offsets.cli import main
 from airflow_kafka_offsets.core.window import Outcome, State
-from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
+from tests.acceptance.conftest import PARTITIONS, Lab, expect_at_the_end, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
+from tests.cli.test_audit import islands_of
 from tests.lab.jars import spark_connector_jars
 from tests.lab.java import pyspark_home
 from tests.lab.kafka_tools import kafka_consumer_groups
@@ -65,9 +68,13 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
         lab.api.wait_for_retry("store_down", run, "load")
     (row,) = lab.windows("store_down")
     assert row.held.window.state is State.COMMITTING
-    assert "StoreUnavailableError" in lab.api.log("store_down", run, "load", 1)
+    first = lab.api.unfolded_log("store_down", run, "load", 1)
+    assert "StoreUnavailableError" in first
+    assert "Window store_down-000001: its commit has begun and is not finished\n" in first
     proxy.heal()
     lab.api.wait_for_run("store_down", run)
+    retry = lab.api.unfolded_log("store_down", run, "load")
+    expect_at_the_end(retry, ["    job: try 1 of this task had run it (200 records read), so it was not run again"])
     (row,) = lab.windows("store_down")
     assert row.held.window.state is State.COMMITTED
     assert [a.outcome for a in lab.attempts(row)] == [Outcome.SUCCEEDED], "the job ran once"
@@ -84,7 +91,9 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
     assert canary not in str(lab.api.xcom("store_down", run, "load"))
 
 
-def test_a_stream_moves_over_with_its_checkpoint(lab: Lab, tmp_path: Path) -> None:
+def test_a_stream_moves_over_with_its_checkpoint(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     name, checkpoint = "was_a_stream", tmp_path / "checkpoint"
     lab.topic(name, 100)
     stream(lab, name, checkpoint)
@@ -111,6 +120,28 @@ def test_a_stream_moves_over_with_its_checkpoint(lab: Lab, tmp_path: Path) -> No
     found = lab.lake(name)
     assert set(found.values()) == {1}, "read twice"
     assert set(found) == {(p, o) for p in range(PARTITIONS) for o in range(130)}, "missing"
+
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lab.servers.ledger.url)
+    code, said = audit(name, found.elements(), tmp_path, capsys)
+    assert code == 0
+    assert f"The table has each record of {len(windows)} committed window" in said
+    start = windows[0].ranges.starts
+    partition, join = next((tp.partition, offset) for tp, offset in start.items() if offset)
+    code, said = audit(name, (found - Counter([(partition, join - 1)])).elements(), tmp_path, capsys)
+    assert (code, "Missing before the group's first window" in said) == (1, True)
+    code, said = audit(name, [*found.elements(), (partition, join)], tmp_path, capsys)
+    assert (code, f"More than once: offsets of {name}-000001" in said) == (1, True)
+
+
+def audit(
+    name: str, records: Iterable[tuple[int, int]], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """Audit a table with these records, each a partition and an offset."""
+    (folder / "islands.csv").write_text(islands_of((name, partition, offset) for partition, offset in records))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", name, "--table", str(folder / "islands.csv")])
+    return int(ended.value.code or 0), capsys.readouterr().out
 
 
 def stream(lab: Lab, topic: str, checkpoint: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.core.window import Outcome, State
-from tests.acceptance.conftest import Lab, expect_once, expect_tiling
+from tests.acceptance.conftest import Lab, expect_at_the_end, expect_once, expect_tiling
 from tests.acceptance.test_input_and_secrets import dump
 from tests.lab.processes import wait_until
 
@@ -36,11 +36,10 @@ def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab) -> None
     assert lab.api.xcom("taskflow_local", run, "load", "span") == 400, "multiple_outputs"
     facts = lab.api.xcom("taskflow_local", run, "load", "window")
     assert (facts["window_id"], facts["records"], facts["span"]) == ("taskflow_local-000001", 400, 400)
-    seen = lab.api.unfolded_log("taskflow_local", run, "load").splitlines()
-    assert [seen[-7], seen[-1]] == [
-        "Window taskflow_local-000001: committed",
-        "    job: 400 records read of 400 offsets",
-    ]
+    listed = [f"        taskflow_local-{partition}: 0 to 99" for partition in range(4)]
+    block = ["Window taskflow_local-000001: committed", "    offsets: 400 offsets in 4 partitions", *listed]
+    seen = lab.api.unfolded_log("taskflow_local", run, "load")
+    expect_at_the_end(seen, [*block, "    job: 400 records read of 400 offsets"])
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +58,9 @@ def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_wi
     expect_committed_once(lab, "taskflow_connect")
     assert lab.api.xcom("taskflow_connect", first, "load", "span") == 400
     assert lab.api.xcom("taskflow_connect", second, "load", "window")["records"] == 40
+    expect_at_the_end(
+        lab.api.unfolded_log("taskflow_connect", second, "load"), ["    job: 40 records read of 40 offsets"]
+    )
     before = [row.held.window for row in lab.windows("taskflow_connect")]
     lab.api.clear("taskflow_connect", first, ["load"])
     lab.api.wait_for_run("taskflow_connect", first)

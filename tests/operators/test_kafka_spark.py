@@ -15,6 +15,7 @@ import pytest
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.operators.connect import remote_url
+from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.wiring import find_connection
 
@@ -53,6 +54,11 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
     connection = find_connection(operator.conn_id) if operator.conn_id else None
     operator._remote = remote_url(connection, operator.config_kwargs)
     assert operator._connector_conf(connection) == told
+
+
+def test_a_session_of_the_tasks_own_draws_no_progress_bar_unless_somebody_asks_for_it() -> None:
+    assert quiet_conf({"spark.master": "local"}) == {"spark.ui.showConsoleProgress": "false"}
+    assert quiet_conf({"spark.ui.showConsoleProgress": "true"}) == {}
 
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
