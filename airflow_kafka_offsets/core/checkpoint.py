@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError, name_some, short
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place import Found
 from airflow_kafka_offsets.core.spark_json import load_offsets
@@ -98,7 +98,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> Found:
         sources = {source: sources[source]}
     read = {name: _kafka_offsets(f"{where}, source {name}", line) for name, line in sources.items()}
     others = [
-        f"source {name} is not Kafka's and is left out: {_short(sources[name])}" for name in read if not read[name]
+        f"source {name} is not Kafka's and is left out: {short(sources[name])}" for name in read if not read[name]
     ]
     if not any(read.values()):
         raise BadInputError(f"{where}: no source of it stands anywhere in Kafka ({'; '.join(others)})")
@@ -126,7 +126,7 @@ def _sources(where: str, text: str) -> dict[str, str]:
         return {str(number): line for number, line in enumerate(lines)}
     named = [line.partition(":") for line in lines]
     if bad := [line for line in named if not line[1]]:
-        raise BadInputError(f"{where} has a line without a source's name: {_short(bad[0][0])}")
+        raise BadInputError(f"{where} has a line without a source's name: {short(bad[0][0])}")
     return {name: line for name, _, line in named}
 
 
@@ -137,9 +137,7 @@ def _checked_version(where: str, text: str) -> tuple[int, list[str]]:
         raise BadInputError(f"{where} is empty: a copy that was cut off, or a query that died while it wrote")
     found = re.fullmatch(r"v([1-9][0-9]{0,8})", lines[0].strip())
     if not found:
-        raise BadInputError(
-            f"{where} is no log of Structured Streaming: it begins with {_short(lines[0])}, not with v1"
-        )
+        raise BadInputError(f"{where} is no log of Structured Streaming: it begins with {short(lines[0])}, not with v1")
     version = int(found[1])
     if version > NEWEST_VERSION:
         raise BadInputError(
@@ -155,7 +153,7 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
     try:
         json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise BadInputError(f"{where} is no JSON, as if it had been cut off: {_short(line)}") from exc
+        raise BadInputError(f"{where} is no JSON, as if it had been cut off: {short(line)}") from exc
     try:
         return load_offsets(line)
     except OffsetsJsonError:
@@ -175,7 +173,3 @@ def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[Topi
         merged |= offsets
         reader |= dict.fromkeys(offsets, name)
     return merged
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")

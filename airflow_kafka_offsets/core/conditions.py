@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import Offsets, is_whole
+from airflow_kafka_offsets.core.errors import BadInputError, short
+from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, whole
+from airflow_kafka_offsets.core.group import GROUP, KafkaGroup, check_group_name
+from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window_id import parse_window_id
 
@@ -33,9 +34,7 @@ class Enough:
     def __post_init__(self) -> None:
         if self.min_span is None and self.max_age is None:
             raise BadInputError("Say when it is enough: min_span, max_age or both")
-        if self.min_span is not None and not (is_whole(self.min_span) and self.min_span >= 1):
-            raise BadInputError(f"min_span must be a whole number, at least 1, got {self.min_span!r}")
-        _check_duration("max_age", self.max_age)
+        check_attributes(self, {"group": GROUP, "min_span": or_none(whole(1)), "max_age": or_none(DURATION)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,10 @@ class Arrived:
         return self.enough.group
 
 
+TIME_PASSED: Kinds = {"group": GROUP, "idle_after": or_none(DURATION)}
+"""What a `TimePassed` takes beside its time, which a sensor knows later."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimePassed:
     """Kafka's time has passed a moment: each partition holds a record of that moment or later.
@@ -90,8 +93,8 @@ class TimePassed:
     idle_after: timedelta | None = None
 
     def __post_init__(self) -> None:
+        check_attributes(self, TIME_PASSED)
         _check_time(self.until)
-        _check_duration("idle_after", self.idle_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,7 @@ class LagAtMost:
     max_lag: int
 
     def __post_init__(self) -> None:
-        if not (is_whole(self.max_lag) and self.max_lag >= 0):
-            raise BadInputError(f"max_lag must be a whole number, at least 0, got {self.max_lag!r}")
+        check_attributes(self, {"group": GROUP, "max_lag": whole(0)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class WindowCommitted:
     ledger_conn_id: str | None = None
 
     def __post_init__(self) -> None:
+        check_attributes(self, {"ledger_conn_id": or_none(CONN_ID)})
         parse_window_id(self.window_id)
 
 
@@ -130,6 +133,8 @@ class CommittedUntil:
     ledger_conn_id: str | None = None
 
     def __post_init__(self) -> None:
+        check_attributes(self, {"ledger_conn_id": or_none(CONN_ID)})
+        check_group_name(self.group_name)
         _check_time(self.until)
 
 
@@ -194,7 +199,7 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError as exc:
         raise BadInputError(
-            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {value!r} (a run that was not "
+            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} (a run that was not "
             "scheduled may have no data interval)"
         ) from exc
     _check_time(moment)
@@ -203,11 +208,6 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
 
 def _check_time(moment: datetime) -> None:
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInputError(f"A moment needs a zone, e.g. +00:00 behind it; got {moment!r}")
+        raise BadInputError(f"A moment needs a zone, e.g. +00:00 behind it; got {short(moment)}")
     if moment < EPOCH:
         raise BadInputError(f"Kafka knows no time before 1970, got {moment.isoformat()}")
-
-
-def _check_duration(name: str, duration: timedelta | None) -> None:
-    if duration is not None and not (isinstance(duration, timedelta) and duration > timedelta(0)):
-        raise BadInputError(f"{name} must be a timedelta above zero, got {duration!r}")

@@ -55,11 +55,30 @@ if TYPE_CHECKING:
 MAX_NAMED = 10
 """How many partitions an error spells out before it counts the rest."""
 
+MAX_VALUE = 100
+"""Characters that a message shows of a value."""
+
+MAX_MESSAGE = 10_000
+"""Characters of a message, whatever names and values it is about."""
+
 
 def name_some(items: Sequence[str], separator: str = "; ") -> str:
     """Join the first few items and count the others, so that 20,000 partitions stay one readable sentence."""
     rest = len(items) - MAX_NAMED
     return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
+
+
+def short(value: object) -> str:
+    """Return how Python writes a value, cut if it is long.
+
+    >>> short("false"), short("x" * 200)[-10:]
+    ("'false'", 'xxxxxxx...')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
+        text = f"a {type(value).__name__} too large to be shown"
+    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
 
 
 def counted(number: int, noun: str) -> str:
@@ -71,6 +90,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def cut(message: str) -> str:
+    """Return a message without its middle, if it is too long to be read: what to do stands at its end."""
+    if len(message) <= MAX_MESSAGE:
+        return message
+    return f"{message[: MAX_MESSAGE // 2]} [...] {message[-MAX_MESSAGE // 3 :]}"
+
+
 def publish_again(group: str, store: str) -> str:
     """Return the command that brings an offset store to the ledger's watermark."""
     return f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...' --yes"
@@ -78,6 +104,9 @@ def publish_again(group: str, store: str) -> str:
 
 class KafkaOffsetsError(Exception):
     """Anything that this package raises on purpose."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(cut(message))
 
 
 def may_pass(error: BaseException) -> bool:

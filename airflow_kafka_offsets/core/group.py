@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some, short
+from airflow_kafka_offsets.core.fields import (
+    CONN_ID,
+    FLAG,
+    OPTIONS,
+    Kind,
+    check_attributes,
+    one_of,
+    or_none,
+    seconds,
+    whole,
+)
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.offsets import is_whole
 from airflow_kafka_offsets.core.output import checked_tables
 from airflow_kafka_offsets.core.secrets import is_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
-
-_E = TypeVar("_E", bound=StrEnum)
 
 # What a directory name, a Kafka group.id, a YARN tag and a topic can all carry.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -62,6 +71,26 @@ class Until(StrEnum):
 
     NOW = "now"
     INTERVAL_END = "data_interval_end"
+
+
+_KINDS = {
+    "kafka_conn_id": CONN_ID,
+    "ledger_conn_id": or_none(CONN_ID),
+    "isolation_level": one_of(IsolationLevel),
+    "max_offsets": or_none(whole(1)),
+    "max_open_windows": whole(1, MAX_OPEN),
+    "until": one_of(Until),
+    "grace": Kind(
+        f"a timedelta from nothing to {MAX_GRACE.days} days",
+        lambda grace: isinstance(grace, timedelta) and timedelta(0) <= grace <= MAX_GRACE,
+    ),
+    "on_data_loss": one_of(OnDataLoss),
+    "expect_gaps": FLAG,
+    "expect_fewer": FLAG,
+    "kafka_timeout": seconds(1, 3600),
+    "spark_options": OPTIONS,
+}
+"""What its fields take. The others are texts of a form: their parsers refuse all else."""
 
 
 @dataclass(frozen=True)
@@ -125,23 +154,12 @@ class KafkaGroup:
     def __post_init__(self) -> None:
         check_group_name(self.name)
         _set(self, "topics", _checked_topics(self.topics))
-        _set(self, "isolation_level", _choice(IsolationLevel, "isolation_level", self.isolation_level))
-        _set(self, "on_data_loss", _choice(OnDataLoss, "on_data_loss", self.on_data_loss))
+        check_attributes(self, _KINDS)
         parse_starting_offsets(self.starting_offsets)
-        if self.max_offsets is not None and not (is_whole(self.max_offsets) and self.max_offsets >= 1):
-            raise BadInputError(f"max_offsets must be a whole number, at least 1, got {self.max_offsets!r}")
-        if not is_whole(self.max_open_windows) or not 1 <= self.max_open_windows <= MAX_OPEN:
-            raise BadInputError(
-                f"max_open_windows must be a whole number, 1 to {MAX_OPEN}, got {self.max_open_windows!r}"
-            )
-        _set(self, "until", _choice(Until, "until", self.until))
-        if not isinstance(self.grace, timedelta) or not timedelta(0) <= self.grace <= MAX_GRACE:
-            raise BadInputError(f"grace must be a timedelta from nothing to {MAX_GRACE.days} days, got {self.grace!r}")
+        for name, enum in _ENUMS.items():
+            _set(self, name, enum(getattr(self, name)))
         if self.grace and self.until is Until.NOW:
             raise BadInputError("grace means nothing without until='data_interval_end'")
-        is_number = is_whole(self.kafka_timeout) or isinstance(self.kafka_timeout, float)
-        if not is_number or not 1 <= self.kafka_timeout <= 3600:
-            raise BadInputError(f"kafka_timeout must be between 1 and 3600 seconds, got {self.kafka_timeout!r}")
         check_spark_options(self.spark_options)
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
         if self.offset_store is not None:
@@ -171,20 +189,27 @@ class KafkaGroup:
     def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
         """Rebuild a group from `to_json`; keys of a newer version are ignored.
 
-        Its `spark_options` are as they were stored, also where a later version of this package would refuse them in a DAG:
-        nothing is launched with them, and the group must stay readable. `dataclasses.replace` would check them again.
+        Its values are taken as they were stored, also where a later version of this package would refuse them in a DAG: the group
+        must stay readable. `dataclasses.replace` would check them again.
+
+        Raises:
+            KeyError, TypeError, ValueError: no version has stored this.
         """
-        values = {f.name: document[f.name] for f in fields(cls) if f.name in document}
-        start = values.get("starting_offsets")
-        # A topic of that name holds offsets, not a number.
-        if isinstance(start, Mapping) and isinstance(start.get("seconds_back"), (int, float)):
-            values["starting_offsets"] = timedelta(seconds=start["seconds_back"])
-        if "grace" in values:
-            values["grace"] = timedelta(seconds=values["grace"])
-        options = values.pop("spark_options", {})
-        made = cls(**values)
-        _set(made, "spark_options", dict(options))
+        made: KafkaGroup = object.__new__(cls)
+        for f in fields(cls):
+            if f.name in document:
+                value = _STORED[f.name](document[f.name])
+            elif f.default is not MISSING:
+                value = f.default
+            elif f.default_factory is not MISSING:
+                value = f.default_factory()
+            else:
+                raise KeyError(f.name)
+            _set(made, f.name, value)
         return made
+
+
+GROUP = Kind("a KafkaGroup", lambda value: isinstance(value, KafkaGroup))
 
 
 def check_group_name(name: str) -> None:
@@ -196,7 +221,7 @@ def check_group_name(name: str) -> None:
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise BadInputError(
             f"A group's name may hold letters, digits, '.', '_' and '-', starts with a letter or digit and has at most "
-            f"{MAX_NAME} characters (it becomes part of paths, tags and the Kafka group.id); got {name!r}"
+            f"{MAX_NAME} characters (it becomes part of paths, tags and the Kafka group.id); got {short(name)}"
         )
 
 
@@ -206,8 +231,6 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     Raises:
         CollidingOptionError: with the names as the user wrote them.
     """
-    if not isinstance(options, Mapping):
-        raise BadInputError(f"spark_options must be a mapping of names to values, got {options!r}")
     in_clear = [name for name, value in options.items() if is_in_clear(str(name), str(value))]
     if in_clear:
         raise BadInputError(
@@ -237,21 +260,59 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     if isinstance(topics, str) or not isinstance(topics, Sequence) or not topics:
-        raise BadInputError(f"topics must be a list of at least one topic name, got {topics!r}")
+        raise BadInputError(f"topics must be a list of at least one topic name, got {short(topics)}")
     for topic in topics:
         if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
-            raise BadInputError(f"{topic!r} is not a Kafka topic name")
+            raise BadInputError(f"{short(topic)} in topics is not a Kafka topic name")
     if len(set(topics)) < len(topics):
         raise BadInputError(f"topics names a topic twice: {name_some(topics, ', ')}")
     return tuple(topics)
 
 
-def _choice(enum: type[_E], name: str, value: str) -> _E:
-    try:
-        return enum(value)
-    except ValueError as exc:
-        raise BadInputError(f"{name} must be one of {', '.join(enum)}; got {value!r}") from exc
-
-
 def _set(group: KafkaGroup, name: str, value: object) -> None:
     object.__setattr__(group, name, value)  # the dataclass is frozen for everybody else
+
+
+def _of(*types: type) -> Callable[[Any], Any]:
+    def read(value: object) -> object:
+        if not isinstance(value, types):
+            raise TypeError(f"{short(value)} is not of type {' or '.join(t.__name__ for t in types)}")
+        return value
+
+    return read
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(_of(str), _of(list)(value)))
+
+
+def _start(value: object) -> object:
+    # A topic of that name holds offsets, not a number.
+    if isinstance(value, Mapping) and isinstance(value.get("seconds_back"), int | float):
+        return timedelta(seconds=value["seconds_back"])
+    return _of(str, dict)(value)
+
+
+_ENUMS: Mapping[str, type[StrEnum]] = {
+    "isolation_level": IsolationLevel,
+    "until": Until,
+    "on_data_loss": OnDataLoss,
+}
+_STORED: Mapping[str, Callable[[Any], Any]] = {
+    **_ENUMS,
+    "name": _of(str),
+    "topics": _names,
+    "kafka_conn_id": _of(str),
+    "ledger_conn_id": _of(str, NoneType),
+    "starting_offsets": _start,
+    "max_offsets": _of(int, NoneType),
+    "max_open_windows": _of(int),
+    "grace": lambda seconds: timedelta(seconds=seconds),
+    "expect_gaps": bool,  # as earlier versions took it: any text is true
+    "expect_fewer": bool,
+    "kafka_timeout": _of(int, float),
+    "spark_options": _of(dict),
+    "offset_store": _of(str, NoneType),
+    "output_tables": _names,
+}
+"""How each value is read that `to_json` wrote, in any version."""

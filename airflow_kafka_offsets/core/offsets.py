@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
-from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 
 MAX_OFFSET = 2**63 - 1
 
@@ -50,7 +50,7 @@ class OffsetRange:
         if type(self.start) is int and type(self.end) is int and 0 <= self.start <= self.end:
             return
         if not is_whole(self.start) or not is_whole(self.end):
-            raise BadInputError(f"An offset must be a whole number, got {self.start!r} to {self.end!r}")
+            raise BadInputError(f"An offset must be a whole number, got {short(self.start)} to {short(self.end)}")
         if self.start < 0:
             raise BadInputError(f"An offset range can't start at {self.start}: offsets start at 0")
         if self.end < self.start:

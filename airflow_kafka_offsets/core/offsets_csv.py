@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
 
@@ -75,7 +75,7 @@ def _rows(where: str, text: str) -> Iterator[tuple[int, list[str]]]:
             if len(row) not in (3, 4):
                 raise BadInputError(
                     f"{where}, line {reader.line_num}: expected topic,partition,offset or group,topic,partition,offset, such "
-                    f"as {EXAMPLE}; got {name_some([repr(cell) for cell in row], ', ')}"
+                    f"as {EXAMPLE}; got {name_some([short(cell) for cell in row], ', ')}"
                 )
             yield reader.line_num, row
     except csv.Error as exc:
@@ -86,5 +86,5 @@ def _offset(where: str, row: list[str]) -> tuple[TopicPartition, int]:
     topic, partition, offset = (cell.strip() for cell in row)
     is_number = _NUMBER.fullmatch(partition) and _NUMBER.fullmatch(offset)
     if not topic or not is_number or int(partition) > MAX_PARTITION or int(offset) > MAX_OFFSET:
-        raise BadInputError(f"{where}: expected topic,partition,offset, such as {EXAMPLE}; got {','.join(row)!r}")
+        raise BadInputError(f"{where}: expected topic,partition,offset, such as {EXAMPLE}; got {short(','.join(row))}")
     return TopicPartition(topic, int(partition)), int(offset)

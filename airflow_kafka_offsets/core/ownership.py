@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     UnreadTopicError,
     WindowBusyError,
     name_some,
+    short,
 )
 from airflow_kafka_offsets.core.offsets import (
     OffsetRange,
@@ -64,7 +65,7 @@ class Owner:
     def __post_init__(self) -> None:
         for what, name in (("DAG", self.dag_id), ("task", self.task_id)):
             if not _AIRFLOW_ID.fullmatch(name):
-                raise BadInputError(f"{name!r} is not the id of a {what}")
+                raise BadInputError(f"{short(name)} is not the id of a {what}")
 
     @classmethod
     def of(cls, claim: Claim) -> Owner:

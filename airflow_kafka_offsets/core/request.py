@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -130,8 +130,8 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str]) -> None:
         meant = None if key in REPLAY_KEYS or key in own or _is_empty(value) else _meant(str(key))
         if meant is not None:
             raise BadInputError(
-                f"The run's conf has {key!r}, which looks like {meant!r} and chooses nothing: write {meant!r}. If the DAG means "
-                f"something else by {key!r}, declare it in the DAG's params"
+                f"The run's conf has {short(key)}, which looks like {meant!r} and chooses nothing: write {meant!r}. If the DAG means "
+                f"something else by {short(key)}, declare it in the DAG's params"
             )
 
 
@@ -212,10 +212,12 @@ def parse_windows(group: str, text: str) -> list[int]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInputError(f"{text!r} names no window between two commas, or before or after one: write e.g. 3,12-14")
+        raise BadInputError(
+            f"{short(text)} names no window between two commas, or before or after one: write e.g. 3,12-14"
+        )
     seqs = {seq for part in parts for seq in _parse_part(group, part)}
     if len(seqs) > MAX_NAMED_WINDOWS:
-        raise BadInputError(f"{text!r} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+        raise BadInputError(f"{short(text)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
     return sorted(seqs)
 
 
@@ -225,9 +227,9 @@ def _parse_part(group: str, part: str) -> range:
     if not is_id and _is_number(first) and (not dash or _is_number(last)):
         low, high = int(first), int(last or first)
         if not 1 <= low <= high:
-            raise BadInputError(f"{part!r} names no window: windows count from 1, the lower number comes first")
+            raise BadInputError(f"{short(part)} names no window: windows count from 1, the lower number comes first")
         if high - low >= MAX_NAMED_WINDOWS:
-            raise BadInputError(f"{part!r} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+            raise BadInputError(f"{short(part)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
         return range(low, high + 1)
     seq = parse_seq(group, part)
     return range(seq, seq + 1)
@@ -255,7 +257,7 @@ def _time(key: str, value: Any) -> datetime:
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     except ValueError as exc:
-        raise BadInputError(f"{key}: {value!r} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
+        raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
     if time.tzinfo is None:
         raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 behind it")
     try:

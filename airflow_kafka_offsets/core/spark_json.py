@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import OffsetsJsonError
+from airflow_kafka_offsets.core.errors import OffsetsJsonError, short
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
 
 EXAMPLE = '{"orders":{"0":23,"1":45}}'
@@ -81,15 +81,15 @@ def load_offsets_or_edges(text: str | Mapping[str, Any]) -> dict[TopicPartition,
     """
     document = _parse(text) if isinstance(text, str) else text
     if not isinstance(document, Mapping) or not document:
-        raise OffsetsJsonError(f"Offsets must be a JSON object like {EXAMPLE}, got {_short(document)}")
+        raise OffsetsJsonError(f"Offsets must be a JSON object like {EXAMPLE}, got {short(document)}")
     offsets: dict[TopicPartition, int | Edge] = {}
     for topic, partitions in document.items():
         if not isinstance(topic, str) or not isinstance(partitions, Mapping) or not partitions:
-            raise OffsetsJsonError(f"Topic {_short(topic)} must hold offsets like {EXAMPLE}, got {_short(partitions)}")
+            raise OffsetsJsonError(f"Topic {short(topic)} must hold offsets like {EXAMPLE}, got {short(partitions)}")
         for partition, offset in partitions.items():
             tp = TopicPartition(topic, _partition(topic, partition))
             if tp in offsets:
-                raise OffsetsJsonError(f"Topic {_short(topic)} names partition {tp.partition} twice")
+                raise OffsetsJsonError(f"Topic {short(topic)} names partition {tp.partition} twice")
             offsets[tp] = _offset(topic, partition, offset)
     return offsets
 
@@ -100,7 +100,7 @@ def _parse(text: str) -> object:
     except OffsetsJsonError:
         raise
     except (ValueError, RecursionError) as exc:  # also of a number with thousands of digits, and of deep nesting
-        raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {_short(text)} ({exc})") from exc
+        raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {short(text)} ({exc})") from exc
 
 
 def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -112,7 +112,7 @@ def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document: dict[str, object] = {}
     for name, value in pairs:
         if name in document:
-            raise OffsetsJsonError(f"The key {_short(name)} is there twice; write each topic and partition once")
+            raise OffsetsJsonError(f"The key {short(name)} is there twice; write each topic and partition once")
         document[name] = value
     return document
 
@@ -122,23 +122,15 @@ def _partition(topic: str, partition: object) -> int:
         return partition
     if isinstance(partition, str) and _PARTITION.fullmatch(partition) and int(partition) <= MAX_PARTITION:
         return int(partition)
-    raise OffsetsJsonError(f"Topic {_short(topic)}: {_short(partition)} is not a partition; write e.g. {EXAMPLE}")
+    raise OffsetsJsonError(f"Topic {short(topic)}: {short(partition)} is not a partition; write e.g. {EXAMPLE}")
 
 
 def _offset(topic: str, partition: object, offset: object) -> int | Edge:
-    where = f"Topic {_short(topic)}, partition {partition}"
+    where = f"Topic {short(topic)}, partition {partition}"
     if not is_whole(offset):
-        raise OffsetsJsonError(f"{where}: an offset must be a whole number, got {_short(offset)}; e.g. {EXAMPLE}")
+        raise OffsetsJsonError(f"{where}: an offset must be a whole number, got {short(offset)}; e.g. {EXAMPLE}")
     if offset in (Edge.LATEST.value, Edge.EARLIEST.value):
         return Edge(offset)
     if not 0 <= offset <= MAX_OFFSET:
-        raise OffsetsJsonError(f"{where}: an offset must be between 0 and 2^63-1, got {_short(offset)}")
+        raise OffsetsJsonError(f"{where}: an offset must be between 0 and 2^63-1, got {short(offset)}")
     return offset
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an int with more digits than Python writes
-        text = "a number with thousands of digits"
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, get_args
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.fields import one_of
 
 Compiler = Literal["auto", "quick", "late", "full"]
 StartArchive = Literal["use", "make", "off"]
 
-
-def check_compiler(value: str) -> None:
-    """Refuse another choice than auto, quick, late or full.
-
-    Raises:
-        BadInputError: with the four.
-    """
-    _check("compiler", value, get_args(Compiler))
-
-
-def check_start_archive(value: str | None, where: str = "start_archive") -> None:
-    """Refuse another choice than use, make or off.
-
-    Args:
-        value: what was chosen; None: it is chosen elsewhere.
-        where: it stands.
-
-    Raises:
-        BadInputError: with the three.
-    """
-    if value is not None:
-        _check(where, value, get_args(StartArchive))
-
-
-def _check(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise BadInputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+COMPILER = one_of(get_args(Compiler))
+START_ARCHIVE = one_of(get_args(StartArchive))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some, short
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
@@ -106,7 +106,7 @@ def _edge_or_time(value: str, what: str, forms: str) -> AtEdge | AtTime:
     try:
         time = datetime.fromisoformat(value)
     except ValueError as exc:
-        raise BadInputError(f"{what}: {value!r} is not {forms}") from exc
+        raise BadInputError(f"{what}: {short(value)} is not {forms}") from exc
     return AtTime(_checked_time(time, what))
 
 

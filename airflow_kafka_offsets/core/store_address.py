@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, short
+from airflow_kafka_offsets.core.fields import ANY_TEXT, OPTIONS, TEXT, check_attributes
 
 MIN_KEEP = 10
 """The fewest versions that ``keep`` may say. Also how many newer ones tell a writer of offset files that it came too late."""
@@ -42,6 +43,7 @@ _PATHS: Mapping[str, str] = {
 }
 """The kinds that have no default for the path, each with an example."""
 _CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
+_KINDS = {"kind": TEXT, "conn_id": ANY_TEXT, "path": ANY_TEXT, "options": OPTIONS}
 _EXAMPLE = "such as 'redis://redis_default'"
 
 
@@ -66,8 +68,9 @@ class StoreAddress:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_attributes(self, _KINDS)
         if self.kind not in _OPTIONS:
-            raise BadInputError(f"There is no offset store {self.kind!r}; there are {', '.join(sorted(_OPTIONS))}")
+            raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(sorted(_OPTIONS))}")
         if not _CONN_ID.fullmatch(self.conn_id):
             raise BadInputError(
                 f"An offset store is reached through an Airflow connection, which has host and password; its address names "
@@ -98,7 +101,7 @@ class StoreAddress:
         except ValueError:
             seconds = 0
         if not 1 <= seconds <= 300:
-            raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {text!r}")
+            raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {short(text)}")
         return seconds
 
     def is_on(self, option: str) -> bool:
@@ -117,7 +120,7 @@ class StoreAddress:
         """How many versions of a group's offsets are kept, by the kinds that keep any."""
         text = self.options.get("keep", "100")
         if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < MIN_KEEP:
-            raise BadInputError(f"An offset store must keep {MIN_KEEP} versions or more, got {text!r}")
+            raise BadInputError(f"An offset store must keep {MIN_KEEP} versions or more, got {short(text)}")
         return int(text)
 
     def _check_path(self) -> None:
@@ -127,7 +130,9 @@ class StoreAddress:
         if self.path.strip("/") == "" or not self.path.startswith("/"):
             raise BadInputError(f"The address of an offset store of kind {self.kind} says where, such as {example!r}")
         if bool(self.conn_id) != (urlsplit(example).netloc != ""):
-            raise BadInputError(f"An offset store of kind {self.kind} is written like {example!r}, got {str(self)!r}")
+            raise BadInputError(
+                f"An offset store of kind {self.kind} is written like {example!r}, got {short(str(self))}"
+            )
 
     def __str__(self) -> str:
         query = f"?{urlencode(self.options, safe=':/{}')}" if self.options else ""

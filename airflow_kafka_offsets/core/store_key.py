@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, short
 
 DEFAULT = "offset:{topic}:{group}"
 TAGGED = "offset:{group_tag}:{topic}"
@@ -37,17 +37,17 @@ class KeyPattern:
     def __post_init__(self) -> None:
         if sorted(found[1] for found in _PARTS.finditer(self.text)) != ["group", "topic"]:
             raise BadInputError(
-                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}, got {self.text!r}"
+                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}, got {short(self.text)}"
             )
         before, _, _, between, _, _, after = _PARTS.split(self.text)
         if any(brace in before + between + after for brace in "{}"):
             raise BadInputError(
-                f"The key of an offset store has a brace that is not ours: {self.text!r}. Literal braces round a name are written "
+                f"The key of an offset store has a brace that is not ours: {short(self.text)}. Literal braces round a name are written "
                 "{group_tag} or {topic_tag}"
             )
         if not self.is_tagged and _OF_NAMES.fullmatch(between):
             raise BadInputError(
-                f"The key {self.text!r} of an offset store would be the same for different topics and groups: put a character "
+                f"The key {short(self.text)} of an offset store would be the same for different topics and groups: put a character "
                 f"between them that no name has, as in {DEFAULT!r}"
             )
 

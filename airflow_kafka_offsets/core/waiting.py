@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.conditions import (
     TimePassed,
 )
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position
@@ -102,9 +103,9 @@ def decide(condition: LogCondition, seen: Seen) -> Answer:
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
-    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Without Spark's options, which
-    # it does not need: they may be of an older definition, and would be refused.
-    group = replace(condition.group, max_offsets=None, spark_options={})
+    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Not by `replace`, which would
+    # check the definition again: it may be an older one.
+    group = KafkaGroup.from_json({**condition.group.to_json(), "max_offsets": None})
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
     return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges

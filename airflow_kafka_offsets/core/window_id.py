@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.group import check_group_name
 
 
@@ -23,9 +23,9 @@ def parse_window_id(text: str) -> tuple[str, int]:
     Raises:
         BadInputError: it is not one.
     """
-    group, _, seq = text.rpartition("-")
+    group, _, seq = text.rpartition("-") if isinstance(text, str) else ("", "", "")
     # One window, one name: no second spelling with more zeros.
     if not re.fullmatch(r"[0-9]{6}|[1-9][0-9]{6,17}", seq):
-        raise BadInputError(f"{text!r} is not a window id such as lake.orders-000012")
+        raise BadInputError(f"{short(text)} is not a window id such as lake.orders-000012")
     check_group_name(group)
     return group, int(seq)

@@ -7,6 +7,9 @@ from functools import wraps
 from typing import Literal, ParamSpec, TypeVar, get_args
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
+from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
+from airflow_kafka_offsets.core.group import GROUP
+from airflow_kafka_offsets.core.start_choice import COMPILER, START_ARCHIVE
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -14,14 +17,17 @@ _T = TypeVar("_T")
 OnOpenWindow = Literal["wait", "skip", "fail"]
 
 
-def check_on_open_window(value: str) -> None:
-    """Refuse another answer than wait, skip or fail.
+PLANNING: Kinds = {"group": GROUP, "on_open_window": one_of(get_args(OnOpenWindow)), "poll_interval": POLL_INTERVAL}
+"""What every operator takes that plans; what templates render is looked at when they have."""
 
-    Raises:
-        BadInputError: with the three.
-    """
-    if value not in get_args(OnOpenWindow):
-        raise BadInputError(f"on_open_window must be one of {', '.join(get_args(OnOpenWindow))}; got {value!r}")
+JOB: Kinds = {
+    **PLANNING,
+    "emit_empty": FLAG,
+    "connector": or_none(TEXT),
+    "start_archive": or_none(START_ARCHIVE),
+    "compiler": COMPILER,
+}
+"""And what every operator takes that runs Spark."""
 
 
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:

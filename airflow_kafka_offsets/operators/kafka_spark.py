@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
+from airflow_kafka_offsets.core.fields import Kind, check_attributes, check_fields, or_none
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
 
 _PROGRESS_BAR = "spark.ui.showConsoleProgress"
+_FUNCTION = {
+    "python_callable": Kind("a function", callable),
+    "op_kwargs": or_none(Kind("a mapping of names to values", lambda given: isinstance(given, Mapping))),
+}
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +95,11 @@ class KafkaSparkOperator(PySparkOperator):
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        check_fields({"python_callable": python_callable, "op_kwargs": op_kwargs}, _FUNCTION)
         hide_injected(python_callable)
         others = dict(op_kwargs or {})
         named = others.pop("window", None)
         super().__init__(python_callable=python_callable, op_kwargs=others, **kwargs)
-        check_on_open_window(on_open_window)
-        check_start_archive(start_archive)
-        check_compiler(compiler)
         self.group = group
         self.window = window if named is None else named
         self.on_open_window = on_open_window
@@ -105,6 +108,7 @@ class KafkaSparkOperator(PySparkOperator):
         self.connector = connector
         self.start_archive = start_archive
         self.compiler = compiler
+        check_attributes(self, JOB)
         self._stop = Stop()
         self._spark: SparkSession | None = None
         self._remote: str | None = None

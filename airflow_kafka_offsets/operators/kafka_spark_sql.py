@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_kafka_offsets.core.fields import check_attributes
 from airflow_kafka_offsets.operators.definition import failing_at_once
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
-from airflow_kafka_offsets.operators.statements import check_statements, run_statements, split
+from airflow_kafka_offsets.operators.statements import VIEW, check_statements, run_statements, split
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,7 +47,8 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         super().__init__(python_callable=run_statements, **kwargs)
         self.sql = sql
         self.view = view
-        self.parameters = parameters or {}
+        self.parameters = {} if parameters is None else parameters
+        check_attributes(self, {"view": VIEW})
 
     @failing_at_once
     def execute(self, context: Context) -> None:

@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
     counted,
     may_pass,
+    short,
 )
 from airflow_kafka_offsets.core.request import Live, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
@@ -142,7 +143,9 @@ def named_window(window: Any) -> tuple[str, str | None]:
     is_dict = isinstance(window, Mapping)
     window_id = window.get("window_id") if is_dict else window
     if not isinstance(window_id, str):
-        raise BadInputError(f"window must be what a plan task returned (plan.output), or a window id; got {window!r}")
+        raise BadInputError(
+            f"window must be what a plan task returned (plan.output), or a window id; got {short(window)}"
+        )
     return window_id, window.get("ledger_conn_id") if is_dict else None
 
 

@@ -13,11 +13,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
+from airflow_kafka_offsets.core.fields import TEXT, Kind, check_attributes
 from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
-from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_compiler, check_start_archive
+from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import Stop, check_on_open_window, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.operators.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service import Planned, WindowService
+
+_SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or TEXT.takes(value))
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
@@ -85,9 +88,6 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_on_open_window(on_open_window)
-        check_start_archive(start_archive)
-        check_compiler(compiler)
         self.group = group
         self.window = window
         self.on_open_window = on_open_window
@@ -97,6 +97,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self.ship = ship
         self.start_archive = start_archive
         self.compiler = compiler
+        check_attributes(self, {**JOB, "ship": _SHIP})
         self._archive: StartArchive = "use"
         self._span = 0
         self._launched: tuple[dict[str, str], str] | None = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.fields import Kind, check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +19,17 @@ OURS = ("window_id", "group", "seq", "lane", "until", "is_rerun")
 """What each statement is told of its window."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+VIEW = Kind(
+    "a plain name of letters, digits and _", lambda view: isinstance(view, str) and _NAME.fullmatch(view) is not None
+)
+_PARAMETERS = Kind(
+    "a mapping of names to values",
+    lambda parameters: isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters),
+)
+_SQL = Kind(
+    "a text of SQL, or a list of such texts",
+    lambda sql: isinstance(sql, str) or (isinstance(sql, Sequence) and all(isinstance(text, str) for text in sql)),
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +42,7 @@ def split(sql: str | Sequence[str]) -> list[str]:
     """
     import sqlparse
 
+    check_fields({"sql": sql}, {"sql": _SQL})
     texts = [sql] if isinstance(sql, str) else sql
     found = [statement for text in texts for statement in sqlparse.split(text, strip_semicolon=True)]
     return [statement for statement in found if _code(statement)]
@@ -58,8 +71,7 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     Raises:
         BadInputError: no statement names the view, so the records would be committed unread; or a name can't be used.
     """
-    if not _NAME.fullmatch(view):
-        raise BadInputError(f"view must be a plain name of letters, digits and _, got {view!r}")
+    check_fields({"view": view, "parameters": parameters}, {"view": VIEW, "parameters": _PARAMETERS})
     taken = [name for name in parameters if name in OURS]
     if taken:
         raise BadInputError(f"parameters must not have {', '.join(taken)}: these are told of the window")

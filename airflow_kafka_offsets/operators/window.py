@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import check_on_open_window, failing_at_once
+from airflow_kafka_offsets.operators.definition import PLANNING, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,10 +26,10 @@ class _PlanOperator(BaseOperator):
         self, *, group: KafkaGroup, on_open_window: OnOpenWindow = "wait", poll_interval: float = 10, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        check_on_open_window(on_open_window)
         self.group = group
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
+        check_attributes(self, PLANNING)
 
     @failing_at_once
     def execute(self, context: Context) -> Any:
@@ -139,6 +140,7 @@ class CommitWindowOperator(BaseOperator):
         super().__init__(**kwargs)
         self.window = window
         self.ledger_conn_id = ledger_conn_id
+        check_attributes(self, {"ledger_conn_id": or_none(CONN_ID)})
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:

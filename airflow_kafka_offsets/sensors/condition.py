@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_kafka_offsets.core import errors
 from airflow_kafka_offsets.core.conditions import Condition, LedgerCondition, condition_to_json, ledger_conn_id
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
+from airflow_kafka_offsets.core.fields import FLAG, check_attributes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,6 +39,7 @@ class ConditionSensor(BaseSensorOperator):
     def __init__(self, *, deferrable: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.deferrable = deferrable
+        check_attributes(self, {"deferrable": FLAG})
 
     def condition(self) -> Condition:
         """Return what is waited for, after templates were rendered."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.conditions import Enough, LagAtMost, TimePassed, parse_moment
+from airflow_kafka_offsets.core.conditions import TIME_PASSED, Enough, LagAtMost, TimePassed, parse_moment
+from airflow_kafka_offsets.core.fields import check_attributes
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class KafkaTimeSensor(ConditionSensor):
         self.group = group
         self.until = until
         self.idle_after = idle_after
+        check_attributes(self, TIME_PASSED)
 
     def condition(self) -> TimePassed:
         """Return what is waited for."""

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.conditions import CommittedUntil, WindowCommitted, parse_moment
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.fields import CONN_ID, Kind, check_fields, or_none
+from airflow_kafka_offsets.core.group import KafkaGroup, check_group_name
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import LedgerCondition
+
+
+_KINDS = {
+    "group": or_none(Kind("a KafkaGroup or the name of one", lambda group: isinstance(group, KafkaGroup | str))),
+    "ledger_conn_id": or_none(CONN_ID),
+}
 
 
 class WindowCommittedSensor(ConditionSensor):
@@ -40,6 +47,9 @@ class WindowCommittedSensor(ConditionSensor):
         super().__init__(**kwargs)
         if (until is None) is (window_id is None) or (until is not None and group is None):
             raise BadInputError("WindowCommittedSensor waits for group and until, or for a window_id")
+        check_fields({"group": group, "ledger_conn_id": ledger_conn_id}, _KINDS)
+        if isinstance(group, str):
+            check_group_name(group)
         self.group = group
         self.until = until
         self.window_id = window_id

@@ -8,8 +8,9 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_kafka_offsets.core.conditions import Arrived, Enough, Event, condition_to_json
+from airflow_kafka_offsets.core.conditions import Arrived, Enough, Event, condition_from_json, condition_to_json
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
+from airflow_kafka_offsets.core.fields import POLL_INTERVAL, check_fields
 from airflow_kafka_offsets.core.group import KafkaGroup
 
 
@@ -32,13 +33,18 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
         *,
         group: KafkaGroup | Mapping[str, Any],
         min_span: int | None = None,
-        max_age: timedelta | float | None = None,
+        max_age: timedelta | None = None,
         poll_interval: float = 60,
     ) -> None:
         super().__init__()
-        defined = group if isinstance(group, KafkaGroup) else KafkaGroup.from_json(group)
-        age = timedelta(seconds=max_age) if isinstance(max_age, int | float) else max_age
-        self.enough = Enough(defined, min_span, age)
+        if isinstance(group, Mapping):  # from `serialize`
+            stored = {"kind": Enough.__name__, "group": group, "min_span": min_span, "max_age": max_age}
+            enough = condition_from_json(stored)
+            assert isinstance(enough, Enough)
+            self.enough = enough
+        else:
+            check_fields({"poll_interval": poll_interval}, {"poll_interval": POLL_INTERVAL})
+            self.enough = Enough(group, min_span, max_age)
         self.poll_interval = poll_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

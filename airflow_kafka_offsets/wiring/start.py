@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, StartArchiveError
+from airflow_kafka_offsets.core.fields import check_fields
 from airflow_kafka_offsets.core.start import (
     LAUNCHER_OPTIONS,
     SUBMIT_OPTIONS,
@@ -20,7 +21,7 @@ from airflow_kafka_offsets.core.start import (
     speak_of_archives,
     with_options,
 )
-from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive, check_start_archive
+from airflow_kafka_offsets.core.start_choice import START_ARCHIVE, Compiler, StartArchive
 from airflow_kafka_offsets.wiring import SECTION
 from airflow_kafka_offsets.wiring.cache import cache_folder
 
@@ -45,7 +46,8 @@ def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
     from airflow.sdk.configuration import conf
 
     said = conf.get(SECTION, OPTION, fallback=None) or "use"
-    check_start_archive(said, f"[{SECTION}] {OPTION} in Airflow's configuration")
+    where = f"[{SECTION}] {OPTION} in Airflow's configuration"
+    check_fields({where: said}, {where: START_ARCHIVE})
     return cast(StartArchive, said)
 
 

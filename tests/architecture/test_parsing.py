@@ -17,6 +17,7 @@ PACKAGE = "airflow_kafka_offsets"
 GROUP = {
     "core",
     "core.errors",
+    "core.fields",
     "core.group",
     "core.log",
     "core.offsets",
@@ -26,17 +27,16 @@ GROUP = {
     "core.starting",
     "core.store_address",
 }
-OPERATOR = {*GROUP, "operators", "operators.assets", "operators.definition"}
+OPERATOR = {*GROUP, "core.start_choice", "operators", "operators.assets", "operators.definition"}
 SUBMIT = {
     *OPERATOR,
     "core.spark_conf",
-    "core.start_choice",
     "operators.launching",
     "operators.spark_submit",
     "operators.standalone",
     "operators.subprocesses",
 }
-SPARK = {*OPERATOR, "core.start_choice", "operators.injection", "operators.kafka_spark"}
+SPARK = {*OPERATOR, "operators.injection", "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
 CONDITION = {*GROUP, "core.conditions", "core.window_id"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}

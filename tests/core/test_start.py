@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.fields import Kind, check_fields
 from airflow_kafka_offsets.core.start import (
     QUICK_SPAN,
     ArchiveName,
@@ -20,7 +19,7 @@ from airflow_kafka_offsets.core.start import (
     options_to_use,
     parse_archive_name,
 )
-from airflow_kafka_offsets.core.start_choice import check_compiler, check_start_archive
+from airflow_kafka_offsets.core.start_choice import COMPILER, START_ARCHIVE
 
 QUICK = ["-XX:TieredStopAtLevel=1"]
 LATE = [
@@ -45,10 +44,10 @@ def test_what_the_user_chose_counts_whatever_the_window(span: int) -> None:
     assert compiler_options("full", span) == []
 
 
-@pytest.mark.parametrize("check", [check_compiler, check_start_archive])
-def test_another_word_is_refused_with_those_there_are(check: Any) -> None:
+@pytest.mark.parametrize("kind", [COMPILER, START_ARCHIVE])
+def test_another_word_is_refused_with_those_there_are(kind: Kind) -> None:
     with pytest.raises(BadInputError, match=r"must be one of (\w+, )+\w+; got 'fast'"):
-        check("fast")
+        check_fields({"start": "fast"}, {"start": kind})
 
 
 def test_each_java_has_options_that_it_knows() -> None:

@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.operators.statements import check_statements, split
 
 if TYPE_CHECKING:
@@ -60,16 +61,22 @@ def test_statements_that_name_the_view_are_taken(sql: str) -> None:
         ("select * from my_kafka_window", {}, r"None of the statements \(1\) reads kafka_window"),
         ("", {}, r"None of the statements \(0\)"),
         (READS, {"view": "orders"}, r"reads orders, .*KafkaSparkSqlOperator\(view=\.\.\.\)"),
-        (READS, {"view": "lake.orders"}, "a plain name"),
+        (READS, {"parameters": ["seq"]}, "parameters must be a mapping of names to values; got "),
+        ([READS, 5], {}, "sql must be a text of SQL, or a list of such texts; got "),
         (READS, {"parameters": {"seq": 1}}, "parameters must not have seq"),
     ],
 )
 def test_what_would_leave_the_window_unread_is_refused_before_anything_is_planned(
-    sql: str, values: dict[str, Any], says: str
+    sql: Any, values: dict[str, Any], says: str
 ) -> None:
     group = KafkaGroup("g", topics=["t"], kafka_conn_id="nowhere")
     with pytest.raises(AirflowFailException, match=says):
         KafkaSparkSqlOperator(task_id="load", group=group, sql=sql, **values).execute({})
+
+
+def test_a_view_that_no_statement_could_name_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(BadInputError, match="view must be a plain name"):
+        KafkaSparkSqlOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), sql=READS, view="lake.orders")
 
 
 LOAD = """

@@ -1,0 +1,118 @@
+"""What a person fills in, checked by its type: a table says what each field takes, and one sentence what is wrong with it.
+
+Python takes any value for any field: ``expect_gaps="false"`` would be true, and nothing would say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError, short
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, is_whole
+
+MAX_CONN_ID = 250
+"""Characters that Airflow's database keeps of a connection's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a field takes.
+
+    Attributes:
+        expected: what that is, as it stands behind "must be".
+        takes: whether a value is that.
+        shown: how a message shows another value.
+    """
+
+    expected: str
+    takes: Callable[[Any], bool]
+    shown: Callable[[object], str] = short
+
+
+Kinds = Mapping[str, Kind]
+"""What each of some fields takes, by its name."""
+
+
+def check_fields(values: Mapping[str, object], kinds: Kinds) -> None:
+    """Refuse a value that its field does not take.
+
+    >>> check_fields({"expect_gaps": "false"}, {"expect_gaps": FLAG})
+    Traceback (most recent call last):
+    airflow_kafka_offsets.core.errors.BadInputError: expect_gaps must be True or False; got 'false'
+
+    Raises:
+        BadInputError: with the field, the value and what is expected.
+    """
+    for name, kind in kinds.items():
+        if not kind.takes(values[name]):
+            raise BadInputError(f"{name} must be {kind.expected}; got {kind.shown(values[name])}")
+
+
+def check_attributes(holder: object, kinds: Kinds) -> None:
+    """Refuse an attribute that does not fit, see `check_fields`; those without a kind are not looked at.
+
+    Raises:
+        BadInputError: with the attribute, the value and what is expected.
+    """
+    check_fields({name: getattr(holder, name) for name in kinds}, kinds)
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text that databases, files and command lines can carry: no NUL, and UTF-8 has it."""
+    return isinstance(value, str) and "\0" not in value and value.encode(errors="replace").decode() == value
+
+
+def or_none(kind: Kind) -> Kind:
+    """Return the kind that also takes None."""
+    return Kind(f"{kind.expected}, or None", lambda value: value is None or kind.takes(value))
+
+
+def whole(low: int, high: int = MAX_OFFSET) -> Kind:
+    """Return the kind of whole numbers between two, which it takes too."""
+    bounds = f"at least {low} and below 2^63" if high == MAX_OFFSET else f"{low} to {high}"
+    return Kind(f"a whole number, {bounds}", lambda value: is_whole(value) and low <= value <= high)
+
+
+def seconds(low: float, high: float) -> Kind:
+    """Return the kind of numbers of seconds between two, which it takes too."""
+    return Kind(
+        f"a number of seconds, {low:g} to {high:g}",
+        lambda value: (is_whole(value) or isinstance(value, float)) and low <= value <= high,
+    )
+
+
+def one_of(choices: Iterable[str]) -> Kind:
+    """Return the kind of some words."""
+    words = [str(choice) for choice in choices]
+    return Kind(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
+
+
+def _is_option(item: tuple[object, object]) -> bool:
+    name, value = item
+    return is_text(name) and (is_text(value) or isinstance(value, bool | int | float))
+
+
+def _types(options: object) -> str:
+    # Not the values: some may be secrets.
+    if not isinstance(options, Mapping):
+        return f"a {type(options).__name__}"
+    return short({name: type(value) for name, value in options.items() if not _is_option((name, value))})
+
+
+FLAG = Kind("True or False", lambda value: isinstance(value, bool))
+ANY_TEXT = Kind("a text", is_text)
+TEXT = Kind("a text that is not empty", lambda value: is_text(value) and bool(value.strip()))
+CONN_ID = Kind(
+    f"the id of an Airflow connection, a text of at most {MAX_CONN_ID} characters",
+    lambda value: TEXT.takes(value) and len(value) <= MAX_CONN_ID,
+)
+OPTIONS = Kind(
+    "a mapping of names to texts, numbers, True or False",
+    lambda options: isinstance(options, Mapping) and all(map(_is_option, options.items())),
+    _types,
+)
+POLL_INTERVAL = seconds(0, 86_400)
+DURATION = Kind("a timedelta above zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))
