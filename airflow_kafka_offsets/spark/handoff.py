@@ -6,7 +6,8 @@ Launcher and job import this same module, so both sides agree on the form.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -59,8 +60,9 @@ class Handoff:
     at_least: int | None = None
 
     def __post_init__(self) -> None:
-        if datetime.fromisoformat(self.until).tzinfo is None:
-            raise HandoffError(f"until must have a zone, got {self.until!r}")
+        for name, (expected, takes) in _TAKES.items():
+            if not takes(getattr(self, name)):
+                raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {_short(getattr(self, name))}")
         object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
@@ -80,25 +82,96 @@ class Handoff:
             HandoffError: it is not one, or of a version that this job side can't read.
         """
         try:
-            document: dict[str, Any] = json.loads(text)
+            document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
             if document["version"] != VERSION:
                 raise HandoffError(
-                    f"The window was handed over in version {document['version']}, this job reads version {VERSION}: let "
+                    f"The window was handed over in version {_short(document['version'])}, this job reads version {VERSION}: let "
                     "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
                 )
             given = (field for field in fields(cls) if field.default is MISSING or field.name in document)
             return cls(**{field.name: document[field.name] for field in given})
         except HandoffError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            raise HandoffError(f"Not a window as launchers hand it over ({exc!r}): {text[:200]}") from exc
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as exc:
+            raise HandoffError(f"{_NO_WINDOW} ({_short(exc)}): {text[:_LONGEST]}") from exc
 
 
-def _ranges(topic: str, given: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    ranges = {str(int(partition)): (int(start), int(end)) for partition, (start, end) in given.items()}
-    for partition, (start, end) in ranges.items():
-        if not 0 <= start <= end:
-            raise HandoffError(f"{topic}-{partition}: no offset range: [{start}, {end})")
+_NO_WINDOW = "Not a window as launchers hand it over"
+_LONGEST = 200
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
+        text = f"something of type {type(value).__name__}, too large to be shown"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # json itself keeps the last one, and a range would be dropped without a word.
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise HandoffError(f"{_NO_WINDOW}: the key {_short(twin)} is there twice")
+    return document
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(_is_text, value))
+
+
+def _are_named_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_text(k) and isinstance(v, str) for k, v in value.items())
+
+
+_TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "window_id": ("a text", _is_text),
+    "group": ("a text", _is_text),
+    "seq": ("a whole number", _is_whole),
+    "lane": ("live or backfill", lambda value: value in ("live", "backfill")),
+    "until": ("a time with a zone", _is_time),
+    "is_rerun": ("true or false", lambda value: isinstance(value, bool)),
+    "isolation_level": ("a text", _is_text),
+    "expect_gaps": ("true or false", lambda value: isinstance(value, bool)),
+    "topics": ("topics with their partitions", lambda value: isinstance(value, Mapping)),
+    "options": ("options with their values", _are_named_texts),
+    "report": ("a path, or null", lambda value: value is None or _is_text(value)),
+    "output_tables": ("names of tables, or null", lambda value: value is None or _are_texts(value)),
+    "topic_ids": ("topics with their ids, or null", lambda value: value is None or _are_named_texts(value)),
+    "at_least": ("a whole number, or null", lambda value: value is None or _is_whole(value)),
+}
+"""What each value is, and whether it is that."""
+
+
+def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
+    if not _is_text(topic) or not isinstance(given, Mapping):
+        raise HandoffError(f"{_NO_WINDOW}: topic {_short(topic)} must have partitions, got {_short(given)}")
+    ranges = {}
+    for partition, ends in given.items():
+        if not _PARTITION.fullmatch(str(partition)) or isinstance(partition, bool):
+            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {_short(partition)} is no partition")
+        is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
+        if not is_pair or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
+            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: no offset range: {_short(ends)}")
+        ranges[str(partition)] = (ends[0], ends[1])
     return ranges
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from airflow_kafka_offsets.spark.errors import HandoffError
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -78,8 +81,10 @@ def test_a_value_of_another_kind_is_refused() -> None:
             Handoff.from_json(json.dumps(document))
 
 
-@pytest.mark.parametrize("ends", [(5, 4), (-1, 4), (-2, -1)])
-def test_what_is_no_offset_range_is_refused(ends: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "ends", [(5, 4), (-1, 4), (-2, -1), (0.5, 1.5), (True, 2), "12", (1,), (1, 2, 3), ("1", "2"), None]
+)
+def test_what_is_no_offset_range_is_refused(ends: Any) -> None:
     with pytest.raises(HandoffError, match="orders-3: no offset range"):
         handoff({"orders": {3: ends}})
 
@@ -87,3 +92,83 @@ def test_what_is_no_offset_range_is_refused(ends: tuple[int, int]) -> None:
 def test_a_cut_time_without_a_zone_is_refused() -> None:
     with pytest.raises(HandoffError, match="zone"):
         replace(handoff(RANGES), until="2026-01-01T01:00:00")
+
+
+@pytest.mark.parametrize("partition", ["-1", "01", "x", "", "1.0", " 1", "\u0663", "9" * 5000])
+def test_what_is_no_partition_is_refused(partition: str) -> None:
+    with pytest.raises(HandoffError, match="is no partition") as refused:
+        handoff({"orders": {partition: (0, 1)}})  # type: ignore[dict-item]
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "twins", ['"topics":{"a":{"0":[0,1],"0":[5,9]}}', '"topics":{"a":{},"a":{}}', '"seq":1,"seq":2']
+)
+def test_a_key_that_is_there_twice_is_refused(twins: str) -> None:
+    with pytest.raises(HandoffError, match="is there twice"):
+        Handoff.from_json('{"version":1,' + twins + "}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("expect_gaps", "false"),
+        ("is_rerun", 1),
+        ("seq", "12"),
+        ("seq", True),
+        ("options", {"a": 5}),
+        ("output_tables", "orders"),
+        ("at_least", -1),
+    ],
+)
+def test_a_refusal_names_field_and_value(name: str, value: Any) -> None:
+    document = json.loads(handoff(RANGES).to_json()) | {name: value}
+    with pytest.raises(
+        HandoffError, match=rf"Not a window as launchers hand it over: {name} must be .*, got "
+    ) as refused:
+        Handoff.from_json(json.dumps(document))
+    assert repr(value) in str(refused.value)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["12", "-1", "x" * 10_000, 10**400]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["orders", "0", "-1", "\u0663", ""]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(list(json.loads(handoff(RANGES).to_json()))), values, min_size=1, max_size=2))
+@example({"topics": {"orders": {"0": [0, float("inf")]}}})
+@example({"topics": {"orders": {"0": [float("nan"), 1]}}})
+@example({"topics": {"orders": {"-1": [0, 1]}}})
+@example({"topics": {"orders": {"0": [0.5, 1.5]}}})
+@example({"topics": {"orders": {"0": "12"}}})
+@example({"version": "x" * 10_000_000})
+@example({"until": "x" * 10_000_000})
+@example({"lane": []})
+def test_every_document_is_read_as_it_stands_or_refused_in_short(changed: dict[str, Any]) -> None:
+    document = {**json.loads(handoff(RANGES).to_json()), **changed}
+    try:
+        read = Handoff.from_json(json.dumps(document))
+    except HandoffError as exc:
+        said = str(exc)
+        assert len(said) < 1000
+        return
+    for topic, ranges in read.topics.items():
+        assert {p: list(ends) for p, ends in ranges.items()} == document["topics"][topic]
+    assert type(read.expect_gaps) is type(read.is_rerun) is bool
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "x" * 10_000_000])
+def test_what_is_too_much_for_json_is_refused_in_short(text: str) -> None:
+    with pytest.raises(HandoffError, match="Not a window") as refused:
+        Handoff.from_json(text)
+    assert len(str(refused.value)) < 1000
