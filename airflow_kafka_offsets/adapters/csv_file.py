@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.offsets_csv import load_csv
@@ -64,22 +67,35 @@ def check_new(path: str) -> None:
     Raises:
         BadInputError: it is there, or its folder is not.
     """
-    if Path(path).exists():
-        raise BadInputError(f"{path} is there already: name another file, or remove it first")
-    if not Path(path).parent.is_dir():
+    # Not exists(): a link that leads nowhere is there, too.
+    if os.path.lexists(path):
+        raise BadInputError(_there(path))
+    if not os.path.isdir(Path(path).parent):
         raise BadInputError(f"There is no folder {Path(path).parent}")
 
 
-def write_new(path: str, text: str) -> None:
-    """Write a file that was not there.
+@contextmanager
+def new_file(path: str) -> Iterator[TextIO]:
+    """Make a file that was not there, and open it; when the caller fails before it is written, it goes again.
 
     Raises:
         BadInputError: it is there, or can't be written.
     """
     try:
-        with Path(path).open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 it is closed below
     except FileExistsError as exc:
-        raise BadInputError(f"{path} is there already: name another file, or remove it first") from exc
+        raise BadInputError(_there(path)) from exc
     except OSError as exc:
         raise BadInputError(f"Can't write {path}: {exc.strerror}") from exc
+    try:
+        with file:
+            yield file
+    except OSError as exc:
+        raise BadInputError(f"Can't write {path}: {exc.strerror}; a part of it may be there") from exc
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
+
+
+def _there(path: str) -> str:
+    return f"{path} is there already: name another file, or remove it first"

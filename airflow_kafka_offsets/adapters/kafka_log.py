@@ -67,6 +67,8 @@ _NO_GROUP = "airflow-kafka-offsets-looks"
 # librdkafka tells it in words only: rd_kafka_toppar_handle_OffsetForLeaderEpoch in rdkafka_offset.c.
 _EPOCH_END = re.compile(r"broker end offset is (\d+) \(offset leader epoch \d+\)")
 
+_TELLING = ("error_cb", "stats_cb", "throttle_cb")
+
 _NO_OFFSET = -1  # Kafka: no record has this timestamp or a later one
 
 # Settings of consumers and producers, by librdkafka's CONFIGURATION.md. An AdminClient warns about the former or refuses
@@ -529,10 +531,16 @@ def _keep_inherited_clients() -> None:
 def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an AdminClient can use, and silence librdkafka's stderr: errors tell what it would.
 
-    >>> client_config({"bootstrap.servers": "kafka:9092", "group.id": "g"})
+    >>> client_config({"bootstrap.servers": "kafka:9092", "group.id": "g", "error_cb": "a.function"})
     {'log_level': 0, 'bootstrap.servers': 'kafka:9092'}
     """
-    return {"log_level": 0} | {name: value for name, value in config.items() if not _NOT_OURS.fullmatch(name)}
+    return {"log_level": 0} | {name: value for name, value in config.items() if _is_ours(name, value)}
+
+
+def _is_ours(name: str, value: Any) -> bool:
+    # In a connection's extra, a callback is the name of a function, which Airflow's own hooks look up: none that we need.
+    is_name = name in _TELLING and not callable(value)
+    return not is_name and not _NOT_OURS.fullmatch(name)
 
 
 def digest(config: Mapping[str, Any]) -> str:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_kafka_offsets.cli.exit_codes import explain
+from airflow_kafka_offsets.core.errors import short
+from airflow_kafka_offsets.core.fields import is_text
 from airflow_kafka_offsets.core.place import Meaning
 from airflow_kafka_offsets.core.window import State
 
 NAME = "kafka-offsets"
 DESCRIPTION = "Windows of Kafka topics: what was read, what comes next, and what only a person may do."
 LEDGER_VARIABLE = "KAFKA_OFFSETS_LEDGER"
+
+_DIGITS = 18
+"""Of a number that every database can hold."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +62,38 @@ class CommandGroup:
 
 
 def argument(*flags: str, **options: Any) -> Argument:
-    """Define an argument."""
-    return Argument(flags, options)
+    """Define an argument; unless it has another type, its value is a text that says something."""
+    has_value = options.get("action") != "store_true" and "choices" not in options
+    return Argument(flags, {"type": text, **options} if has_value else options)
 
 
 def _with(one: Argument, **options: Any) -> Argument:
     return Argument(one.flags, {**one.options, **options})
 
 
-def positive(text: str) -> int:
+def text(value: str) -> str:
+    """Read a text that says something, and that a database can hold."""
+    if not value.strip():
+        raise argparse.ArgumentTypeError("there is nothing in it; for the default, leave the argument out")
+    if not is_text(value):
+        raise argparse.ArgumentTypeError(
+            f"{short(value)} holds bytes that are no text in the encoding of this console ({sys.getfilesystemencoding()})"
+        )
+    return value
+
+
+def positive(value: str) -> int:
     """Read a number that is at least 1."""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS and int(value) > 0):
+        raise argparse.ArgumentTypeError(f"{short(value)} is not a whole number above 0, of at most {_DIGITS} digits")
+    return int(value)
 
 
-def reason(text: str) -> str:
-    """Read a text that says something."""
-    if not text.strip():
+def reason(value: str) -> str:
+    """Read why somebody does something."""
+    if not value.strip():
         raise argparse.ArgumentTypeError("say why: the reason is kept in the ledger for whoever finds this later")
-    return text
+    return text(value)
 
 
 _LEDGER = argument(

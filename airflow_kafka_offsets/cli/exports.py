@@ -27,10 +27,11 @@ def export(args: Namespace) -> Answer:
     found = moving.plan_export(group, asked_of_place(args, ledger, group))
     csv = dump_csv(found.offsets)
     if is_file:
-        sources.write_csv(file, csv, only_check=True)
+        sources.check_new_csv(file)
         if args.yes:
-            moving.record_export(group.name, found, file, str(who), args.why)
-            sources.write_csv(file, csv, only_check=False)
+            with sources.new_csv(file) as written:  # before the record: what can't be made is no export
+                moving.record_export(group.name, found, file, str(who), args.why)
+                written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}
     code = ExitCode.UNCONFIRMED if is_file and not args.yes else ExitCode.OK
     return Answer(document, lambda: _file_text(document) if is_file else csv.removesuffix("\n"), code, _notes(found))

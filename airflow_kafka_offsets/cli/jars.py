@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.core.errors import BadInputError, counted
+from airflow_kafka_offsets.core.errors import BadInputError, counted, short
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 from airflow_kafka_offsets.wiring.cache import cache_folder
 from airflow_kafka_offsets.wiring.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
@@ -45,7 +45,7 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as exc:
-        raise BadInputError(f"--submit-args {text!r} can't be read as a command line is: {exc}") from exc
+        raise BadInputError(f"--submit-args {short(text)} can't be read as a command line is: {exc}") from exc
 
 
 def spark_of(home: str | None) -> LocalSpark:

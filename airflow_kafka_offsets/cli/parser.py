@@ -5,19 +5,23 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from textwrap import fill
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow_kafka_offsets import __version__
 from airflow_kafka_offsets.cli.arguments import COMMANDS, DESCRIPTION, NAME, Command, CommandGroup
 from airflow_kafka_offsets.cli.exit_codes import explain
+from airflow_kafka_offsets.core.errors import cut
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(cut(message))
 
 
 def make_parser() -> ArgumentParser:
     """Return the parser; what it parses names the function to run."""
     # The raw formatter keeps the list of exit codes, and then fills nothing else either.
-    parser = ArgumentParser(
-        NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = _Parser(NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     _add(parser, COMMANDS)
     return parser

@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.place import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
+from airflow_kafka_offsets.wiring.kafka import CALLBACKS
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -174,6 +175,10 @@ def read_properties(path: str) -> dict[str, str]:
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
             raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
+        if name.strip() in CALLBACKS:
+            raise BadInputError(
+                f"{path}, line {number}: {name.strip()} is a function in Python, which a file can't hold"
+            )
         values[name.strip()] = value.strip()
     return values
 

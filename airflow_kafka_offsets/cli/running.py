@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode, code_of
@@ -61,6 +62,9 @@ def _imported(function: str) -> Callable[[Namespace], Answer]:
 
 
 def _print(answer: Answer, output: str) -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A name that this console can't print is no reason to fail once all is done.
+        sys.stdout.reconfigure(errors="backslashreplace")
     print(json.dumps(answer.document, indent=2) if output == "json" else answer.text(), flush=True)
     if answer.error:
         print(answer.error, file=sys.stderr)

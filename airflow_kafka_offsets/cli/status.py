@@ -28,13 +28,13 @@ _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEF
 def status(args: Namespace) -> Answer:
     """Show all groups in short, or one of them by topic-partition."""
     ledger = open_ledger(args)
-    groups = [ledger.group(args.group)] if args.group else ledger.groups()
+    groups = [ledger.group(args.group)] if args.group is not None else ledger.groups()
     answers = _looks(args, groups)
     found = [_group_document(ledger, group, answers[group.name]) for group in groups]
     errors = list(dict.fromkeys(look.error for look in answers.values() if look.error))
     return Answer(
         {"offline": args.offline, "groups": found},
-        lambda: _one_text(found[0]) if args.group else _all_text(found),
+        lambda: _one_text(found[0]) if args.group is not None else _all_text(found),
         ExitCode.UNAVAILABLE if errors else ExitCode.OK,
         "\n".join(errors) or None,
     )

@@ -94,7 +94,7 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
 
     if not engine.is_there(url):
         return None, schema.REVISION
-    with engine.reading(engine.open_engine(url)) as connection:
+    with engine.opening(engine.open_engine(url)) as connection:
         return schema.current_revision(connection), schema.REVISION
 
 
@@ -108,7 +108,7 @@ def upgrade_ledger(url: str) -> tuple[str | None, str]:
     from airflow_kafka_offsets.adapters.ledger import engine, schema
 
     database = engine.open_engine(url)
-    with engine.reading(database) as connection:
+    with engine.opening(database) as connection:
         before = schema.current_revision(connection)
         if before is not None and before > schema.REVISION:
             schema.check_revision(connection)

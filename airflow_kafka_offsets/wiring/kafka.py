@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import OffsetStore
 
+CALLBACKS = frozenset(
+    {"error_cb", "log_cb", "logger", "oauth_cb", "on_commit", "on_delivery", "stats_cb", "throttle_cb"}
+)
+"""The settings of confluent-kafka that are functions of Python."""
+
 
 def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, Any] | None = None) -> OffsetStore:
     """Open the consumer group behind a connection of type ``kafka``; see docs/stores/kafka.md.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_kafka_offsets.core.errors import BadInputError
 
@@ -66,15 +67,23 @@ def read_csvs(place: str) -> Iterator[tuple[str, str]]:
     return ((file, read_text(file)) for file in csv_files(place))
 
 
-def write_csv(path: str, text: str, *, only_check: bool) -> None:
-    """Write a new CSV file, or only say whether it could be.
+def check_new_csv(path: str) -> None:
+    """Refuse a CSV file that is there already.
+
+    Raises:
+        BadInputError: it is there, or its folder is not.
+    """
+    from airflow_kafka_offsets.adapters.csv_file import check_new
+
+    check_new(path)
+
+
+def new_csv(path: str) -> AbstractContextManager[TextIO]:
+    """Make a new CSV file, and open it.
 
     Raises:
         BadInputError: the file is there, or can't be written.
     """
-    from airflow_kafka_offsets.adapters.csv_file import check_new, write_new
+    from airflow_kafka_offsets.adapters.csv_file import new_file
 
-    if only_check:
-        check_new(path)
-    else:
-        write_new(path, text)
+    return new_file(path)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_kafka_offsets.adapters import csv_file
-from airflow_kafka_offsets.core.errors import BadInputError
 from tests.cli.conftest import ORDERS_0, ORDERS_1, Cli, Lake, Stores
 
 EXPORT = ("export", "lake.orders")
@@ -51,12 +53,30 @@ def test_the_export_is_shown_among_what_people_did(cli: Cli, tmp_path: Path) -> 
 def test_a_file_that_may_have_been_written_is_recorded(
     cli: Cli, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise BadInputError("Can't write: no space left on device")
+    def on_a_full_disk(path: str, mode: str, **more: Any) -> Any:
+        Path(path).touch(exist_ok=False)
+        return open("/dev/full", "w", **more)
 
-    monkeypatch.setattr(csv_file, "write_new", full)
-    assert cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "w", "--yes").code == 2
+    monkeypatch.setattr(csv_file, "open", on_a_full_disk, raising=False)
+    done = cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "w", "--yes")
+    assert done.code == 2
+    assert "No space left on device; a part of it may be there" in done.err
     assert [act.kind for act in lake.ledger.acts("lake.orders")] == ["export"]
+
+
+@pytest.mark.parametrize("name", ["dangling", "x" * 300, "no/folder", "."])
+def test_a_file_that_can_not_be_made_is_not_recorded(cli: Cli, lake: Lake, tmp_path: Path, name: str) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "at all")
+    before = lake.dump()
+    assert cli(*EXPORT, "--to", str(tmp_path / name), "--why", "w", "--yes").code == 2
+    assert lake.dump() == before
+
+
+def test_an_export_that_can_not_be_recorded_leaves_no_file(cli: Cli, lake: Lake, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(lake.path)) as connection:
+        connection.execute("DROP TABLE kafka_offsets_acts")
+    assert cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "w", "--yes").code == 3
+    assert not (tmp_path / "x.csv").exists()
 
 
 def test_a_file_is_never_written_over(cli: Cli, lake: Lake, tmp_path: Path) -> None:

@@ -9,13 +9,40 @@ versions don't look at it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import Position
+
+
+@contextmanager
+def intact(what: str) -> Iterator[None]:
+    """Read what this package has written to the ledger.
+
+    Args:
+        what: it is, for the message.
+
+    Raises:
+        LedgerError: nobody of us has written it like that.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as exc:
+        raise damaged(what, exc) from exc
+
+
+def damaged(what: str, exc: Exception) -> LedgerError:
+    """Return the error for what nobody of us has written to the ledger like that."""
+    why = str(exc)[:MAX_VALUE]
+    return LedgerError(
+        f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row was damaged, or "
+        "changed by hand. Bring it back from a copy of the ledger: docs/howto/keep-the-ledger.md"
+    )
 
 
 def dump_ranges(
@@ -42,7 +69,7 @@ def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str], dict[TopicPart
     ranges = OffsetRanges(
         (tp, OffsetRange(start, start + span))
         for topic, columns in topics.items()
-        for tp, start, span in zip(partitions[topic], columns["start"], columns["span"], strict=True)
+        for tp, start, span in zip(partitions[topic], _whole(columns["start"]), _whole(columns["span"]), strict=True)
     )
     return ranges, _topic_ids(topics), _leader_epochs(topics, partitions)
 
@@ -60,7 +87,7 @@ def load_position(text: str) -> Position:
     ends = {
         tp: start + span
         for topic, columns in topics.items()
-        for tp, start, span in zip(partitions[topic], columns["start"], columns["span"], strict=True)
+        for tp, start, span in zip(partitions[topic], _whole(columns["start"]), _whole(columns["span"]), strict=True)
     }
     return Position(ends, _topic_ids(topics), _leader_epochs(topics, partitions))
 
@@ -69,9 +96,15 @@ def _columns(topic_id: str | None) -> dict[str, Any]:
     return {"id": topic_id, "partitions": [], "start": [], "span": [], "epoch": []}
 
 
+def _whole(numbers: list[int]) -> list[int]:
+    if any(type(number) is not int or number < 0 for number in numbers):
+        raise ValueError("not all of these are whole numbers, from 0 on")
+    return numbers
+
+
 def _partitions(topics: Mapping[str, Any]) -> dict[str, list[TopicPartition]]:
     return {
-        topic: [TopicPartition(topic, partition) for partition in columns["partitions"]]
+        topic: [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
         for topic, columns in topics.items()
     }
 

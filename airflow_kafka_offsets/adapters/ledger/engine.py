@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
@@ -18,8 +18,10 @@ from sqlalchemy.pool import NullPool
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    KafkaOffsetsError,
     LedgerError,
     LedgerUnavailableError,
+    name_some,
 )
 
 CONNECT_TIMEOUT = 10
@@ -52,6 +54,9 @@ _MYSQL_ARGS = {
 }
 
 
+# What drivers raise of options that they can't read; their own errors are none of these.
+_OF_OPTIONS = (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError)
+
 _MYSQL_ENGINE = text(
     "SELECT t.engine, e.transactions FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine "
     "WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
@@ -83,18 +88,20 @@ def open_engine(
     """
     try:
         parsed = make_url(url)
-    except ArgumentError as exc:
+    except (ArgumentError, ValueError) as exc:
         raise BadInputError(f"The {what}'s URL is not one that SQLAlchemy can read") from exc
     given = dict(connect_args or {})
     match parsed.get_backend_name():
         case "sqlite":
-            return _sqlite(_engine(parsed, what, "", {"timeout": LOCK_TIMEOUT, **given}), is_ours)
+            return _sqlite(
+                _engine(parsed.set(drivername="sqlite"), what, "", {"timeout": LOCK_TIMEOUT, **given}), is_ours
+            )
         case "postgresql":
             return _postgres(
                 _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
             )
         case "mysql" | "mariadb":
-            return _mysql(_engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given}))
+            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
         case other:
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
 
@@ -103,12 +110,37 @@ def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> En
     # What the user wrote into the URL wins.
     mine = {name: value for name, value in connect_args.items() if name not in url.query}
     try:
-        return create_engine(url, poolclass=NullPool, connect_args=mine)
+        engine = create_engine(url, poolclass=NullPool, connect_args=mine)
     except ModuleNotFoundError as exc:
         raise BadInputError(
             f"The {what} in {url.get_backend_name()} needs the Python package {exc.name}: "
             f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
         ) from exc
+    except Exception as exc:  # whatever SQLAlchemy or the driver make of an option that they can't read
+        raise unusable(url, exc, what) from exc
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
+        try:
+            return _driver(dialect)(*arguments, **options)
+        except dialect.loaded_dbapi.ProgrammingError as exc:  # libpq's word for an option that it does not have
+            raise unusable(url, exc, what) from exc
+        except _OF_OPTIONS as exc:
+            raise unusable(url, exc, what) from exc
+
+    return engine
+
+
+def _driver(dialect: Any) -> Callable[..., Any]:
+    return _mysql_connect if dialect.name in ("mysql", "mariadb") else dialect.connect
+
+
+def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
+    """Return the error for a URL that a driver can't use: an option of it, as a rule."""
+    options = f" Its options are {name_some(sorted(url.query), ', ')}." if url.query else ""
+    return BadInputError(
+        f"The {what}'s URL {_shown(url)} can't be used: {type(exc).__name__}: {first_line(exc)}.{options}"
+    )
 
 
 def _postgres(engine: Engine) -> Engine:
@@ -121,19 +153,13 @@ def _postgres(engine: Engine) -> Engine:
     return engine
 
 
-def _mysql(engine: Engine) -> Engine:
+def _mysql_connect(*arguments: Any, **options: Any) -> Any:
     from pymysql.err import OperationalError as Refused  # type: ignore[import-untyped]
 
-    connection = _mysql_connection()
-
-    @event.listens_for(engine, "do_connect")
-    def connect(_dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
-        try:
-            return connection(*arguments, **options)
-        except OSError as exc:  # of certificates that the user names
-            raise Refused(f"{type(exc).__name__}: {exc}") from exc
-
-    return engine
+    try:
+        return _mysql_connection()(*arguments, **options)
+    except OSError as exc:  # of certificates that the user names
+        raise Refused(f"{type(exc).__name__}: {exc}") from exc
 
 
 @cache
@@ -193,12 +219,17 @@ def is_there(url: str | URL) -> bool:
     is_file = (
         parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":", "file:"))
     )
-    return not is_file or Path(str(parsed.database)).exists()
+    # Not Path.exists(), which raises what it is told of a name that is too long.
+    return not is_file or os.path.exists(str(parsed.database))
 
 
 def where(engine: Engine) -> str:
     """Name the database for a message: without the password, and without the URL's options, which may hold another."""
-    return engine.url.set(query={}).render_as_string(hide_password=True)
+    return _shown(engine.url)
+
+
+def _shown(url: URL) -> str:
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
@@ -222,6 +253,23 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """
     with translated(engine), engine.connect().execution_options(only_reads=True) as connection:
         yield connection
+
+
+@contextmanager
+def opening(engine: Engine) -> Iterator[Connection]:
+    """Open a connection that only reads, for the first look: an option of the URL may leave the driver of no use.
+
+    Raises:
+        BadInputError: it did.
+        LedgerUnavailableError: the database did not answer.
+    """
+    try:
+        with reading(engine) as connection:
+            yield connection
+    except _OF_OPTIONS as exc:
+        if isinstance(exc, KafkaOffsetsError) or not engine.url.query:
+            raise
+        raise unusable(engine.url, exc) from exc
 
 
 @contextmanager
@@ -255,6 +303,7 @@ def is_lost(exc: DBAPIError) -> bool:
     return getattr(exc.orig, "sqlstate", None) in _LOST_SQLSTATES or bool(args and args[0] in _LOST_CODES)
 
 
-def first_line(exc: DBAPIError) -> str:
+def first_line(exc: Exception) -> str:
     """Return what the driver said, in short."""
-    return str(exc.orig).strip().splitlines()[0] if str(exc.orig).strip() else "no reason given"
+    said = str(exc.orig if isinstance(exc, DBAPIError) else exc).strip()
+    return said.splitlines()[0] if said else "no reason given"

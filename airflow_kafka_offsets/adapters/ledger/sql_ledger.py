@@ -14,8 +14,14 @@ from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func
 
 from airflow_kafka_offsets.adapters.ledger import output as outputs
 from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, where, writing
+from airflow_kafka_offsets.adapters.ledger.documents import (
+    dump_position,
+    dump_ranges,
+    intact,
+    load_position,
+    load_ranges,
+)
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, opening, reading, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
@@ -77,7 +83,7 @@ class SqlLedger:
         """
         self._url = url
         self._engine: Engine = open_engine(url)
-        with reading(self._engine) as connection:
+        with opening(self._engine) as connection:
             revision = schema.current_revision(connection)
             if revision != schema.REVISION and not create:
                 schema.check_revision(connection)
@@ -301,8 +307,8 @@ class SqlLedger:
     def groups(self) -> Sequence[KafkaGroup]:
         """Return every group as it was defined when it last planned."""
         with reading(self._engine) as connection:
-            rows = connection.execute(select(groups.c.definition).order_by(groups.c.name)).scalars()
-            return [KafkaGroup.from_json(json.loads(text)) for text in rows]
+            rows = connection.execute(select(groups.c.name, groups.c.definition).order_by(groups.c.name))
+            return [_definition(row.name, row.definition) for row in rows]
 
     def group(self, name: str) -> KafkaGroup:
         """Return one group as it was defined when it last planned."""
@@ -313,7 +319,7 @@ class SqlLedger:
                 raise UnknownWindowError(
                     f"The ledger has no group {name}; it has {name_some(list(known), ', ') or 'none yet'}"
                 )
-            return KafkaGroup.from_json(json.loads(definition))
+            return _definition(name, definition)
 
     def window(self, window_id: str) -> WindowRow:
         """Return one window."""
@@ -363,9 +369,17 @@ class SqlLedger:
         """Return what people did to a group, oldest first."""
         query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
         with reading(self._engine) as connection:
-            return [
-                Act(row.kind, row.who, row.why, row.at, json.loads(row.details)) for row in connection.execute(query)
-            ]
+            return [_act(group, row) for row in connection.execute(query)]
+
+
+def _definition(group: str, text: str) -> KafkaGroup:
+    with intact(f"the definition of group {group}"):
+        return KafkaGroup.from_json(json.loads(text))
+
+
+def _act(group: str, row: Row[Any]) -> Act:
+    with intact(f"act {row.id} of group {group}"):
+        return Act(row.kind, row.who, row.why, row.at, dict(json.loads(row.details)))
 
 
 def _owner(group: Row[Any]) -> Owner | None:
@@ -392,7 +406,8 @@ def _position(connection: Connection, group: Row[Any]) -> Position:
         .where(windows.c.state.in_(OWNING))
     )
     last = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).scalar()
-    return load_position(group.origin if last is None else last)
+    with intact(f"the watermark of group {group.name}"):
+        return load_position(group.origin if last is None else last)
 
 
 def _open(connection: Connection, group_id: int) -> tuple[Held, ...]:
@@ -457,17 +472,18 @@ def _attempts(group: str) -> Select[Any]:
 
 
 def _attempt(row: Row[Any]) -> Attempt:
-    return Attempt(
-        id=row.id,
-        window_id=window_id(row.group_name, row.seq),
-        claim=_claim(row),
-        try_number=row.try_number,
-        series=row.series,
-        outcome=Outcome(row.outcome),
-        records=row.records,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-    )
+    with intact(f"attempt {row.id} at window {row.seq} of group {row.group_name}"):
+        return Attempt(
+            id=row.id,
+            window_id=window_id(row.group_name, row.seq),
+            claim=_claim(row),
+            try_number=row.try_number,
+            series=row.series,
+            outcome=Outcome(row.outcome),
+            records=row.records,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+        )
 
 
 def _window_row(row: Row[Any]) -> WindowRow:
@@ -475,6 +491,11 @@ def _window_row(row: Row[Any]) -> WindowRow:
 
 
 def _held(row: Row[Any]) -> Held:
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        return _held_of(row)
+
+
+def _held_of(row: Row[Any]) -> Held:
     ranges, topic_ids, leader_epochs = load_ranges(row.ranges)
     window = Window(
         group=row.group_name,
@@ -663,7 +684,8 @@ def _unknown_window(wanted: str) -> UnknownWindowError:
 
 
 def _standing(row: Row[Any]) -> Standing:
-    return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
 
 
 def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:

@@ -8,7 +8,7 @@ What is not stored twice can't disagree with itself.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -28,13 +28,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.mysql import DATETIME, LONGTEXT, VARCHAR
 
+from airflow_kafka_offsets.adapters.ledger.documents import damaged
+from airflow_kafka_offsets.core.errors import short
+from airflow_kafka_offsets.core.output import LEDGER_PREFIX
+
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
-PREFIX = "kafka_offsets_"
 metadata = MetaData(naming_convention=NAMING)
 
 
@@ -53,6 +56,18 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is not None and value.tzinfo is None:
             raise ValueError(f"{value!r} has no time zone")
         return value.astimezone(UTC).replace(tzinfo=None) if value is not None else None
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        """Read a time; SQLite keeps it as a text, which can be any."""
+        read = super().result_processor(dialect, coltype)
+
+        def intact_time(value: Any) -> datetime | None:
+            try:
+                return cast("datetime | None", read(value) if read else value)
+            except (TypeError, ValueError) as exc:
+                raise damaged(f"the time {short(value)}", exc) from exc
+
+        return intact_time
 
     def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
         """Give the zone back."""
@@ -74,7 +89,7 @@ def document() -> Text:
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 
 groups = Table(
-    PREFIX + "groups",
+    LEDGER_PREFIX + "groups",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", name(200), nullable=False, unique=True),
@@ -92,7 +107,7 @@ groups = Table(
 )
 
 claims = Table(
-    PREFIX + "claims",
+    LEDGER_PREFIX + "claims",
     metadata,
     Column("id", _BIG, primary_key=True),
     Column("dag_id", name(250), nullable=False),
@@ -104,7 +119,7 @@ claims = Table(
 )
 
 windows = Table(
-    PREFIX + "windows",
+    LEDGER_PREFIX + "windows",
     metadata,
     Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -127,7 +142,7 @@ windows = Table(
 )
 
 claim_windows = Table(
-    PREFIX + "claim_windows",
+    LEDGER_PREFIX + "claim_windows",
     metadata,
     Column("claim_id", _BIG, ForeignKey(claims.c.id), primary_key=True, autoincrement=False),
     Column("group_id", Integer, primary_key=True, autoincrement=False),
@@ -136,7 +151,7 @@ claim_windows = Table(
 )
 
 attempts = Table(
-    PREFIX + "attempts",
+    LEDGER_PREFIX + "attempts",
     metadata,
     Column("id", _BIG, primary_key=True),
     Column("group_id", Integer, nullable=False),
@@ -156,7 +171,7 @@ attempts = Table(
 )
 
 acts = Table(
-    PREFIX + "acts",
+    LEDGER_PREFIX + "acts",
     metadata,
     Column("id", _BIG, primary_key=True),
     Column("group_id", Integer, ForeignKey(groups.c.id), nullable=False),
@@ -170,7 +185,7 @@ acts = Table(
 
 # What jobs staged for tables in this database; written by Spark's JDBC (`spark.sinks.jdbc`), published by commits.
 staged = Table(
-    PREFIX + "staged",
+    LEDGER_PREFIX + "staged",
     metadata,
     Column("id", _BIG, primary_key=True),
     Column("window_id", name(255), nullable=False),
