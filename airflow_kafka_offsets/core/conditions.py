@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
-from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, whole
+from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, read_time, whole
 from airflow_kafka_offsets.core.group import GROUP, KafkaGroup, check_group_name
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.starting import EPOCH
@@ -196,7 +196,7 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
         BadInputError: it is no time, or has no zone.
     """
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        moment = read_time(value) if isinstance(value, str) else value
     except ValueError as exc:
         raise BadInputError(
             f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} (a run that was not "

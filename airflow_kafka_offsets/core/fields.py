@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
@@ -63,6 +63,17 @@ def check_attributes(holder: object, kinds: Kinds) -> None:
 def is_text(value: object) -> bool:
     """Whether it is a text that databases, files and command lines can carry: no NUL, and UTF-8 has it."""
     return isinstance(value, str) and "\0" not in value and value.encode(errors="replace").decode() == value
+
+
+def read_time(text: str) -> datetime:
+    """Read a time as ISO 8601 writes it, with or without a zone.
+
+    Raises:
+        ValueError: it is none. Python takes any character between day and hour, also one that no database holds.
+    """
+    if not text.isprintable():
+        raise ValueError("a time has no such characters")
+    return datetime.fromisoformat(text)
 
 
 def or_none(kind: Kind) -> Kind:

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
+from airflow_kafka_offsets.core.fields import read_time
 from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -255,7 +256,7 @@ def _is_number(text: str) -> bool:
 
 def _time(key: str, value: Any) -> datetime:
     try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+        time = value if isinstance(value, datetime) else read_time(str(value).strip())
     except ValueError as exc:
         raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
     if time.tzinfo is None:

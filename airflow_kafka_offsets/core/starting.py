@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some, short
+from airflow_kafka_offsets.core.fields import read_time
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
@@ -104,7 +105,7 @@ def _edge_or_time(value: str, what: str, forms: str) -> AtEdge | AtTime:
     if value in edges:
         return edges[value]
     try:
-        time = datetime.fromisoformat(value)
+        time = read_time(value)
     except ValueError as exc:
         raise BadInputError(f"{what}: {short(value)} is not {forms}") from exc
     return AtTime(_checked_time(time, what))

@@ -129,7 +129,7 @@ def _is_text(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+        return isinstance(value, str) and value.isprintable() and datetime.fromisoformat(value).tzinfo is not None
     except ValueError:
         return False
 

@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.offsets_csv import load_csv
 from airflow_kafka_offsets.core.place import parse_place
 from airflow_kafka_offsets.core.request import parse_replay
 from airflow_kafka_offsets.core.spark_json import load_offsets
+from airflow_kafka_offsets.core.starting import parse_reset_target
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from tests.core.examples import NOON, group
 
@@ -57,6 +58,7 @@ def is_said(read: Callable[[], Any]) -> Any:
 @example({"output_tables": ["public.Kafka_Offsets_acts"]})
 @example({"output_tables": {"orders"}})
 @example({"starting_offsets": "2026-01-31T00:00:00\0+00:00"})
+@example({"starting_offsets": "2026-01-31\x0000:00:00+00:00"})
 @example({"spark_options": {"a": None}})
 @example({"spark_options": {"a": "\0"}})
 @example({"topics": HUGE})
@@ -67,7 +69,7 @@ def test_a_definition_is_refused_or_is_what_it_says(values: dict[str, Any]) -> N
     document = made.to_json()
     assert type(document["expect_gaps"]) is type(document["expect_fewer"]) is bool
     text = json.dumps(document)
-    text.encode()
+    assert "\\u0000" not in text
     assert json.dumps(KafkaGroup.from_json(json.loads(text)).to_json()) == text
 
 
@@ -120,6 +122,22 @@ def test_a_definition_that_is_refused_today_is_loaded_as_it_was_meant(name: str,
     again = KafkaGroup.from_json({**group().to_json(), name: stored})
     assert getattr(again, name) == meant
     json.dumps(again.to_json())
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31\x0000:00:00+00:00", "2026-01-31\udcff00:00:00+00:00", "2026-01-31\n00:00:00+00:00"]
+)
+def test_a_time_with_a_character_that_nobody_can_print_is_refused_everywhere(text: str) -> None:
+    datetime.fromisoformat(text)  # Python takes any character there
+    reads: list[Callable[[], Any]] = [
+        lambda: group(starting_offsets=text),
+        lambda: parse_reset_target(text),
+        lambda: parse_moment("until", text),
+        lambda: parse_replay("lake", {"from": text, "to": NOON}),
+    ]
+    for read in reads:
+        with pytest.raises(BadInputError):
+            read()
 
 
 @given(nasty, nasty, nasty)
