@@ -198,11 +198,20 @@ WINDOWS = Command(
 PLAN = Command(
     "plan",
     "what the next window would be, and why; or what a replay would run",
-    "Show the oldest open window, and the one that would be cut next up to the end offset. With --windows, "
-    "--from and --to, or --starting-offsets and --ending-offsets: the windows that a replay of these would run. Writes nothing.",
+    "Show the oldest open window, and the one that would be cut next up to the end offset. With --dag: as that DAG defines the "
+    "group, before its first run too. With --windows, --from and --to, or --starting-offsets and --ending-offsets: the windows "
+    "that a replay of these would run. Writes nothing.",
     f"{_HERE}.plan.plan",
     (
-        _GROUP,
+        argument(
+            "group", metavar="GROUP", nargs="?", help="name of the group; with --dag only where that plans several"
+        ),
+        argument(
+            "--dag",
+            metavar="FILE_OR_DAG_ID",
+            help="take the group's definition from this DAG file, or from the DAG of this id in Airflow's bundles "
+            "(default: as the ledger has it)",
+        ),
         argument("--windows", metavar="IDS", help="replay these windows: 12, 12-15, 3,12-15 or a window id"),
         argument("--from", dest="from_time", metavar="TIME", help="replay a span: after this time, with its zone"),
         argument("--to", dest="to_time", metavar="TIME", help="and up to this time"),

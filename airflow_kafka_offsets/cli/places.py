@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.place import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
+from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.kafka import CALLBACKS
 
 if TYPE_CHECKING:
@@ -36,14 +37,25 @@ def open_ledger(args: Namespace) -> Ledger:
     return wiring.open_ledger_at(ledger_url(args))
 
 
-def ledger_url(args: Namespace) -> str:
+def open_ledger_of(args: Namespace, group: KafkaGroup) -> Ledger:
+    """Open the ledger that the arguments name, or the one of a group as its DAG defines it; it may not be there yet."""
+    return open_ledger_or_absent(ledger_url(args, group.ledger_conn_id))
+
+
+def ledger_url(args: Namespace, conn_id: str | None = None) -> str:
     """Return SQLAlchemy's URL of the ledger; it may hold a password.
+
+    Args:
+        args: the arguments.
+        conn_id: the connection that a group's definition names; None: it names none.
 
     Raises:
         BadInputError: a password in argv, not a URL, or no such connection.
     """
     if args.ledger:
         return _url(args.ledger, "--ledger", may_hold_password=False)
+    if conn_id:
+        return wiring.ledger_url(conn_id)
     if from_environment := os.environ.get(LEDGER_VARIABLE):
         return _url(from_environment, LEDGER_VARIABLE, may_hold_password=True)
     return wiring.ledger_url()

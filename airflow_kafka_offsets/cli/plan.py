@@ -5,34 +5,67 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
+from airflow_kafka_offsets.cli.dag_files import Definition, find_definition
 from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_service
+from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import LogError, counted
+from airflow_kafka_offsets.core import ownership
+from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownWindowError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.core.planning import Plan
 from airflow_kafka_offsets.core.request import REPLAY_KEYS, Replay, parse_replay
+from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
 
 
 def plan(args: Namespace) -> Answer:
     """Show the open window, if there is one, and the window that would be cut next; or the answer to a replay."""
-    request = parse_replay(args.group, _replay(args))  # before anything is opened
-    ledger = open_ledger(args)
-    group = ledger.group(args.group)
+    if not args.group and not args.dag:
+        raise BadInputError("Name the group, or with --dag the DAG that plans it")
+    definition = find_definition(args.dag, args.group) if args.dag else None
+    request = parse_replay(definition.group.name if definition else args.group, _replay(args))
+    ledger = open_ledger_of(args, definition.group) if definition else open_ledger(args)
+    group = definition.group if definition else _known(ledger, args.group)
     if request is not None:
         return _replayed(open_service(args, ledger, group), group, request)
     state = ledger.load(group.name)
+    if definition:
+        _check_owner(definition, state.owner)
     first = window_document(ledger.window(state.open[0].window.id)) if state.open else None
-    document: Document = {"group": group.name, "open_window": first, "max_offsets": group.max_offsets}
+    document: Document = {
+        "group": group.name,
+        "dag_id": definition.planners[0].dag_id if definition else None,
+        "is_first": state.position is None,
+        "open_window": first,
+        "max_offsets": group.max_offsets,
+    }
     try:
         [planned] = open_service(args, ledger, group).preview(group, state.position)
     except LogError as exc:
         return _refused(document, exc)
     document |= _plan_document(planned)
     return Answer(document, lambda: _text(document))
+
+
+def _known(ledger: Ledger, group: str) -> KafkaGroup:
+    try:
+        return ledger.group(group)
+    except UnknownWindowError as exc:
+        raise UnknownWindowError(
+            f"{exc}. Before its first run, its DAG has the definition: kafka-offsets plan --dag FILE_OR_DAG_ID {group}"
+        ) from exc
+
+
+def _check_owner(definition: Definition, owner: Owner | None) -> None:
+    """Refuse what the DAG's next run would be refused."""
+    if owner in definition.planners:
+        return
+    first = definition.planners[0]
+    ownership.check_owner(definition.group.name, owner, Claim(first.dag_id, "next", first.task_id))
 
 
 def _replay(args: Namespace) -> dict[str, str | None]:
@@ -94,12 +127,14 @@ def _text(document: Document) -> str:
             keys = ("topic", "partition", "problem")
             parts.append(partitions_table(keys, document["problems"], lambda problem: 0))
         return "\n\n".join(parts)
-    after = "After it, the" if document["open_window"] else "The"
+    next_one = "The next window"
+    if document["open_window"]:
+        next_one = "After it, the next window"
+    elif document["is_first"]:
+        next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
     reading = [r for r in document["partitions"] if r["span"]]
     cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
-    parts.append(
-        f"{after} next window would have span {document['span']} in {counted(len(reading), 'partition')}{cap}."
-    )
+    parts.append(f"{next_one} would have span {document['span']} in {counted(len(reading), 'partition')}{cap}.")
     parts.append(_partitions(document["partitions"]))
     if document["lost"]:
         parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))

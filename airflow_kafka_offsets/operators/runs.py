@@ -81,9 +81,14 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     return parse_replay(group.name, given) or Live(at_most=at_most)
 
 
+def planned_groups(dag: DAG) -> list[tuple[str, KafkaGroup]]:
+    """Return the tasks of a DAG that plan windows, with the group of each; its sensors may look at others."""
+    groups = [(task.task_id, _planned_group(task)) for task in dag.tasks]
+    return [(task_id, group) for task_id, group in groups if isinstance(group, KafkaGroup)]
+
+
 def _groups(dag: DAG) -> set[str]:
-    """Return the groups that the tasks of a DAG plan windows of; its sensors may look at others."""
-    return {group.name for group in map(_planned_group, dag.tasks) if isinstance(group, KafkaGroup)}
+    return {group.name for _, group in planned_groups(dag)}
 
 
 def _planned_group(task: Any) -> Any:

@@ -79,7 +79,7 @@ def open_ledger_at(url: str) -> Ledger:
     if not is_there(url):
         raise LedgerSchemaError(
             f"There is no ledger at {url} yet. The default ledger is made when a group first plans; any other one by: "
-            "kafka-offsets db upgrade"
+            "kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID"
         )
     return SqlLedger(url)
 

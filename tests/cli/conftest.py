@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.cli import airflow_runs, main
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
@@ -186,6 +187,14 @@ def half_way(lake: Lake) -> None:
     engine = create_engine(lake.url)
     with engine.begin() as connection:
         connection.execute(text("UPDATE kafka_offsets_windows SET state = 'committing' WHERE state = 'planned'"))
+    engine.dispose()
+
+
+def set_revision(url: str, revision: str) -> None:
+    """Let a ledger be of another revision."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :revision"), {"revision": revision})
     engine.dispose()
 
 

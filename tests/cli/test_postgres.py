@@ -6,10 +6,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from airflow_kafka_offsets.adapters.ledger.schema import REVISION, VERSION_TABLE
-from tests.cli.conftest import Done, in_a_process
+from airflow_kafka_offsets.adapters.ledger.schema import REVISION
+from tests.cli.conftest import Done, in_a_process, set_revision
 
 if TYPE_CHECKING:
     from tests.lab.databases import Postgres
@@ -22,13 +21,6 @@ def url(postgres: Postgres) -> str:
 
 def run(url: str, *arguments: str) -> Done:
     return in_a_process(*arguments, environment={"KAFKA_OFFSETS_LEDGER": url})
-
-
-def set_revision(url: str, revision: str) -> None:
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :revision"), {"revision": revision})
-    engine.dispose()
 
 
 def test_upgrade_prints_the_revision_before_and_after(url: str) -> None:

@@ -1,0 +1,155 @@
+"""Groups as DAGs define them, for commands: the files are imported as Airflow imports them, and nothing is written.
+
+How Airflow finds and imports DAGs is its own business: this file alone asks it, and a test runs it against the installed Airflow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.ownership import Owner
+from airflow_kafka_offsets.operators.runs import planned_groups
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.bundles.base import BaseDagBundle
+    from airflow.dag_processing.dagbag import DagBag
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A group as a DAG defines it.
+
+    Attributes:
+        group: the definition.
+        planners: the tasks that plan it, at least one.
+    """
+
+    group: KafkaGroup
+    planners: tuple[Owner, ...]
+
+
+def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
+    """Return a group as a DAG defines it.
+
+    Args:
+        file_or_dag_id: a DAG file, or the id of a DAG in one of Airflow's bundles.
+        group: its name; None: there is only one.
+
+    Raises:
+        BadInputError: there is no such file, DAG or group, the file can't be imported, or there are several groups.
+    """
+    dags = _dags_of_file(file_or_dag_id) if _is_file(file_or_dag_id) else [_dag_of_id(file_or_dag_id)]
+    return _chosen(file_or_dag_id, _found(dags), group)
+
+
+def _is_file(file_or_dag_id: str) -> bool:
+    # The id of a DAG has no slash.
+    return os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
+
+
+def _found(dags: Iterable[Any]) -> list[tuple[KafkaGroup, Owner]]:
+    return [(group, Owner(dag.dag_id, task_id)) for dag in dags for task_id, group in planned_groups(dag)]
+
+
+def _chosen(source: str, found: Iterable[tuple[KafkaGroup, Owner]], name: str | None) -> Definition:
+    by_name: dict[str, list[tuple[KafkaGroup, Owner]]] = {}
+    for group, planner in found:
+        by_name.setdefault(group.name, []).append((group, planner))
+    names = name_some(sorted(by_name), ", ")
+    if not by_name:
+        raise BadInputError(f"{source} plans no group: no task of it does, and sensors only look")
+    if name is None and len(by_name) > 1:
+        raise BadInputError(
+            f"{source} plans the groups {names}; name one of them: kafka-offsets plan --dag {source} {min(by_name)}"
+        )
+    if name is not None and name not in by_name:
+        raise BadInputError(f"{source} plans no group {name}; it plans {names}")
+    same_name = by_name[name or min(by_name)]
+    planners = tuple(planner for _, planner in same_name)
+    first = same_name[0][0]
+    if any(other != first for other, _ in same_name):
+        raise BadInputError(
+            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Only one of "
+            "them can be meant: give the other group a name of its own"
+        )
+    return Definition(first, planners)
+
+
+def _dags_of_file(path: str) -> list[Any]:
+    file = Path(path).expanduser().absolute()
+    if not file.is_file():
+        raise BadInputError(f"There is no file {path}")
+    # One that is not fetched yet can't have it.
+    bundle = next((b for b in _bundles() if file.is_relative_to(b.path)), None)
+    bag = _bag(file, bundle.path if bundle else file.parent, bundle.name if bundle else None)
+    if bag.import_errors:
+        raise BadInputError("; ".join(f"Airflow can't import {path}: {why}" for why in _reasons(bag).values()))
+    if not bag.dags:
+        raise BadInputError(f"Airflow finds no DAG in {path}")
+    return list(bag.dags.values())
+
+
+def _dag_of_id(dag_id: str) -> Any:
+    names: list[str] = []
+    broken: dict[str, str] = {}
+    for bundle in _bundles():
+        bundle.initialize()
+        bag = _bag(bundle.path, bundle.path, bundle.name)
+        if dag_id in bag.dags:
+            return bag.dags[dag_id]
+        names.append(bundle.name)
+        broken |= _reasons(bag)
+    message = f"Airflow's bundles ({', '.join(names)}) have no DAG {dag_id}"
+    if broken:
+        errors = name_some([f"{file}: {why}" for file, why in broken.items()])
+        message += f"; these files can't be imported: {errors}"
+    raise BadInputError(message)
+
+
+def _bundles() -> list[BaseDagBundle]:
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+    with _quietly():
+        return list(DagBundlesManager().get_all_dag_bundles())
+
+
+def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    with _quietly():
+        return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Leave out what is logged: the command tells what matters of an import, in one sentence."""
+    from structlog.testing import capture_logs
+
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        # Airflow logs in both ways.
+        with capture_logs():
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _reasons(bag: DagBag) -> dict[str, str]:
+    """Return why files can't be imported, in one line each: Airflow has Python's traceback."""
+    return {file: _reason(file, traceback) for file, traceback in sorted(bag.import_errors.items())}
+
+
+def _reason(file: str, traceback: str) -> str:
+    last = traceback.strip().splitlines()[-1].strip()
+    lines = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
+    return f"{last} (line {lines[-1]})" if lines else last

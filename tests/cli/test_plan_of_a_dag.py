@@ -1,0 +1,245 @@
+"""``kafka-offsets plan --dag``: the next window as a DAG defines it, before its first run too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import LedgerSchemaError
+from airflow_kafka_offsets.core.ownership import GroupState
+from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
+from tests.cli.conftest import Cli, Lake, in_a_process, set_revision
+
+HEAD = "from airflow.sdk import DAG\nfrom airflow_kafka_offsets import KafkaGroup, PlanWindowOperator, KafkaLagSensor\n"
+DAG = """
+with DAG({dag_id!r}):
+    PlanWindowOperator(task_id={task_id!r}, group=KafkaGroup({group!r}, topics=[{topic!r}], {options}))
+"""
+
+
+def dag(group: str, topic: str = "orders", options: str = "", dag_id: str = "new", task_id: str = "load") -> str:
+    """Return the text of a DAG that plans a group."""
+    return DAG.format(dag_id=dag_id, task_id=task_id, group=group, topic=topic, options=options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Airflow's only bundle."""
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    bundle = {
+        "name": "ours",
+        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+        "kwargs": {"path": str(folder)},
+    }
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    return folder
+
+
+def write(folder: Path, *dags: str, name: str = "new.py") -> str:
+    """Write a DAG file, and return its path."""
+    path = folder / name
+    path.write_text(HEAD + "".join(dags))
+    return str(path)
+
+
+def test_the_first_window_is_shown_before_the_first_run_and_nothing_is_written(
+    cli: Cli, lake: Lake, folder: Path
+) -> None:
+    before = lake.dump()
+    done = cli("plan", "--dag", write(folder, dag("lake.new", options="max_offsets=700")))
+    assert done.code == 0, done.err
+    assert done.out.startswith(
+        "Group lake.new has no watermark yet. Its first window, by its starting_offsets, would have span 700 in 2 partitions, "
+        "at most 700."
+    )
+    assert lake.dump() == before
+
+
+def test_starting_offsets_of_the_dag_count(cli: Cli, folder: Path) -> None:
+    file = write(folder, dag("lake.new", options='starting_offsets={"orders": {"0": 990, "1": 4990}}'))
+    document = cli("plan", "--dag", file, "-o", "json").json
+    assert document["dag_id"] == "new"
+    assert document["is_first"] is True
+    assert [(p["start"], p["end"], p["verdict"]) for p in document["partitions"]] == [
+        (990, 1000, "first"),
+        (4990, 5000, "first"),
+    ]
+
+
+@pytest.mark.parametrize("is_empty_file", [False, True])
+def test_no_ledger_is_needed_and_none_is_made(
+    cli: Cli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty_file: bool
+) -> None:
+    path = tmp_path / "none.db"
+    if is_empty_file:
+        path.touch()
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", f"sqlite:///{path}")
+    file = write(folder, dag("lake.new"))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert "span 6000 in 2 partitions" in done.out
+    assert path.exists() is is_empty_file
+    replay = cli("plan", "--dag", file, "--windows", "1")
+    assert (replay.code, replay.out) == (2, "")
+    assert "Group lake.new" in replay.err
+    without = cli("plan", "lake.new")
+    assert without.code == 3
+    assert "kafka-offsets db upgrade" in without.err
+
+
+def test_what_is_asked_of_an_absent_ledger_beside_the_state_of_a_group_says_how_it_is_made(tmp_path: Path) -> None:
+    ledger = open_ledger_or_absent(f"sqlite:///{tmp_path}/none.db")
+    assert ledger.load("lake.new") == GroupState()
+    with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
+        ledger.groups()
+
+
+def test_a_group_that_the_ledger_does_not_know_yet_leads_to_its_dag(cli: Cli) -> None:
+    done = cli("plan", "lake.new")
+    assert done.code == 2
+    assert "The ledger has no group lake.new" in done.err
+    assert "kafka-offsets plan --dag FILE_OR_DAG_ID lake.new" in done.err
+
+
+def test_the_ledger_of_the_definition_is_asked(
+    cli: Cli, quiet: Lake, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn = json.dumps({"conn_type": "sqlite", "host": str(quiet.path)})
+    monkeypatch.setenv("AIRFLOW_CONN_ITS_LEDGER", conn)
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", f"sqlite:///{tmp_path}/other.db")
+    file = write(folder, dag("lake.orders", options="ledger_conn_id='its_ledger'", dag_id="orders"))
+    assert cli("plan", "--dag", file, "-o", "json").json["is_first"] is False
+    elsewhere = cli("plan", "--dag", file, "--ledger", f"sqlite:///{tmp_path}/other.db", "-o", "json")
+    assert elsewhere.json["is_first"] is True
+
+
+def test_a_ledger_of_another_version_is_not_taken_for_an_empty_one(cli: Cli, lake: Lake, folder: Path) -> None:
+    set_revision(lake.url, "0001")
+    done = cli("plan", "--dag", write(folder, dag("lake.new")))
+    assert (done.code, done.out) == (3, "")
+    assert "is at revision 0001" in done.err
+
+
+def test_a_known_group_goes_on_at_its_watermark_with_the_definition_of_the_dag(
+    cli: Cli, quiet: Lake, folder: Path
+) -> None:
+    file = write(folder, dag("lake.orders", options="max_offsets=400", dag_id="orders"))
+    document = cli("plan", "--dag", file, "-o", "json").json
+    assert document["is_first"] is False
+    assert (document["max_offsets"], document["span"]) == (400, 400)
+    assert document["partitions"][1]["start"] == 300
+    assert document["partitions"][1]["verdict"] == "continue"
+
+
+def test_an_open_window_comes_first_here_too(cli: Cli, lake: Lake, folder: Path) -> None:
+    done = cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="orders")))
+    assert done.out.startswith("Window lake.orders-000003 is planned and comes first")
+
+
+def test_a_group_of_another_dag_is_refused_as_its_run_would_be(cli: Cli, quiet: Lake, folder: Path) -> None:
+    done = cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="stranger")))
+    assert (done.code, done.out) == (2, "")
+    assert "stranger/load asks for live windows of group lake.orders, which belongs to orders/load" in done.err
+
+
+def test_of_several_groups_one_has_to_be_named(cli: Cli, folder: Path) -> None:
+    file = write(folder, dag("lake.new"), dag("lake.other", topic="clicks", dag_id="other"))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"{file} plans the groups lake.new, lake.other; name one of them: kafka-offsets plan --dag {file} lake.new\n"  # fmt: skip
+    assert cli("plan", "--dag", file, "lake.other", "-o", "json").json["dag_id"] == "other"
+    unknown = cli("plan", "--dag", file, "lake.unknown")
+    assert unknown.code == 2
+    assert unknown.err == f"{file} plans no group lake.unknown; it plans lake.new, lake.other\n"
+
+
+def test_a_group_with_two_definitions_is_refused(cli: Cli, folder: Path) -> None:
+    file = write(folder, dag("lake.new"), dag("lake.new", options="max_offsets=5", dag_id="other"))
+    done = cli("plan", "--dag", file)
+    assert done.code == 2
+    assert "defines group lake.new in more than one way: in new/load, other/load" in done.err
+    assert cli("plan", "--dag", "other").code == 0
+
+
+def test_a_dag_is_found_in_the_bundles_by_its_id(cli: Cli, folder: Path) -> None:
+    (folder / "groups.py").write_text(
+        "from airflow_kafka_offsets import KafkaGroup\nNEW = KafkaGroup('lake.new', topics=['orders'])\n"
+    )
+    text = HEAD + "from groups import NEW\nwith DAG('by_id'):\n    PlanWindowOperator(task_id='plan', group=NEW)\n"
+    (folder / "by_id.py").write_text(text)
+    write(folder, "raise RuntimeError('of another file')\n", name="broken.py")
+    assert cli("plan", "--dag", "by_id", "-o", "json").json["group"] == "lake.new"
+    # As a file it finds its neighbors too.
+    assert cli("plan", "--dag", str(folder / "by_id.py"), "-o", "json").json["dag_id"] == "by_id"
+
+
+def test_an_unknown_dag_names_the_files_that_can_not_be_imported(cli: Cli, folder: Path) -> None:
+    write(folder, "raise RuntimeError('the variable is missing')\n", name="broken.py")
+    done = cli("plan", "--dag", "nowhere")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Airflow's bundles (ours) have no DAG nowhere; these files can't be imported: broken.py: RuntimeError: the variable is missing (line 3)\n"
+    )
+
+
+def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Path) -> None:
+    file = write(folder, "import no_such_module\n")
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"Airflow can't import {file}: ModuleNotFoundError: No module named 'no_such_module' (line 3)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Airflow finds no DAG in {file}"),
+        ("with DAG('idle'): pass\n", "{file} plans no group: no task of it does"),
+        (
+            "with DAG('looks'): KafkaLagSensor(task_id='s', group=KafkaGroup('g', topics=['orders']), max_lag=1)\n",
+            "{file} plans no group",
+        ),
+    ],
+)
+def test_a_file_that_plans_nothing(cli: Cli, folder: Path, text: str, reason: str) -> None:
+    file = write(folder, text)
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(reason.format(file=file))
+
+
+def test_a_file_that_is_not_there(cli: Cli, folder: Path) -> None:
+    done = cli("plan", "--dag", str(folder / "typo.py"))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"There is no file {folder}/typo.py\n"
+
+
+def test_a_group_or_a_dag_has_to_be_named(cli: Cli) -> None:
+    done = cli("plan")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "Name the group, or with --dag the DAG that plans it\n"
+
+
+def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
+    text = (
+        "from airflow_kafka_offsets import KafkaSparkSubmitOperator\n"
+        "with DAG('mapped'):\n"
+        "    KafkaSparkSubmitOperator.partial(task_id='load', application='j.py',\n"
+        "        group=KafkaGroup('lake.new', topics=['orders'])).expand(window=['a'])\n"
+    )
+    assert cli("plan", "--dag", write(folder, text), "-o", "json").json["group"] == "lake.new"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", ["file", "id"])
+def test_neither_a_ledger_nor_a_database_of_airflow_is_made(folder: Path, tmp_path: Path, chosen: str) -> None:
+    file = write(folder, dag("lake.new", options="kafka_timeout=1"))
+    home = tmp_path / "home"
+    asked = ("plan", "--dag", file if chosen == "file" else "new", "--bootstrap-servers", "127.0.0.1:1")
+    done = in_a_process(*asked, environment={"AIRFLOW_HOME": str(home)})
+    assert (done.code, done.out) == (3, "")
+    assert "Kafka at 127.0.0.1:1 did not answer" in done.err
+    assert list(home.rglob("*.db")) == []
