@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command line: ``kafka-offsets``, also as ``airflow kafka-offsets``.
 
 Started often and by hand: this package imports nothing heavy before a command needs it.
@@ -5,14 +6,20 @@ Started often and by hand: this package imports nothing heavy before a command n
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code: the console script ``kafka-offsets``."""
-    from airflow_kafka_offsets.cli.parser import make_parser
+    from airflow_kafka_offsets.cli.parser import make_parser, spelled_out
     from airflow_kafka_offsets.cli.running import run
 
-    args = make_parser().parse_args(argv)
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what the tab key can mean
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    args = parser.parse_args(spelled_out(sys.argv[1:] if argv is None else argv))
     sys.exit(run(args.function, args))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -14,20 +16,40 @@ from airflow_kafka_offsets.core.errors import cut
 
 
 class _Parser(ArgumentParser):
+    """Says what a slip may have meant, as argparse itself does from Python 3.14 on when it is asked to."""
+
     def error(self, message: str) -> NoReturn:
+        if slip := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            typed, choices = slip.groups()
+            near = get_close_matches(typed, re.findall(r"[\w.-]+", choices), n=1)
+            message += f". Did you mean {near[0]}?" if near else ""
         super().error(cut(message))
+
+
+def spelled_out(argv: Sequence[str]) -> list[str]:
+    """Return a command line with the options that ``help`` and ``version`` stand for."""
+    match list(argv):
+        case ["help", *command]:
+            return [*command, "--help"]
+        case ["version"]:
+            return ["--version"]
+        case other:
+            return other
 
 
 def make_parser() -> ArgumentParser:
     """Return the parser; what it parses names the function to run."""
     # The raw formatter keeps the list of exit codes, and then fills nothing else either.
     parser = _Parser(NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
-    _add(parser, COMMANDS)
+    parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}")
+    below = _add(parser, COMMANDS)
+    # To be listed and completed; `spelled_out` says what they do.
+    below.add_parser("help", help="show this, or the help of the command that follows")
+    below.add_parser("version", help="show the version")
     return parser
 
 
-def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> None:
+def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> Any:
     below: Any = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in commands:
         if isinstance(command, CommandGroup):
@@ -43,3 +65,4 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
         for argument in command.arguments:
             one.add_argument(*argument.flags, **argument.options)
         one.set_defaults(function=command.function)
+    return below

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from typing import Any
 
+from tests.architecture.importers import Importers, beyond_the_standard_library
 from tests.bench.parsing import FILES, SDK
 
 _names: dict[str, Any] = {}
-
-
-class Importers(MetaPathFinder):
-    """Finds nothing, and remembers who looked for each module first."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, str] = {}
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
-        """Look up the stack, past Python's own machinery."""
-        frame = sys._getframe(1)
-        while "importlib" in frame.f_globals["__name__"] and frame.f_back:
-            frame = frame.f_back
-        self.of.setdefault(fullname, frame.f_globals["__name__"])
 
 
 def imported(files: tuple[str, str]) -> dict[str, str]:
@@ -36,8 +21,8 @@ def imported(files: tuple[str, str]) -> dict[str, str]:
     importers = Importers()
     sys.meta_path.insert(0, importers)
     exec(ours, _names | {"__name__": "the DAG file"})
-    found = (name for name in set(sys.modules) - before if name.partition(".")[0] not in sys.stdlib_module_names)
-    return {name: importers.of.get(name, "nobody by its name") for name in sorted(found)}
+    found = beyond_the_standard_library(set(sys.modules) - before)
+    return {name: importers.of.get(name, "nobody by its name") for name in found}
 
 
 if __name__ == "__main__":
