@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -109,6 +110,13 @@ class Lake:
             return list(connection.iterdump())
         finally:
             connection.close()
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    """Let the collector work again after a command that ran in this process, which it believes to be its own."""
+    yield
+    gc.enable()
 
 
 @pytest.fixture
