@@ -102,7 +102,7 @@ def _dag_of_id(dag_id: str) -> Any:
     names: list[str] = []
     broken: dict[str, str] = {}
     for bundle in _bundles():
-        bundle.initialize()
+        _fetch(bundle)
         bag = _bag(bundle.path, bundle.path, bundle.name)
         if dag_id in bag.dags:
             return bag.dags[dag_id]
@@ -117,9 +117,23 @@ def _dag_of_id(dag_id: str) -> Any:
 
 def _bundles() -> list[BaseDagBundle]:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.exceptions import AirflowConfigException
 
-    with _quietly():
-        return list(DagBundlesManager().get_all_dag_bundles())
+    try:
+        with _quietly():
+            return list(DagBundlesManager().get_all_dag_bundles())
+    except AirflowConfigException as exc:
+        raise BadInputError(f"Airflow's list of bundles can't be used: {exc}") from exc
+
+
+def _fetch(bundle: BaseDagBundle) -> None:
+    try:
+        with _quietly():
+            bundle.initialize()
+    except Exception as exc:  # whatever its client raises; not its words, which may show the password of a repository
+        raise BadInputError(
+            f"Airflow's bundle {bundle.name} can't be fetched ({type(exc).__name__}). Name the file of the DAG instead of its id"
+        ) from exc
 
 
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
@@ -150,6 +164,12 @@ def _reasons(bag: DagBag) -> dict[str, str]:
 
 
 def _reason(file: str, traceback: str) -> str:
-    last = traceback.strip().splitlines()[-1].strip()
     lines = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
-    return f"{last} (line {lines[-1]})" if lines else last
+    return _first_words(traceback) + (f" (line {lines[-1]})" if lines else "")
+
+
+def _first_words(traceback: str) -> str:
+    """Return the first line of what was raised: it stands below the frames, which are indented."""
+    lines = traceback.strip().splitlines() or ["no reason given"]
+    below = 1 + max((i for i, line in enumerate(lines) if line.startswith(" ")), default=-1)
+    return lines[min(below, len(lines) - 1)].strip()

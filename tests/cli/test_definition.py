@@ -140,6 +140,7 @@ def test_airflow_gets_the_same_commands_and_arguments() -> None:
     _add_command(theirs.add_subparsers(), group)
     for line in (
         ["status", "lake.orders", "--offline", "-o", "json"],
+        ["plan", "--dag", "dags/orders.py", "lake.orders"],
         ["windows", "lake.orders", "--state", "planned", "--state", "committed", "--limit", "3"],
         ["reset", "lake.orders", "--to", "earliest", "--why", "w", "--topic", "orders", "--supersede", "--yes"],
         [

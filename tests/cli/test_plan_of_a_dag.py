@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from airflow.dag_processing.bundles.local import LocalDagBundle
 
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.ownership import GroupState
@@ -24,17 +25,29 @@ def dag(group: str, topic: str = "orders", options: str = "", dag_id: str = "new
     return DAG.format(dag_id=dag_id, task_id=task_id, group=group, topic=topic, options=options)
 
 
+BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
+
+
+def bundles(name: str, classpath: str, **kwargs: str) -> str:
+    """Return Airflow's setting for one bundle."""
+    return json.dumps([{"name": name, "classpath": classpath, "kwargs": kwargs}])
+
+
+class Unreachable(LocalDagBundle):
+    """A bundle whose repository does not answer."""
+
+    def initialize(self) -> None:
+        """Fail as a client of Git does, with the address."""
+        raise RuntimeError("fatal: unable to access https://me:hunter2@git/dags")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Airflow's only bundle."""
     folder = tmp_path / "dags"
     folder.mkdir()
-    bundle = {
-        "name": "ours",
-        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(folder)},
-    }
-    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    monkeypatch.setenv(BUNDLES, bundles("ours", local, path=str(folder)))
     monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
     return folder
 
@@ -191,6 +204,52 @@ def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Pa
     done = cli("plan", "--dag", file)
     assert (done.code, done.out) == (2, "")
     assert done.err == f"Airflow can't import {file}: ModuleNotFoundError: No module named 'no_such_module' (line 3)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = {}['topics']\n", "KeyError: 'topics' (line 3)"),
+        ("len(1)\n", "TypeError: object of type 'int' has no len() (line 3)"),
+        ("KafkaGroup('a b', topics=['t'])\n", "A group's name may hold letters"),
+        ("with DAG('d'\n", "SyntaxError"),
+        ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: (line 3)"),
+    ],
+)
+def test_whatever_a_file_raises_is_told(cli: Cli, folder: Path, text: str, reason: str) -> None:
+    file = write(folder, text)
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Airflow can't import {file}: ")
+    assert reason in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_reason_is_there_without_tracebacks_too(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS", "False")
+    file = write(folder, "raise RuntimeError\n")
+    assert cli("plan", "--dag", file).err == f"Airflow can't import {file}: no reason given\n"
+
+
+def test_a_bundle_that_can_not_be_fetched_is_named_without_its_address(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BUNDLES, bundles("remote", f"{__name__}.Unreachable", path=str(folder)))
+    done = cli("plan", "--dag", "somewhere")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Airflow's bundle remote can't be fetched (RuntimeError). Name the file of the DAG instead of its id\n"
+    )
+    assert cli("plan", "--dag", write(folder, dag("lake.new"))).code == 0
+
+
+def test_a_list_of_bundles_that_makes_no_sense_is_bad_input(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BUNDLES, '{"name": "ours"}')
+    done = cli("plan", "--dag", "somewhere")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Airflow's list of bundles can't be used: ")
 
 
 @pytest.mark.parametrize(
