@@ -77,10 +77,9 @@ class SqlLedger:
         """
         self._url = url
         self._engine: Engine = open_engine(url)
-        with reading(self._engine) as connection:
-            revision = schema.current_revision(connection)
-            if revision != schema.REVISION and not create:
-                schema.check_revision(connection)
+        revision = schema.current_revision(self._engine)
+        if revision != schema.REVISION and not create:
+            schema.check_revision(self._engine)
         if revision != schema.REVISION:
             schema.upgrade(self._engine)
         if revision is None:
