@@ -127,7 +127,7 @@ def _mysql(engine: Engine) -> Engine:
     def connect(_dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
         try:
             return connection(*arguments, **options)
-        except OSError as exc:  # of certificates that the user names
+        except (OSError, TypeError) as exc:  # certificates that the user names; an option of the URL that there is not
             raise Refused(f"{type(exc).__name__}: {exc}") from exc
 
     return engine
