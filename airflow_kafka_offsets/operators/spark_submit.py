@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,7 +197,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launching import job_name
         from airflow_kafka_offsets.core.tries import first_of_series
-        from airflow_kafka_offsets.operators.job_files import read_report
+        from airflow_kafka_offsets.operators.job_files import read_report, task_folder
         from airflow_kafka_offsets.operators.runs import try_of
 
         row = service.row(planned.window.id)
@@ -210,9 +209,9 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span = planned.window.span
-        with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
-            report = Path(directory, "report.json") if self._is_client_mode() else None
-            self._prepare(planned, options, Path(directory), report)
+        with self._fields_as_given(), task_folder() as directory:
+            report = directory / "report.json" if self._is_client_mode() else None
+            self._prepare(planned, options, directory, report)
             try:
                 self._settle(context, is_first=row.attempts <= 1)
                 super().execute(context)
