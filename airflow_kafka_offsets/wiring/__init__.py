@@ -115,12 +115,11 @@ def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None
         LedgerUnavailableError: the database does not answer.
     """
     from airflow_kafka_offsets.adapters.ledger import schema
-    from airflow_kafka_offsets.adapters.ledger.engine import open_engine, translated
+    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 
     database = open_engine(url)
     before = schema.current_revision(database)
-    with translated(database):
-        return before, schema.upgrade(database, beside_others=beside_others)
+    return before, schema.upgrade(database, beside_others=beside_others)
 
 
 def ledger_url(conn_id: str | None = None) -> str:

@@ -128,13 +128,13 @@ class SchemaContract:
         assert SqlLedger(empty).groups() == []
         assert "customers" in shape(empty)
 
-    def test_a_ledger_that_is_behind_beside_something_else_is_upgraded_without_more_ado(self, empty: str) -> None:
-        self._at(empty, "0004")
-        self._execute(
-            create_engine(empty), "CREATE TABLE customers (id INTEGER)", f"DELETE FROM {schema.VERSION_TABLE}"
-        )
-        with pytest.raises(LedgerSchemaError, match=r"none \(no tables\).* kafka-offsets db upgrade$"):
+    def test_a_ledger_whose_making_was_not_finished_is_ours_also_beside_something_else(self, empty: str) -> None:
+        self._at(empty, schema.REVISION)
+        unfinish = f"DELETE FROM {schema.VERSION_TABLE}"
+        self._execute(create_engine(empty), "CREATE TABLE customers (id INTEGER)", unfinish)
+        with pytest.raises(LedgerSchemaError, match=r"at revision none .* kafka-offsets db upgrade$"):
             SqlLedger(empty)
+        assert schema.upgrade(open_engine(empty)) == schema.REVISION
 
     def test_an_upgrade_can_be_repeated(self, empty: str) -> None:
         for _ in range(2):

@@ -248,11 +248,10 @@ def _look_at(file: Path) -> sqlite3.Connection:
 
 
 def _has_write_ahead_log(file: Path) -> bool:
+    # https://www.sqlite.org/fileformat2.html#file_format_version_numbers
     try:
         with file.open("rb") as opened:
-            return (
-                opened.read(20)[18:] == b"\2\2"
-            )  # https://www.sqlite.org/fileformat2.html#file_format_version_numbers
+            return opened.read(20)[18:] == b"\2\2"
     except OSError:
         return False  # SQLite says what is wrong
 

@@ -82,9 +82,9 @@ def check_revision(engine: Engine) -> None:
     Raises:
         LedgerSchemaError: with the command that helps.
     """
-    if current_revision(engine) == REVISION:
-        return
     found = look(engine)
+    if found.revision == REVISION:
+        return
     _refuse_newer(engine, found.revision)
     if found.others and not found.ours:
         raise _foreign(engine, found)
