@@ -311,13 +311,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _with_connector(self, hook: SparkSubmitHook) -> Told:
         from airflow_kafka_offsets.operators.connector import Given, for_submit
+        from airflow_kafka_offsets.operators.start import environment_of
 
         return for_submit(
             self.connector,
             Given(self.packages, self.jars, self.exclude_packages),
             is_client=self._is_client_mode(),
             binary=hook._connection["spark_binary"],
-            environment={} if hook._is_kubernetes else self.env_vars or {},  # there they are for the driver's pod
+            environment=environment_of(hook),
             conf=self.conf or {},
             properties_file=self.properties_file,
             repositories=self._repositories,
