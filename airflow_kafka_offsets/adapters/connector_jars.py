@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, is_only_ours, make_folder
 from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
 
@@ -63,13 +64,29 @@ class Fetching:
 
 
 def kept_jars(folder: Path) -> list[Path] | None:
-    """Return the jars of a folder, by name; None: it is not there, or not whole."""
+    """Return the jars of a folder, by name; None: it is not there, or not whole.
+
+    Raises:
+        ConnectorUnavailableError: others than this user and root can have written them: their code would run.
+    """
     try:
         sizes: dict[str, int] = json.loads((folder / LIST).read_text())["jars"]
         is_whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        jars = [folder / name for name in sorted(sizes)] if is_whole else None
+        for path in (folder.parent, folder, folder / LIST, *jars) if jars else ():
+            if not is_only_ours(path):
+                raise _foreign(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return [folder / name for name in sorted(sizes)] if is_whole else None
+    return jars
+
+
+def _foreign(path: Path) -> ConnectorUnavailableError:
+    return ConnectorUnavailableError(
+        f"{path} belongs to somebody else, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
+        "would run with this task's rights. Nothing was planned or launched. Give it to this user or to root and take the right to "
+        f"write from all others (chmod go-w), or {NAME_ANOTHER}"
+    )
 
 
 def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
@@ -80,11 +97,13 @@ def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
     """
     deadline = time.monotonic() + how.seconds
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not make_folder(folder.parent):
+            raise _foreign(folder.parent)
         with _lock(folder, how, deadline):
             return kept_jars(folder) or _fetch(folder, how, deadline)
     except OSError as exc:
-        raise _unavailable(how, folder, f"{exc.filename or folder.parent}: {exc.strerror}") from exc
+        why = f"{exc.filename or folder.parent}: {exc.strerror}. If this user can't write there, {NAME_ANOTHER}"
+        raise _unavailable(how, folder, why) from exc
 
 
 def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
@@ -176,7 +195,8 @@ def _put_in_place(jars: Sequence[Path], folder: Path, staging: Path, coordinates
         jar.rename(ready / jar.name)
     sizes = {jar.name: (ready / jar.name).stat().st_size for jar in jars}
     (ready / LIST).write_text(json.dumps({"coordinates": coordinates, "jars": sizes}, indent=2))
-    for path in (*ready.iterdir(), ready):
+    for path, mode in (*((file, 0o644) for file in ready.iterdir()), (ready, 0o755)):
+        path.chmod(mode)  # whatever the umask: what others can write is not used
         _sync(path)
     if folder.exists():  # not whole: nobody uses it
         folder.rename(staging / "old")

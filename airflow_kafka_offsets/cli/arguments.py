@@ -458,7 +458,14 @@ DB = CommandGroup(
             "make or upgrade the ledger's tables",
             "Make the ledger's tables, or bring them to the revision that this package needs; does nothing when they are.",
             f"{_HERE}.db.upgrade",
-            _COMMON,
+            (
+                argument(
+                    "--beside-others",
+                    action="store_true",
+                    help="also in a SQLite file that holds nothing but the tables of another application",
+                ),
+                *_COMMON,
+            ),
         ),
         Command(
             "current",

@@ -8,11 +8,12 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import ledger_url
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.core.errors import LedgerSchemaError
 
 
 def upgrade(args: Namespace) -> Answer:
     """Make or upgrade the ledger's tables."""
-    before, after = wiring.upgrade_ledger(ledger_url(args))
+    before, after = wiring.upgrade_ledger(ledger_url(args), beside_others=args.beside_others)
     what = "was current" if before == after else "is upgraded" if before else "is made"
     return Answer(
         {"before": before, "after": after},
@@ -22,11 +23,20 @@ def upgrade(args: Namespace) -> Answer:
 
 def current(args: Namespace) -> Answer:
     """Show the revision of the ledger's tables."""
-    found, needed = wiring.ledger_revisions(ledger_url(args))
+    url = ledger_url(args)
+    found, needed = wiring.ledger_revisions(url)
     is_current = found == needed
     return Answer(
         {"revision": found, "needed": needed, "current": is_current},
         lambda: f"The ledger is at revision {found or 'none (no tables)'}; this package needs {needed}.",
         ExitCode.OK if is_current else ExitCode.UNAVAILABLE,
-        None if is_current else "The ledger can't be used as it is; see: kafka-offsets db upgrade --help",
+        None if is_current else _what_helps(url),
     )
+
+
+def _what_helps(url: str) -> str | None:
+    try:
+        wiring.check_ledger(url)
+    except LedgerSchemaError as exc:
+        return str(exc)
+    return None  # somebody else has upgraded it just now

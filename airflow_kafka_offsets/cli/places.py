@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.place import (
     CheckpointPlace,
     CsvPlace,
@@ -20,6 +21,7 @@ from airflow_kafka_offsets.core.place import (
     check_name,
     parse_place,
 )
+from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import sources, stores
@@ -63,7 +65,7 @@ def ledger_url(args: Namespace, conn_id: str | None = None) -> str:
 
 def _url(value: str, source: str, *, may_hold_password: bool) -> str:
     if "://" not in value:
-        return wiring.ledger_url(value)
+        return _url_of_connection(value, source, may_be_shown=not may_hold_password)
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -74,7 +76,7 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
         raise BadInputError(
             f"{source} is not SQLAlchemy's URL of a database, such as postgresql://user@host/db"
         ) from None
-    if any("pass" in name.lower() for name in url.query):
+    if any(map(is_secret, url.query)):
         # SQLAlchemy masks only a password that stands before the @.
         raise BadInputError(
             f"{source} holds a password behind the '?', where messages would show it: put it before the @"
@@ -85,6 +87,19 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
             f"environment variable {LEDGER_VARIABLE}, or name an Airflow connection"
         )
     return value
+
+
+def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
+    if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
+        return wiring.ledger_url(conn_id)
+    try:
+        return wiring.ledger_url(conn_id)
+    except NotYetError:
+        # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
+        raise BadInputError(
+            f"{source} is no URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
+            "may hold a password. Write SQLAlchemy's URL, such as postgresql://user:password@host/db, or a connection id"
+        ) from None
 
 
 def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:

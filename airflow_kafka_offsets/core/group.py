@@ -236,7 +236,8 @@ def check_spark_options(options: Mapping[str, str]) -> None:
         raise BadInputError(
             f"spark_options must not hold {', '.join(in_clear)} in clear: it would stand in the ledger, on spark-submit's "
             "command line and in Spark's UI. Write a reference that the cluster resolves, e.g. "
-            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers, and nothing beside it that is secret"
+            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers, and nothing beside it that is secret. In a login, "
+            "username, principal and the like may stand in clear; every other option is a reference"
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:

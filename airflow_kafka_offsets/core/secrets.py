@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"password|passwd|passphrase|secret|api.?key|token(?!\.endpoint)|jaas|oauthbearer\.config|key\.pem|keystore\.key",
+    r"password|passwd|pass.?phrase|secret|(?:api|access|account).?key|token(?!\.endpoint)|credentials?$|user\.?info|jaas"
+    r"|oauthbearer\.config|key\.pem|keystore\.key",
     re.IGNORECASE,
+)
+
+# A login module may call its secrets anything. So in a login that list is not enough: what is not known to be harmless is secret.
+_HARMLESS = frozenset(
+    (
+        *("username", "user", "principal", "servicename", "clientid", "client_id", "scope"),
+        *("keytab", "ticketcache", "serviceprincipal"),
+        *("awsprofilename", "awsrolearn", "awsrolesessionname", "awsstsregion"),
+    )
 )
 
 # ${provider:key} or ${provider:path:key}; without a colon, Kafka takes it for text.
@@ -31,7 +41,7 @@ def is_secret(name: str) -> bool:
 def is_in_clear(name: str, value: str) -> bool:
     """Whether a setting holds a secret itself, where references to what the cluster keeps should stand.
 
-    A reference beside a secret does not hide it. In a login (``sasl.jaas.config``), only what is secret has to be a reference.
+    A reference beside a secret does not hide it. In a login (``sasl.jaas.config``), who logs in and switches may stand in clear.
 
     >>> is_in_clear("ssl.key.password", "${file:/etc/kafka:password}"), is_in_clear("ssl.key.password", "hunter2${")
     (False, True)
@@ -41,11 +51,12 @@ def is_in_clear(name: str, value: str) -> bool:
     referring = _REFERENCE.sub(_ELSEWHERE, value.strip())
     if set(referring) == {_ELSEWHERE}:
         return False
-    is_login = "jaas" in name.lower() and _ELSEWHERE in referring and _LOGIN.fullmatch(referring)
+    is_login = "jaas" in name.lower() and _LOGIN.fullmatch(referring)
     return not is_login or any(_is_option_in_clear(*option) for option in _OPTION.findall(referring))
 
 
 def _is_option_in_clear(name: str, value: str) -> bool:
     bare = value.strip("\"'")
     is_switch = bare in ("true", "false")  # tokenauth=true
-    return is_secret(name) and not is_switch and set(bare) != {_ELSEWHERE}
+    is_harmless = name.lower() in _HARMLESS or name.lower().startswith("extension_")
+    return not (is_harmless or is_switch or set(bare) == {_ELSEWHERE})

@@ -53,7 +53,7 @@ def for_submit(
     *,
     is_client: bool,
     binary: str,
-    environment: Mapping[str, object],
+    environment: Mapping[str, str],
     conf: Mapping[str, object],
     properties_file: str | None = None,
     repositories: str | None = None,
@@ -65,7 +65,7 @@ def for_submit(
         given: by the operator.
         is_client: whether the driver runs on this machine.
         binary: spark-submit's name.
-        environment: what it gets beside this process's.
+        environment: that spark-submit is started with.
         conf: Spark properties of the operator.
         properties_file: the file that spark-submit reads instead of ``spark-defaults.conf``.
         repositories: where Ivy looks, of the operator.
@@ -76,7 +76,7 @@ def for_submit(
     """
     if connector is None or names_connector(given.packages, given.jars):
         return Told()
-    spark = local_spark(binary, {**os.environ, **{name: str(value) for name, value in environment.items()}})
+    spark = local_spark(binary, environment)
     # An argument of spark-submit replaces a property of the same meaning; it does not add to it.
     properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf)}
     given = Given(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,12 +29,48 @@ if TYPE_CHECKING:
 MAX_ARGUMENT = 100_000
 """Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
 
+_PREFIX = "kafka-offsets-"
+_LOCK = "lock"
+_LOGIN = "login.properties"
+
 _DEPLOY_MODE = "spark.submit.deployMode"
+
+
+@contextmanager
+def task_folder() -> Iterator[Path]:
+    """Give a task a folder that only its user can enter, and remove it in the end; first, the logins of killed tasks are removed."""
+    _remove_logins_of_killed()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, _LOCK).open("w") as lock:
+        # The kernel releases it with this process, however that ends; a driver does not inherit it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+def _remove_logins_of_killed() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # Somebody else's folder may go, or change, at any moment: that is no reason to fail this task.
+        with suppress(OSError):
+            if _holds_login_of_killed(folder):
+                shutil.rmtree(folder)
+
+
+def _holds_login_of_killed(folder: Path) -> bool:
+    found = folder.lstat()
+    is_our_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    # A task writes its login when it holds the lock: until then, one that can be had says nothing.
+    if not is_our_folder or not (folder / _LOGIN).exists():
+        return False
+    with (folder / _LOCK).open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def write_login(jaas: str, directory: Path) -> Path:
     """Write the login where only this user can read it, and return the file."""
-    path = directory / "login.properties"
+    path = directory / _LOGIN
     with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
         file.write(properties_file({"jaas": jaas}))
     return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -215,7 +214,7 @@ class KafkaSparkOperator(PySparkOperator):
     def _job(
         self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Report:
-        from airflow_kafka_offsets.operators.job_files import handoff_of, read_report
+        from airflow_kafka_offsets.operators.job_files import handoff_of, read_report, task_folder
         from airflow_kafka_offsets.spark import KafkaWindow
 
         self._spark = spark
@@ -223,9 +222,9 @@ class KafkaSparkOperator(PySparkOperator):
         window_id = planned.window.id
         spark.clearTags()  # of the window before
         spark.addTag(window_id)
-        with tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
-            report = Path(directory, "report.json")
-            options = self._with_login(spark, Path(directory))
+        with task_folder() as directory:
+            report = directory / "report.json"
+            options = self._with_login(spark, directory)
             window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
             value = call(function, args, kwargs, {"spark": spark, "window": window})
             self._returned[window_id] = self._checked_value(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -219,7 +218,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launching import job_name
         from airflow_kafka_offsets.core.tries import first_of_series
-        from airflow_kafka_offsets.operators.job_files import read_report
+        from airflow_kafka_offsets.operators.job_files import read_report, task_folder
         from airflow_kafka_offsets.operators.runs import try_of
 
         row = service.row(planned.window.id)
@@ -231,9 +230,9 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span = planned.window.span
-        with self._fields_as_given(), tempfile.TemporaryDirectory(prefix="kafka-offsets-") as directory:
-            report = Path(directory, "report.json") if self._is_client_mode() else None
-            self._prepare(planned, options, Path(directory), report)
+        with self._fields_as_given(), task_folder() as directory:
+            report = directory / "report.json" if self._is_client_mode() else None
+            self._prepare(planned, options, directory, report)
             try:
                 self._settle(context, is_first=row.attempts <= 1)
                 super().execute(context)
@@ -333,13 +332,14 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _with_connector(self, hook: SparkSubmitHook) -> Told:
         from airflow_kafka_offsets.operators.connector import Given, for_submit
+        from airflow_kafka_offsets.operators.start import environment_of
 
         return for_submit(
             self.connector,
             Given(self.packages, self.jars, self.exclude_packages),
             is_client=self._is_client_mode(),
             binary=hook._connection["spark_binary"],
-            environment={} if hook._is_kubernetes else self.env_vars or {},  # there they are for the driver's pod
+            environment=environment_of(hook),
             conf=self.conf or {},
             properties_file=self.properties_file,
             repositories=self._repositories,

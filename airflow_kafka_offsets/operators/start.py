@@ -75,7 +75,7 @@ def chosen_archive(archive: StartArchive | None) -> StartArchive:
 
 
 def environment_of(hook: SparkSubmitHook) -> dict[str, str]:
-    """Return the environment that a hook gives to spark-submit."""
+    """Return the environment that a hook gives to spark-submit; on Kubernetes, the user's variables are for the driver's pod."""
     added = hook._env or (None if hook._is_kubernetes else hook._env_vars) or {}
     return {**os.environ, **{name: str(value) for name, value in added.items()}}
 

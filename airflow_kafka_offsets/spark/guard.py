@@ -73,14 +73,21 @@ def _register() -> None:
 
 def _note_uncaught(kind: type[BaseException], exc: BaseException, traceback: TracebackType | None) -> None:
     global _is_failing
-    # Others call the hook in the middle of a job that goes on: a console, a C library that prints an error (PyErr_Print).
-    _is_failing = threading.current_thread() is threading.main_thread() and not _is_program_running(sys._getframe())
+    _is_failing = _ends_process(exc) and not _is_program_running(sys._getframe())
     if _hook_before is not None:
         _hook_before(kind, exc, traceback)
 
 
+def _ends_process(exc: BaseException) -> bool:
+    """Tell whether Python reports the error that ends the process; others call the hook, too, and the job goes on or ends green."""
+    # Python notes the error before it calls the hook; an exit callback of the job's own, which reports one, does not.
+    is_noted = getattr(sys, "last_value", None) is exc
+    # After python -i comes a console, and the exit code is that of the console.
+    return is_noted and not sys.flags.inspect and threading.current_thread() is threading.main_thread()
+
+
 def _is_program_running(frame: FrameType | None) -> bool:
-    """Tell whether the program's own module is still among the callers."""
+    """Tell whether the program's own module is still among the callers: of a C library, say, that prints an error (PyErr_Print)."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, NotYetError
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
@@ -73,14 +73,8 @@ def open_ledger_at(url: str) -> Ledger:
         LedgerSchemaError: the tables are not there, or not current.
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger.engine import is_there
     from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 
-    if not is_there(url):
-        raise LedgerSchemaError(
-            f"There is no ledger at {url} yet. The default ledger is made when a group first plans; any other one by: "
-            "kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID"
-        )
     return SqlLedger(url)
 
 
@@ -90,30 +84,42 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
     Raises:
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger import engine, schema
+    from airflow_kafka_offsets.adapters.ledger import schema
+    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 
-    if not engine.is_there(url):
-        return None, schema.REVISION
-    with engine.opening(engine.open_engine(url)) as connection:
-        return schema.current_revision(connection), schema.REVISION
+    return schema.current_revision(open_engine(url)), schema.REVISION
 
 
-def upgrade_ledger(url: str) -> tuple[str | None, str]:
-    """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
+def check_ledger(url: str) -> None:
+    """Refuse a database that holds no ledger which this package can use.
 
     Raises:
-        LedgerSchemaError: the tables are newer than this package.
+        LedgerSchemaError: with what is there, and the command that helps.
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger import engine, schema
+    from airflow_kafka_offsets.adapters.ledger import schema
+    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 
-    database = engine.open_engine(url)
-    with engine.opening(database) as connection:
-        before = schema.current_revision(connection)
-        if before is not None and before > schema.REVISION:
-            schema.check_revision(connection)
-    with engine.translated(database):
-        return before, schema.upgrade(database)
+    schema.check_revision(open_engine(url))
+
+
+def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None, str]:
+    """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
+
+    Args:
+        url: SQLAlchemy's.
+        beside_others: also in a SQLite file that only holds what is not ours.
+
+    Raises:
+        LedgerSchemaError: the tables are newer than this package, or the file is another application's.
+        LedgerUnavailableError: the database does not answer.
+    """
+    from airflow_kafka_offsets.adapters.ledger import schema
+    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+
+    database = open_engine(url)
+    before = schema.current_revision(database)
+    return before, schema.upgrade(database, beside_others=beside_others)
 
 
 def ledger_url(conn_id: str | None = None) -> str:

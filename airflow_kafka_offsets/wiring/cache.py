@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.wiring import SECTION
 
@@ -29,8 +30,7 @@ def cache_folder() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise BadInputError(
-            f"The cache folder {folder} can't be made ({exc.strerror}). Name one that this user can write: "
-            f"[{SECTION}] {OPTION} in Airflow's configuration"
+            f"The cache folder {folder} can't be made ({exc.strerror}). Mend that, or {NAME_ANOTHER}"
         ) from exc
     return folder
 

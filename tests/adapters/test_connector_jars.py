@@ -103,7 +103,7 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
     first = start()
     assert mirror.half_way.wait(200)
     [staging] = left_in(folder)
-    assert list((folder.parent / staging).rglob("*.jar*")), "it had begun to write"
+    wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), timeout=100, what="it begins to write")
     [spark_submit] = psutil.Process(first.pid).children()
     second = start()
     lock = folder.with_name(f".{folder.name}.lock")
@@ -180,8 +180,70 @@ def test_a_spark_that_can_not_be_started_and_a_folder_that_can_not_be_written_ar
     with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/spark/bin/spark-submit: No such file"):
         fetch_jars(tmp_path / "jars" / NAME, how)
     (tmp_path / "file").touch()
-    with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/file/jars: Not a directory"):
+    with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/file/jars: Not a directory") as caught:
         fetch_jars(tmp_path / "file" / "jars" / NAME, how)
+    assert "[kafka_offsets] cache_folder in Airflow's configuration" in str(caught.value)
+
+
+def a_kept_jar(folder: Path) -> Path:
+    """Make a folder as a fetch leaves it, and return its jar."""
+    folder.mkdir(parents=True)
+    jar = folder / JAR
+    jar.write_bytes(b"jar")
+    (folder / LIST).write_text(json.dumps({"jars": {JAR: 3}}))
+    for path in (folder.parent, folder, folder / LIST, jar):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return jar
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+@pytest.mark.parametrize("which", [".", "..", LIST, JAR])
+def test_jars_that_others_can_write_are_not_used(folder: Path, which: str, mode: int) -> None:
+    jar = a_kept_jar(folder)
+    assert kept_jars(folder) == [jar]
+    path = (folder / which).resolve()
+    path.chmod(mode)
+    with pytest.raises(
+        ConnectorUnavailableError, match="belongs to somebody else, or others can write to it"
+    ) as caught:
+        kept_jars(folder)
+    assert str(path) in str(caught.value)
+    assert "[kafka_offsets] cache_folder in Airflow's configuration" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("which", [".", "..", LIST, JAR])
+def test_jars_of_another_user_are_not_used(folder: Path, which: str) -> None:
+    a_kept_jar(folder)
+    os.chown(folder / which, 65534, 65534)
+    with pytest.raises(ConnectorUnavailableError, match="belongs to somebody else"):
+        kept_jars(folder)
+
+
+def test_a_link_to_jars_elsewhere_is_not_used(folder: Path, tmp_path: Path) -> None:
+    jar = a_kept_jar(folder)
+    jar.rename(tmp_path / "elsewhere.jar")
+    jar.symlink_to(tmp_path / "elsewhere.jar")
+    with pytest.raises(ConnectorUnavailableError, match="belongs to somebody else"):
+        kept_jars(folder)
+
+
+def test_nothing_is_fetched_into_a_folder_of_somebody_else(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    folder.parent.parent.mkdir()
+    folder.parent.symlink_to(tmp_path / "shared")
+    with pytest.raises(ConnectorUnavailableError, match=f"{folder.parent} belongs to somebody else"):
+        fetch_jars(folder, Fetching(tmp_path / "spark", connector_package()))
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+def test_what_is_fetched_under_a_generous_umask_is_used(mirror: Mirror, folder: Path, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        fetch_jars(folder, how_of(mirror, tmp_path))
+    finally:
+        os.umask(before)
+    assert kept_jars(folder) == [folder / JAR]
 
 
 def test_the_example_is_true() -> None:

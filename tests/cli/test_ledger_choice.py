@@ -20,6 +20,8 @@ CANARY = "hunter2-canary"
         f"postgresql://user:{CANARY}@127.0.0.1/db",
         f"postgresql://user@127.0.0.1/db?password={CANARY}",
         f"mysql://user@127.0.0.1/db?passwd={CANARY}",
+        f"postgresql://user@127.0.0.1/db?sslkey_passphrase={CANARY}",
+        f"mysql://user@127.0.0.1/db?auth_token={CANARY}",
         f"postgresql://user:{CANARY}@127.0.0.1:notaport/db",
         f"://{CANARY}",
     ],
@@ -54,6 +56,38 @@ def test_a_password_in_the_environment_is_not_shown(
     assert (done.code, done.out) == (code, "")
     assert "Traceback" not in done.err
     assert CANARY not in done.err
+
+
+@pytest.mark.parametrize("value", [CANARY, f"postgresql:/user:{CANARY}@host/db", f"user:{CANARY}@host/db"])
+def test_what_stands_in_the_environment_is_not_repeated_when_it_is_no_url(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", value)
+    done = cli("status", "--offline")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("KAFKA_OFFSETS_LEDGER is no URL, as it has no '://'")
+    assert CANARY not in done.err
+
+
+def test_an_argument_that_can_be_no_connection_id_is_not_repeated(cli: Cli) -> None:
+    done = cli("status", "--offline", "--ledger", f"user:{CANARY}@host/db")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("--ledger is no URL, as it has no '://'")
+    assert CANARY not in done.err
+
+
+@pytest.mark.parametrize(
+    "backend", ["sqlite:////nowhere/at/all.db", "postgresql://u@127.0.0.1:1/d", "mysql://u@127.0.0.1:1/d"]
+)
+@pytest.mark.parametrize("name", ["sslpassword", "api_key", "sslkeypassphrase", "x"])
+def test_what_stands_behind_the_question_mark_of_a_url_is_not_shown(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, backend: str, name: str
+) -> None:
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", f"{backend}?{name}={CANARY}")
+    for command in (("status", "--offline"), ("db", "current"), ("db", "upgrade")):
+        done = cli(*command)
+        assert done.code in (2, 3)
+        assert CANARY not in done.out + done.err
 
 
 def test_the_argument_wins_over_the_environment(cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

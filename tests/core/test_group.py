@@ -182,7 +182,11 @@ def test_a_definition_that_was_stored_before_its_options_were_refused_can_be_rea
     options = {
         "kafka.ssl.keystore.password": "hunter2${",
         "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "x",
+        "kafka.basic.auth.user.info": "lake:hunter2",
+        "kafka.sasl.jaas.config": 'Module required username="${env:U}" pw="hunter2";',
     }
+    with pytest.raises(BadInputError, match="in clear"):
+        group(spark_options=options)
     stored = json.dumps({**group().to_json(), "spark_options": options})
     again = KafkaGroup.from_json(json.loads(stored))
     assert json.dumps(again.to_json()) == stored

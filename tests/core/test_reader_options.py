@@ -83,6 +83,14 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         "KAFKA.ssl.keystore.password",
         "kafka.ssl.keystore.key",
         "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+        "kafka.ssl.key.pass-phrase",
+        "kafka.basic.auth.user.info",
+        "kafka.schema.registry.basic.auth.user.info",
+        "kafka.aws.access.key",
+        "kafka.aws.accessKeyId",
+        "kafka.apikey",
+        "kafka.api-key",
+        "kafka.bearer.auth.credentials",
     ],
 )
 def test_a_group_holds_no_secret_in_clear(name: str) -> None:
@@ -105,6 +113,9 @@ def test_a_group_holds_no_secret_in_clear(name: str) -> None:
         ("kafka.sasl.jaas.config", JAAS + ' password="hunter2\\"${env:PASSWORD}";'),
         ("kafka.sasl.jaas.config", JAAS + ' clientId="${env:USER}" clientSecret="hunter2" scope="all";'),
         ("kafka.sasl.jaas.config", JAAS + ' username="${env:USER}" password "hunter2";'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" pw="hunter2";'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" password="${env:P}" pin=hunter2;'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" pw=true other=hunter2;'),
     ],
 )
 def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> None:
@@ -122,6 +133,16 @@ def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> 
         ("kafka.sasl.jaas.config", JAAS + ' username="lake" password="${env:PASSWORD}";'),
         ("kafka.sasl.jaas.config", JAAS + "\n  username='lake'\n  password='${file:/etc/p:key}' ;\n"),
         ("kafka.sasl.jaas.config", JAAS + ' username="id" password="${env:HMAC}" tokenauth=true;'),
+        ("kafka.sasl.jaas.config", JAAS + ' clientId="lake" clientSecret="${env:S}" scope="all" extension_pool="p1";'),
+        ("kafka.sasl.jaas.config", JAAS + ' username="lake" password="${env:P}" pw="${env:Q}" debug="true";'),
+        (
+            "kafka.sasl.jaas.config",
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+            'keyTab="/etc/lake.keytab" principal="lake@EXAMPLE.ORG";',
+        ),
+        ("kafka.sasl.jaas.config", 'software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName="lake";'),
+        ("kafka.basic.auth.credentials.source", "USER_INFO"),
+        ("kafka.sasl.oauthbearer.token.endpoint.url", "https://login/token"),
     ],
 )
 def test_references_are_taken_where_a_secret_would_stand(name: str, value: str) -> None:

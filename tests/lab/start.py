@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def make_by_two(folder: Path) -> StartArchive:
     said = [maker.communicate()[0] for maker in makers]
     if any(maker.returncode for maker in makers):
         raise RuntimeError("\n".join(said))
-    (cache / "jars").symlink_to(jars_for_launches() / "jars")
+    shutil.copytree(jars_for_launches() / "jars", cache / "jars")  # a link would not be used
     return StartArchive(home, cache, said, temporary)
 
 

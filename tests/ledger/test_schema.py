@@ -89,7 +89,7 @@ class SchemaContract:
     """Each subclass gives an empty database of its own with a fixture `empty`."""
 
     def test_an_empty_database_names_the_command(self, empty: str) -> None:
-        with pytest.raises(LedgerSchemaError, match=r"none \(no tables\).* kafka-offsets db upgrade"):
+        with pytest.raises(LedgerSchemaError, match=r"(none \(no tables\)|no ledger).* kafka-offsets db upgrade"):
             SqlLedger(empty)
         assert not inspect(create_engine(empty)).get_table_names()
 
@@ -115,6 +115,26 @@ class SchemaContract:
             assert compare_metadata(MigrationContext.configure(connection, opts=opts), metadata) == []
             columns = {t: {c["name"] for c in inspect(connection).get_columns(t)} for t in metadata.tables}
             assert columns == {t: set(table.columns.keys()) for t, table in metadata.tables.items()}
+
+    def test_a_database_of_something_else_is_named_by_what_is_there_and_left_alone(self, empty: str) -> None:
+        self._execute(create_engine(empty), "CREATE TABLE customers (id INTEGER)", "CREATE TABLE invoices (id INTEGER)")
+        with pytest.raises(LedgerSchemaError, match=r"holds 2 tables of something else \(customers, invoices\)"):
+            SqlLedger(empty)
+        assert sorted(shape(empty)) == ["customers", "invoices"]
+
+    def test_a_ledger_beside_the_tables_of_something_else_is_a_ledger(self, empty: str) -> None:
+        self._execute(create_engine(empty), "CREATE TABLE customers (id INTEGER)")
+        assert schema.upgrade(open_engine(empty), beside_others=True) == schema.REVISION
+        assert SqlLedger(empty).groups() == []
+        assert "customers" in shape(empty)
+
+    def test_a_ledger_whose_making_was_not_finished_is_ours_also_beside_something_else(self, empty: str) -> None:
+        self._at(empty, schema.REVISION)
+        unfinish = f"DELETE FROM {schema.VERSION_TABLE}"
+        self._execute(create_engine(empty), "CREATE TABLE customers (id INTEGER)", unfinish)
+        with pytest.raises(LedgerSchemaError, match=r"at revision none .* kafka-offsets db upgrade$"):
+            SqlLedger(empty)
+        assert schema.upgrade(open_engine(empty)) == schema.REVISION
 
     def test_an_upgrade_can_be_repeated(self, empty: str) -> None:
         for _ in range(2):
@@ -198,6 +218,17 @@ class TestSqlite(SchemaContract):
         caplog.clear()
         SqlLedger(empty, create=True)
         assert caplog.text == "", "it is there"
+
+    def test_a_file_of_something_else_gets_no_ledger_on_first_use(self, empty: str) -> None:
+        self._execute(create_engine(empty), "CREATE TABLE customers (id INTEGER)")
+        with pytest.raises(LedgerSchemaError, match="db upgrade --beside-others"):
+            SqlLedger(empty, create=True)
+        assert sorted(shape(empty)) == ["customers"]
+
+    def test_a_question_makes_no_file(self, empty: str, tmp_path: Path) -> None:
+        with pytest.raises(LedgerSchemaError, match=r"There is no ledger .*kafka-offsets db upgrade"):
+            SqlLedger(empty)
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(LedgerUnavailableError, match=r"nowhere/ledger\.db did not answer"):

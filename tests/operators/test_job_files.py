@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +27,7 @@ from airflow_kafka_offsets.operators.job_files import (
     fill,
     joined,
     read_report,
+    task_folder,
     window_conf,
     write_login,
 )
@@ -62,6 +69,96 @@ def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
     path = write_login('module required password="pa:ss=wörd";', tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() == 'jaas=module required password\\="pa\\:ss\\=w\\u00f6rd";\n'
+
+
+TASK = """
+import subprocess, sys, time
+from airflow_kafka_offsets.operators.job_files import task_folder, write_login
+
+with task_folder() as folder:
+    driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    write_login("module required;", folder)
+    print(folder, driver.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder in which each task, also of another process, makes its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def another_task(temporary: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """Start a task in a process of its own, with a child, and return its folder."""
+    with subprocess.Popen([sys.executable, "-c", TASK], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder, driver = process.stdout.readline().split()
+        yield Path(folder), process
+        process.kill()
+        os.kill(int(driver), signal.SIGKILL)
+
+
+def test_a_task_leaves_no_folder(temporary: Path) -> None:
+    with task_folder() as folder:
+        write_login("module required;", folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_login_of_a_killed_task_is_removed_by_the_next_task(
+    another_task: tuple[Path, subprocess.Popen[str]],
+) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    assert (folder / "login.properties").exists()
+    with task_folder():
+        assert not folder.exists()
+
+
+def test_the_login_of_a_task_at_work_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, _ = another_task
+    with task_folder() as mine, task_folder():
+        write_login("module required;", mine)
+        with task_folder():
+            assert (folder / "login.properties").exists()
+            assert (mine / "login.properties").exists()
+
+
+def test_what_is_not_known_to_be_of_a_dead_task_of_ours_stays(
+    temporary: Path, another_task: tuple[Path, subprocess.Popen[str]]
+) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    elsewhere = temporary / "elsewhere"
+    folder.rename(elsewhere)
+    link = temporary / folder.name
+    link.symlink_to(elsewhere)
+    without_lock = temporary / "kafka-offsets-older"  # of a version that held no lock, and may be at work
+    without_lock.mkdir()
+    (without_lock / "login.properties").touch()
+    just_made = temporary / "kafka-offsets-new"  # it has its lock file, and does not hold the lock yet
+    just_made.mkdir()
+    (just_made / "lock").touch()
+    with task_folder():
+        assert (elsewhere / "login.properties").exists()
+        assert without_lock.exists()
+        assert just_made.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_login_of_another_user_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    os.chown(folder, 65534, 65534)
+    with task_folder():
+        assert (folder / "login.properties").exists()
 
 
 @pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])

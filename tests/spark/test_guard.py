@@ -29,12 +29,19 @@ JOB = """
 """
 
 
-def end(tmp_path: Path, rest: str) -> subprocess.CompletedProcess[str]:
+def end(tmp_path: Path, rest: str, *options: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(JOB) + textwrap.dedent(rest))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, script]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [sys.executable, *options, script],
+        env=environment,
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> None:
@@ -122,6 +129,33 @@ def test_an_error_that_was_printed_and_did_not_end_the_job_is_no_way_around(tmp_
     job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{earlier}\nprint('went on')")
     assert (job.returncode, job.stdout) == (1, "went on\n")
     assert "never called read()" in job.stderr
+
+
+def test_an_error_that_another_exit_callback_reports_does_not_end_the_job(tmp_path: Path) -> None:
+    callback = """
+    import atexit
+    @atexit.register
+    def report():
+        try: 1 / 0
+        except ZeroDivisionError: sys.excepthook(*sys.exc_info())
+    """
+    job = end(tmp_path, "guard.disarm()\nguard.expect('lake.orders-000012')\n" + textwrap.dedent(callback))
+    assert "ZeroDivisionError" in job.stderr
+    assert (job.returncode, "never called read()" in job.stderr) == (1, True)
+
+
+def test_a_job_that_failed_and_whose_exit_callback_reports_an_error_too_ends_red(tmp_path: Path) -> None:
+    callback = "import atexit\natexit.register(lambda: sys.excepthook(OSError, OSError('other'), None))\n"
+    job = end(tmp_path, f"{callback}raise RuntimeError('mine')")
+    assert job.returncode == 1
+    assert "RuntimeError: mine" in job.stderr
+
+
+@pytest.mark.parametrize("rest", ["raise RuntimeError('mine')", ""], ids=["the job's", "one typed in"])
+def test_an_error_after_which_a_console_follows_is_no_way_around(tmp_path: Path, rest: str) -> None:
+    job = end(tmp_path, rest, "-i", typed="1 / 0\n")
+    assert "ZeroDivisionError" in job.stderr
+    assert (job.returncode, "ValueError: 55 of 57" in job.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("is_chained", [True, False], ids=["a hook that calls ours", "a hook that does not"])

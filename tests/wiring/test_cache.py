@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.wiring.cache import cache_folder, chosen_folder
+from airflow_kafka_offsets.wiring import SECTION
+from airflow_kafka_offsets.wiring.cache import OPTION, cache_folder, chosen_folder
 
 _SETTING = "AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"
 
@@ -57,5 +58,8 @@ def test_a_relative_folder_is_refused() -> None:
 def test_a_folder_that_cant_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(_SETTING, str(tmp_path / "file" / "cache"))
-    with pytest.raises(BadInputError, match=re.escape(f"{tmp_path}/file/cache can't be made (Not a directory)")):
+    with pytest.raises(
+        BadInputError, match=re.escape(f"{tmp_path}/file/cache can't be made (Not a directory)")
+    ) as caught:
         cache_folder()
+    assert f"[{SECTION}] {OPTION} in Airflow's configuration, or {_SETTING} in the environment" in str(caught.value)

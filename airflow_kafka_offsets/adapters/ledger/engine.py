@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
@@ -72,16 +73,13 @@ def engine_without_transactions(connection: Connection, table: str, schema: str 
     return None if found is None or found[1] == "YES" else str(found[0])
 
 
-def open_engine(
-    url: str, *, what: str = "ledger", connect_args: Mapping[str, Any] | None = None, is_ours: bool = True
-) -> Engine:
+def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, Any] | None = None) -> Engine:
     """Return an engine that keeps no connection: nothing is carried over a fork, and tasks need few.
 
     Args:
         url: SQLAlchemy's URL.
         what: what the database holds, for messages.
         connect_args: arguments of the driver that win over those of this module; the URL's win over both.
-        is_ours: whether nobody else uses a SQLite file, so that its journal may be of another kind from now on.
 
     Raises:
         BadInputError: the URL is not that of a database that can hold it.
@@ -93,9 +91,7 @@ def open_engine(
     given = dict(connect_args or {})
     match parsed.get_backend_name():
         case "sqlite":
-            return _sqlite(
-                _engine(parsed.set(drivername="sqlite"), what, "", {"timeout": LOCK_TIMEOUT, **given}), is_ours
-            )
+            return _sqlite(_engine(parsed.set(drivername="sqlite"), what, "", {"timeout": LOCK_TIMEOUT, **given}))
         case "postgresql":
             return _postgres(
                 _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
@@ -181,13 +177,11 @@ def _mysql_connection() -> type:
     return OurConnection
 
 
-def _sqlite(engine: Engine, is_ours: bool) -> Engine:
+def _sqlite(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection, _record):  # type: ignore[no-untyped-def]
         # The driver would begin transactions by itself, after the first read and too late.
         connection.isolation_level = None
-        if is_ours:
-            _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -200,27 +194,33 @@ def _sqlite(engine: Engine, is_ours: bool) -> Engine:
     return engine
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def use_write_ahead_log(engine: Engine) -> None:
+    """Let readers and writers of a SQLite file work side by side, from now on: the file remembers it."""
     give_up = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as exc:
-            # Of several that open a new file, one switches it over; the others are refused at once, without any wait.
-            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
+    with engine.connect().execution_options(only_reads=True) as connection:  # in a transaction, SQLite refuses it
+        while True:
+            try:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                return
+            except OperationalError as exc:
+                # Of several that open a new file, one switches it over; the others are refused at once, without any wait.
+                is_busy = getattr(exc.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
 
 
 def is_there(url: str | URL) -> bool:
     """Whether a database can be asked: to connect to a SQLite file that does not exist makes it, and a question must not."""
-    parsed = make_url(url)
-    is_file = (
-        parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":", "file:"))
-    )
+    file = _file_of(make_url(url))
     # Not Path.exists(), which raises what it is told of a name that is too long.
-    return not is_file or os.path.exists(str(parsed.database))
+    return file is None or os.path.exists(file)
+
+
+def _file_of(url: URL) -> Path | None:
+    """Return the file of a SQLite database; None: it has none, or its URL says more than a path."""
+    is_file = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
+    return Path(str(url.database)) if is_file else None
 
 
 def where(engine: Engine) -> str:
@@ -256,20 +256,40 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def opening(engine: Engine) -> Iterator[Connection]:
-    """Open a connection that only reads, for the first look: an option of the URL may leave the driver of no use.
+def looking(engine: Engine) -> Iterator[Connection]:
+    """Open a connection to see whose database that is: of a SQLite file, it leaves every byte and makes no file beside it.
 
     Raises:
-        BadInputError: it did.
+        BadInputError: an option of the URL leaves the driver of no use.
         LedgerUnavailableError: the database did not answer.
     """
+    file = _file_of(engine.url)
+    look = engine if file is None else create_engine("sqlite://", poolclass=NullPool, creator=lambda: _look_at(file))
     try:
-        with reading(engine) as connection:
+        with translated(engine), look.connect().execution_options(only_reads=True) as connection:
             yield connection
     except _OF_OPTIONS as exc:
         if isinstance(exc, KafkaOffsetsError) or not engine.url.query:
             raise
         raise unusable(engine.url, exc) from exc
+
+
+def _look_at(file: Path) -> sqlite3.Connection:
+    # Also when it only reads, SQLite makes the files of a write-ahead log that are missing, and rolls a journal back that
+    # a crash has left. Told that nobody writes, it does neither; that may be wrong, so it is good for no more than a look.
+    beside = {journal: file.with_name(f"{file.name}-{journal}").exists() for journal in ("wal", "journal")}
+    would_write = beside["journal"] or (_has_write_ahead_log(file) and not beside["wal"])
+    uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if would_write else ''}"
+    return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT)
+
+
+def _has_write_ahead_log(file: Path) -> bool:
+    # https://www.sqlite.org/fileformat2.html#file_format_version_numbers
+    try:
+        with file.open("rb") as opened:
+            return opened.read(20)[18:] == b"\2\2"
+    except OSError:
+        return False  # SQLite says what is wrong
 
 
 @contextmanager

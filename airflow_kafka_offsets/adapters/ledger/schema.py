@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 
-from airflow_kafka_offsets.adapters.ledger.engine import where, writing
-from airflow_kafka_offsets.core.errors import LedgerSchemaError
+from airflow_kafka_offsets.adapters.ledger.engine import (
+    is_there,
+    looking,
+    translated,
+    use_write_ahead_log,
+    where,
+    writing,
+)
+from airflow_kafka_offsets.adapters.ledger.tables import metadata
+from airflow_kafka_offsets.core.errors import LedgerSchemaError, counted, name_some
 
 REVISION = "0004"
 """The revision that this code needs; a test holds it equal to Alembic's head."""
@@ -15,27 +24,92 @@ REVISION = "0004"
 VERSION_TABLE = "kafka_offsets_alembic_version"
 
 
-def current_revision(connection: Connection) -> str | None:
-    """Return the revision of the database; None: it has none of our tables."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a database holds.
+
+    Attributes:
+        revision: of our tables; None: there are none, or their making was not finished.
+        ours: the names of our tables.
+        others: those of all other ones, which somebody else has made.
+    """
+
+    revision: str | None = None
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def look(engine: Engine) -> Found:
+    """Return what a database holds; nothing is written, and no file is made.
+
+    Raises:
+        LedgerUnavailableError: the database did not answer.
+    """
+    if not is_there(engine.url):
+        return Found()
+    with looking(engine) as connection:
+        revision = _revision(connection)
+        known = {VERSION_TABLE, *metadata.tables}
+        tables = sorted(inspect(connection).get_table_names())
+        return Found(
+            revision,
+            tuple(table for table in tables if table in known),
+            tuple(table for table in tables if table not in known),
+        )
+
+
+def current_revision(engine: Engine) -> str | None:
+    """Return the revision of a ledger's tables, however many others there are; None: it has none.
+
+    Raises:
+        LedgerUnavailableError: the database did not answer.
+    """
+    if not is_there(engine.url):
+        return None
+    with looking(engine) as connection:
+        return _revision(connection)
+
+
+def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
 
 
-def check_revision(connection: Connection) -> None:
-    """Refuse a database whose tables are of another version.
+def check_revision(engine: Engine) -> None:
+    """Refuse a database whose tables are of another version, or not ours.
 
     Raises:
         LedgerSchemaError: with the command that helps.
     """
-    revision = current_revision(connection)
-    if revision == REVISION:
+    found = look(engine)
+    if found.revision == REVISION:
         return
-    _refuse_newer(connection.engine, revision)
+    _refuse_newer(engine, found.revision)
+    if found.others and not found.ours:
+        raise _foreign(engine, found)
+    if not is_there(engine.url):
+        raise LedgerSchemaError(
+            f"There is no ledger in {where(engine)} yet. The default ledger is made when a group first plans; any other one "
+            "by: kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID"
+        )
     raise LedgerSchemaError(
-        f"The ledger {where(connection.engine)} is at revision {revision or 'none (no tables)'}, this package needs "
+        f"The ledger {where(engine)} is at revision {found.revision or 'none (no tables)'}, this package needs "
         f"{REVISION}. Run once, with the same ledger: kafka-offsets db upgrade"
     )
+
+
+def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
+    flag = " --beside-others" if _is_file(engine) else ""
+    return LedgerSchemaError(
+        f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
+        f"({name_some(found.others, ', ')}). Nothing was written. If that is another database than you mean, name the right "
+        f"one. To make a ledger beside these tables, run once, with the same ledger: kafka-offsets db upgrade{flag}"
+    )
+
+
+def _is_file(engine: Engine) -> bool:
+    return engine.dialect.name == "sqlite"
 
 
 def _refuse_newer(engine: Engine, revision: str | None) -> None:
@@ -47,19 +121,30 @@ def _refuse_newer(engine: Engine, revision: str | None) -> None:
         )
 
 
-def upgrade(engine: Engine) -> str:
+def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
     """Create or upgrade the tables in one transaction, and return their revision. Does nothing when they are current.
 
+    Args:
+        engine: of the database.
+        beside_others: also in a SQLite file that only holds what is not ours. A server's databases are shared as they are.
+
     Raises:
-        LedgerSchemaError: the tables are of a newer version.
+        LedgerSchemaError: the tables are of a newer version, or the file is another application's.
         LedgerError: the database did not answer, or refused.
     """
     from alembic import command
     from alembic.config import Config
 
+    found = look(engine)
+    _refuse_newer(engine, found.revision)
+    if _is_file(engine) and found.others and not found.ours and not beside_others:
+        raise _foreign(engine, found)
+    if _is_file(engine) and not found.others:
+        with translated(engine):
+            use_write_ahead_log(engine)
     with writing(engine) as connection:
         # Inside of the transaction: on SQLite a second process waits here, and then finds the work done.
-        revision = current_revision(connection)
+        revision = _revision(connection)
         _refuse_newer(engine, revision)
         if revision != REVISION:
             config = Config()

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     load_position,
     load_ranges,
 )
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, opening, reading, where, writing
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
@@ -83,10 +83,9 @@ class SqlLedger:
         """
         self._url = url
         self._engine: Engine = open_engine(url)
-        with opening(self._engine) as connection:
-            revision = schema.current_revision(connection)
-            if revision != schema.REVISION and not create:
-                schema.check_revision(connection)
+        revision = schema.current_revision(self._engine)
+        if revision != schema.REVISION and not create:
+            schema.check_revision(self._engine)
         if revision != schema.REVISION:
             schema.upgrade(self._engine)
         if revision is None:

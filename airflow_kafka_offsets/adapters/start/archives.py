@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, is_only_ours, make_folder
 from airflow_kafka_offsets.adapters.connector_jars import tail_of
 from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.adapters.start.programs import Spark
@@ -79,7 +79,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
         return None
     try:
         wanted = name_now(spark)
-        if not _is_only_ours(cache_folder / FOLDER):
+        if not is_only_ours(cache_folder / FOLDER):
             return None
         for path in sorted((cache_folder / FOLDER).iterdir()):
             name = parse_archive_name(path.name)
@@ -92,15 +92,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
 
 def _is_good(path: Path, name: ArchiveName) -> bool:
     # A JVM that maps a file which is shorter than its head says ends by SIGBUS.
-    return _is_only_ours(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
-
-
-def _is_only_ours(path: Path) -> bool:
-    """Whether nobody but this user and root can have written a file or folder: what an archive holds is run."""
-    found = path.lstat()
-    is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    is_shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return is_plain and found.st_uid in (os.geteuid(), 0) and not is_shared
+    return is_only_ours(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
 
 
 def make_archive(
@@ -129,7 +121,7 @@ def make_archive(
         with _lock(folder, name_now(spark).place) as lock:
             return None if lock is None else _make(spark, folder, environment, time_limit, before_exec, lock)
     except OSError as exc:
-        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}") from exc
+        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}. Else {NAME_ANOTHER}") from exc
 
 
 def has_failed(spark: Spark, cache_folder: Path) -> bool:
@@ -228,13 +220,9 @@ def name_now(spark: Spark) -> ArchiveName:
 @contextmanager
 def _lock(folder: Path, place: str) -> Iterator[int | None]:
     """Hold the lock of a place, or get None: nobody waits for it, as what its holder makes is good for all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.stat().st_uid == os.geteuid():
-        folder.chmod(0o755)  # whatever the umask: what others can write is not used
-    if not _is_only_ours(folder):
+    if not make_folder(folder):
         raise StartArchiveError(
-            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used. Remove it, or name another folder: "
-            "[kafka_offsets] cache_folder in Airflow's configuration"
+            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used. Remove it, or {NAME_ANOTHER}"
         )
     descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
     try:

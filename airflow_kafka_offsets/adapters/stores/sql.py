@@ -143,7 +143,7 @@ class SqlStore:
         self._layout = layout
         self._table = _table(layout)
         args = _connect_args(make_url(url).get_backend_name(), timeout)
-        self._engine = open_engine(url, what="offset store", connect_args=args, is_ours=False)
+        self._engine = open_engine(url, what="offset store", connect_args=args)
         self._is_checked = False
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:

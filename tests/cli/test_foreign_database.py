@@ -1,0 +1,146 @@
+"""A database that holds something else: a question leaves it byte for byte as it is, and nothing is made in it unasked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from tests.cli.conftest import Cli, Lake
+
+QUESTIONS = [
+    ("status", "--offline"),
+    ("status",),
+    ("windows", "g"),
+    ("plan", "g"),
+    ("verify", "g"),
+    ("export", "g"),
+    ("db", "current"),
+]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Return what lies in a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def a_shop(path: Path, journal: str = "delete") -> sqlite3.Connection:
+    """Make the database of another application, and return the connection that it works with."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode={journal}")
+    connection.execute("CREATE TABLE customers (name TEXT)")
+    connection.execute("CREATE TABLE invoices (number INTEGER)")
+    connection.commit()
+    return connection
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Return the database of another application, alone in its folder."""
+    (tmp_path / "shop").mkdir()
+    path = tmp_path / "shop" / "it's 100% ours?#1.db"
+    a_shop(path).close()
+    return path
+
+
+def with_write_ahead_log(path: Path) -> None:
+    """Let the other application use a write-ahead log; nobody has the file open."""
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    connection.close()
+
+
+def as_it_was(path: Path) -> None:
+    """Leave it."""
+
+
+@pytest.mark.parametrize("prepare", [as_it_was, with_write_ahead_log])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_leaves_the_file_of_another_application_as_it_is(
+    cli: Cli, shop: Path, question: tuple[str, ...], prepare: Callable[[Path], None]
+) -> None:
+    prepare(shop)
+    before = bytes_of(shop.parent)
+    done = cli(*question, "--ledger", f"sqlite:///{str(shop).replace('?', '%3F')}")
+    assert bytes_of(shop.parent) == before
+    assert done.code == 3
+    assert "holds 2 tables of something else (customers, invoices)" in done.err
+    assert "kafka-offsets db upgrade --beside-others" in done.err
+
+
+def test_a_question_leaves_the_log_of_an_application_at_work_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    application = a_shop(tmp_path / "shop.db", "wal")
+    application.execute("INSERT INTO customers VALUES ('Zoë')")
+    application.commit()
+    before = {name: data for name, data in bytes_of(tmp_path).items() if not name.endswith("-shm")}
+    done = cli("status", "--offline", "--ledger", f"sqlite:///{tmp_path / 'shop.db'}")
+    assert (done.code, "customers, invoices" in done.err) == (3, True)
+    assert {name: data for name, data in bytes_of(tmp_path).items() if not name.endswith("-shm")} == before
+    application.close()
+
+
+def test_a_question_does_not_roll_back_what_another_application_left_half_way(cli: Cli, tmp_path: Path) -> None:
+    application = a_shop(tmp_path / "shop.db")
+    application.execute("PRAGMA cache_size=1")
+    application.execute("INSERT INTO customers SELECT hex(randomblob(2000)) FROM pragma_function_list LIMIT 200")
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    for name in ("shop.db", "shop.db-journal"):
+        (crashed / name).write_bytes((tmp_path / name).read_bytes())
+    application.close()
+    before = bytes_of(crashed)
+    done = cli("status", "--offline", "--ledger", f"sqlite:///{crashed / 'shop.db'}")
+    assert (done.code, "customers, invoices" in done.err) == (3, True)
+    assert bytes_of(crashed) == before
+
+
+@pytest.mark.parametrize("question", [("status", "--offline"), ("windows", "lake.orders"), ("db", "current")])
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_question_leaves_the_ledger_as_it_is(
+    cli: Cli, lake: Lake, tmp_path: Path, journal: str, question: tuple[str, ...]
+) -> None:
+    connection = sqlite3.connect(lake.path)
+    assert connection.execute(f"PRAGMA journal_mode={journal}").fetchone() == (journal,)
+    connection.close()
+    before = bytes_of(tmp_path)
+    assert cli(*question).code == 0
+    assert bytes_of(tmp_path) == before
+
+
+def test_upgrade_refuses_the_file_of_another_application_unless_that_is_meant(cli: Cli, shop: Path) -> None:
+    ledger = ("--ledger", f"sqlite:///{str(shop).replace('?', '%3F')}")
+    before = bytes_of(shop.parent)
+    done = cli("db", "upgrade", *ledger)
+    assert bytes_of(shop.parent) == before
+    assert (done.code, done.out) == (3, "")
+    assert "holds 2 tables of something else (customers, invoices)" in done.err
+
+    assert f"{schema.REVISION} now" in cli("db", "upgrade", "--beside-others", *ledger).out
+    assert cli("db", "current", *ledger).code == 0
+    assert cli("status", "--offline", *ledger).out.startswith("The ledger has no groups yet")
+    assert "was current" in cli("db", "upgrade", *ledger).out, "nothing has to be meant twice"
+    application = sqlite3.connect(shop)
+    assert application.execute("PRAGMA journal_mode").fetchone() == ("delete",), "that is theirs to choose"
+    assert application.execute("SELECT * FROM customers").fetchall() == []
+    application.close()
+
+
+def test_upgrade_gives_a_ledger_of_our_own_its_write_ahead_log_back(cli: Cli, lake: Lake) -> None:
+    connection = sqlite3.connect(lake.path)
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    assert cli("db", "upgrade").code == 0
+    connection = sqlite3.connect(lake.path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_a_file_that_is_empty_is_taken_for_a_ledger_to_be(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
+    ledger = ("--ledger", f"sqlite:///{tmp_path / 'new.db'}")
+    assert "none (no tables)" in cli("status", "--offline", *ledger).err
+    assert (tmp_path / "new.db").read_bytes() == b""
+    assert cli("db", "upgrade", *ledger).code == 0
