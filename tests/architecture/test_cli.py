@@ -23,6 +23,7 @@ HELP = {
     "cli.running",
     "core",
     "core.errors",
+    "core.fields",
     "core.group",
     "core.log",
     "core.offsets",
