@@ -1,0 +1,844 @@
+"""Schedules by the thousand: everything can die before and after each call to ledger, Kafka and offset store.
+
+Tasks, zombies and people are greenlets. Each stops before and after every call that leaves the process, and a random number chooses
+who goes on, who dies there, and whose call is not answered. So one seed is one schedule, without clock, sleep or threads. A process
+that Airflow takes for dead and that goes on all the same is nothing special: it is one that is let run later.
+
+Real are the service, the ledger on SQLite and what a task does with its windows (`operators.work`). Kafka and the offset store are
+those in memory that pass the contracts. Airflow is the little of it that the package asks for.
+
+After each schedule the rest is driven to quiet: tasks are retried until they end, a person does what errors say, and nothing else.
+Then the laws have to hold. For an hour, by hand::
+
+    python -m tests.service.simulation --seconds 3600 --first-seed 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from greenlet import getcurrent, greenlet
+from sqlalchemy import create_engine
+from sqlalchemy.pool import StaticPool
+
+from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
+from airflow_kafka_offsets.cli.parser import make_parser
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConfirmationError,
+    KafkaOffsetsError,
+    KafkaUnavailableError,
+    LedgerUnavailableError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.operators import work
+from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.job_files import Report
+from airflow_kafka_offsets.service import Planned, WindowService
+from tests.core.examples import tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.test_way_out import COMMAND, STEPS
+from tests.service.world import World
+from tests.stores.memory import MemoryStore
+
+Record = tuple[TopicPartition, int]
+
+RETRIES = 2
+PARTITIONS = 4
+ROUNDS = 60
+"""Rounds in which all that is left to do has to end."""
+
+_TURNS = 3000
+"""Steps in which what runs has to end when nothing dies any more; a commit has about twenty."""
+
+
+class Died(BaseException):
+    """The process was killed: nothing of it runs any more, no `except` and no `finally` of its own either."""
+
+
+class JobFailedError(Exception):
+    """The job failed by itself, or found that Kafka no longer holds its records."""
+
+
+class BrokenLawError(AssertionError):
+    """A law does not hold; the message has the seed and the story."""
+
+
+def records(ranges: OffsetRanges) -> set[Record]:
+    """Spell out ranges."""
+    return {(p, offset) for p, r in ranges.items() for offset in range(r.start, r.end)}
+
+
+class Boundary:
+    """Stands before something that a process calls: the process stops before and after each call."""
+
+    def __init__(self, target: Any, pause: Callable[[str], None], part: str) -> None:
+        self._target = target
+        self._pause = pause
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._pause(f"before {self._part}.{name}")
+            answer = value(*args, **kwargs)
+            self._pause(f"after {self._part}.{name}")
+            return answer
+
+        return call
+
+
+_SILENCE: Mapping[str, Callable[[], Exception]] = {
+    "before ledger": lambda: LedgerUnavailableError("no answer"),
+    "after ledger": lambda: LedgerUnavailableError("no answer, and it was written"),
+    "before kafka": lambda: KafkaUnavailableError("no answer"),
+    "after kafka": lambda: KafkaUnavailableError("no answer"),
+    "before store": lambda: StoreUnavailableError("no answer"),
+    "after store": lambda: StoreOutcomeUnknownError("no answer, and it was written"),
+}
+
+
+@dataclass(eq=False)
+class Process:
+    """What runs: one try of a task, or one act of a person."""
+
+    name: str
+    greenlet: greenlet
+    at: str = "start"
+    is_dead: bool = False
+    stop: Stop = field(default_factory=Stop)
+
+
+@dataclass(eq=False)
+class Task:
+    """A task as Airflow knows it: what it does, and how far it is."""
+
+    claim: Claim
+    run: list[Task]
+    body: Callable[[Task, Process], None]
+    started: Any
+    number: int = 0
+    max_tries: int = RETRIES
+    state: str = "queued"
+    process: Process | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it works no more, as far as Airflow knows."""
+        return self.state in ("success", "failed")
+
+    @property
+    def context(self) -> Any:
+        """What Airflow tells its current try."""
+        ti = SimpleNamespace(try_number=self.number, max_tries=self.max_tries)
+        return {"ti": ti, "task": SimpleNamespace(retries=RETRIES), "dag_run": SimpleNamespace(start_date=self.started)}
+
+
+class _Watched(WindowService):
+    """The service, whose commits are looked at."""
+
+    def __init__(self, *args: Any, noted: Callable[[str, bool], None], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._noted = noted
+
+    def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
+        is_first = super().commit(window_id, claim, attempt)
+        self._noted(window_id, is_first)
+        return is_first
+
+
+class Simulation:
+    """One schedule: `run` plays it, drives what is left to quiet, and checks the laws."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.story: list[str] = []
+        self.crashes = 0
+        self.is_calm = False
+        has_store = self.random.random() < 0.7
+        # A sink that is replaced by a rename, or one that is written in place and keeps a part when its job dies.
+        self.in_place = self.random.random() < 0.4
+        self.store = MemoryStore() if has_store else None
+        self.options = {
+            "max_open_windows": self.random.choice([1, 2, 3, 4]),
+            "max_offsets": self.random.choice([5, 9]),
+            "starting_offsets": self.random.choice(["earliest", "latest"]),
+            "on_data_loss": self.random.choice(["fail", "skip"]),
+        }
+        self.world = World(folder, self.store, **self.options)
+        # One connection that stays open: half of the time would be to open them. No process stops in a transaction.
+        url = self.world.ledger._engine.url
+        self.world.ledger._engine = _sqlite(create_engine(url, poolclass=StaticPool), True)
+        self.ledger = self.world.ledger
+        self.kafka = self.world.kafka
+        self.group = self.world.group
+        self.service = _Watched(
+            Boundary(self.ledger, self.pause, "ledger"),
+            Boundary(self.kafka, self.pause, "kafka"),
+            clock=lambda: self.world.now,
+            sleep=lambda _: None,
+            store=Boundary(self.store, self.pause, "store") if self.store else None,
+            noted=self.note_commit,
+        )
+        self.main = getcurrent()
+        self.processes: list[Process] = []
+        self.tasks: dict[Claim, Task] = {}
+        self.numbers = count(1)
+        self.sink: dict[str, list[Record]] = {}
+        self.seen: dict[str, Window] = {}
+        self.winners: Counter[str] = Counter()
+        self.by_hand: set[str] = set()
+
+    def tell(self, what: str) -> None:
+        """Go on with the story."""
+        self.story.append(what)
+
+    def require(self, holds: bool, what: str) -> None:
+        """Refuse a schedule that breaks a law."""
+        if not holds:
+            raise BrokenLawError(what)
+
+    # Processes.
+
+    def pause(self, where: str) -> None:
+        """Let others go on; whoever asks outside of a process is not stopped."""
+        here = next((p for p in self.processes if p.greenlet is getcurrent()), None)
+        if here is None:
+            return
+        if here.is_dead:
+            raise Died
+        here.at = where
+        self.main.switch()
+
+    def start(self, name: str, body: Callable[[Process], None]) -> Process:
+        """Start a process, which stops at once."""
+        process = Process(name, greenlet(lambda: body(process), parent=self.main))
+        self.processes.append(process)
+        return process
+
+    def go_on(self, process: Process, error: BaseException | None = None) -> None:
+        """Let a process run to its next stop, or let something happen to it where it stands."""
+        if error is None:
+            process.greenlet.switch()
+        else:
+            process.greenlet.throw(error)
+        if process.greenlet.dead:
+            self.processes.remove(process)
+
+    def kill(self, process: Process) -> None:
+        """Let a process die where it stands."""
+        self.tell(f"{process.name} dies {process.at}")
+        self.crashes += 1
+        process.is_dead = True
+        if process.greenlet:
+            self.go_on(process, Died())
+        else:
+            self.processes.remove(process)
+        self._lost(process)
+
+    def _lost(self, process: Process) -> None:
+        for task in self.tasks.values():
+            if task.process is process:
+                self._ended(task, "failed")
+
+    def bury(self) -> None:
+        """End all processes, whatever they do."""
+        for process in list(self.processes):
+            process.is_dead = True
+            if process.greenlet:
+                process.greenlet.throw(Died())
+        self.processes.clear()
+        self.ledger._engine.dispose()
+
+    # Airflow.
+
+    def is_over(self, claim: Claim) -> bool:
+        """Answer as Airflow does; without a stop, as the service asks for a set, in any order."""
+        task = self.tasks[claim]
+        if all(other.is_over for other in task.run):
+            return True
+        if claim.scope is Scope.RUN and task.state == "success":
+            return False
+        return task.is_over
+
+    def add(self, claim: Claim, run: list[Task], body: Callable[[Task, Process], None]) -> None:
+        """Let a run have a task, that waits for its first try."""
+        task = Task(claim, run, body, self.world.now)
+        run.append(task)
+        self.tasks[claim] = task
+
+    def try_again(self, task: Task) -> None:
+        """Start the next try of a task."""
+        task.number += 1
+        task.state = "running"
+        name = f"{task.claim}#{task.number}"
+        self.tell(f"{name} starts")
+        task.process = self.start(name, lambda process: self._run(task, process))
+
+    def _run(self, task: Task, process: Process) -> None:
+        try:
+            task.body(task, process)
+            ended = "success"
+        except Died:
+            return
+        except BadInputError as exc:
+            self.tell(f"{process.name} is refused: {exc}")
+            ended = "refused"
+        except (KafkaOffsetsError, JobFailedError) as exc:
+            self.tell(f"{process.name} fails: {type(exc).__name__}: {exc}")
+            ended = "failed"
+        else:
+            self.tell(f"{process.name} succeeds")
+        if task.process is process:
+            self._ended(task, ended)
+
+    def _ended(self, task: Task, how: str) -> None:
+        task.process = None
+        if how == "failed" and task.number <= task.max_tries:
+            task.state = "queued"
+        else:
+            task.state = "success" if how == "success" else "failed"
+
+    def give_up(self, task: Task) -> None:
+        """Let Airflow miss a task's heartbeats: its process goes on."""
+        assert task.process is not None
+        self.tell(f"{task.process.name} counts as dead, and is a zombie {task.process.at}")
+        if self.random.random() < 0.3:
+            task.process.stop.set()
+        self._ended(task, "failed")
+
+    def clear(self, task: Task) -> None:
+        """Let a person clear a task, also one that runs."""
+        self.tell(f"a person clears {task.claim}")
+        if task.process is not None:
+            task.process.stop.set()
+            task.process = None
+        elif all(other.is_over for other in task.run):
+            for other in task.run:
+                other.started = self.world.now
+        task.max_tries = task.number + RETRIES
+        task.state = "queued"
+
+    # What tasks do.
+
+    def start_run(self, request: Request, kind: str = "load", at_most: int = 1) -> list[Task]:
+        """Start a run of one task, or of a plan task with mapped ones, ours or around another launcher."""
+        run: list[Task] = []
+        dag = "replays" if not isinstance(request, Live) and self.random.random() < 0.5 else "dag"
+        claim = Claim(dag, f"run-{next(self.numbers)}", "load")
+        self.tell(f"{claim.run_id} ({kind}) asks for {request}")
+        if kind == "load":
+            self.add(claim, run, lambda task, process: self.load(task, process, request))
+        else:
+            plan = Claim(dag, claim.run_id, "load", scope=Scope.RUN)
+            self.add(plan, run, lambda task, process: self.plan_many(task, process, request, kind))
+        return run
+
+    def load(self, task: Task, process: Process, request: Request) -> None:
+        """Plan, and work on all windows."""
+        self._work(task, process, self._ask(task, request))
+
+    def plan_many(self, task: Task, process: Process, request: Request, kind: str) -> None:
+        """Plan, commit what is empty, and leave the others to mapped tasks."""
+        planned = self._ask(task, request)
+        for p in planned:
+            if p.window.span == 0:
+                self.service.commit(p.window.id, task.claim)
+        if task.process is not process:
+            return  # a zombie's result is of no use to Airflow
+        for index, p in enumerate(p for p in planned if p.window.span):
+            self._add_mapped(task, p.window, index, kind)
+
+    def _add_mapped(self, plan: Task, window: Window, index: int, kind: str) -> None:
+        scope = Scope.TASK if kind == "mapped" else Scope.RUN
+        claim = Claim(plan.claim.dag_id, plan.claim.run_id, "work", index, scope)
+        body = self.take if kind == "mapped" else self.commit_after_another_launcher
+        if claim in self.tasks:  # the plan task was cleared, and its mapped tasks with it
+            mapped = self.tasks[claim]
+            mapped.body = lambda task, process: body(task, process, window)
+            self.clear(mapped)
+        else:
+            self.add(claim, plan.run, lambda task, process: body(task, process, window))
+
+    def take(self, task: Task, process: Process, window: Window) -> None:
+        """Take the window that the plan task handed over, and work on it."""
+        this_try = work.try_of(task.context)
+        ask = lambda: [self.service.take(self.group, window.id, task.claim, self.is_over, this_try)]  # noqa: E731
+        self._work(task, process, self._patiently(task, ask))
+
+    def commit_after_another_launcher(self, task: Task, process: Process, window: Window) -> None:
+        """Let another launcher run the job; then commit."""
+        self.job(task, process, window)
+        self.service.check(window)
+        self.service.commit(window.id, task.claim)
+
+    def _ask(self, task: Task, request: Request) -> list[Planned]:
+        this_try = work.try_of(task.context)
+
+        def ask() -> list[Planned]:
+            return self.service.plan(
+                self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None
+            )
+
+        return self._patiently(task, ask)
+
+    def _patiently(self, task: Task, ask: Callable[[], list[Planned]]) -> list[Planned]:
+        """Ask for windows; wait while others work on them, but not for the end of the own run."""
+        while True:
+            try:
+                planned = ask()
+            except WindowBusyError as busy:
+                assert isinstance(busy.holder, Claim)
+                is_sibling = busy.holder.scope is Scope.TASK and busy.holder.task_id == task.claim.task_id
+                if busy.holder.is_same_run(task.claim) and not is_sibling:
+                    raise
+                self.pause(f"waits for {busy.holder}")
+                continue
+            for p in planned:
+                self._note_window(p.window)
+            return planned
+
+    def _note_window(self, window: Window) -> None:
+        known = self.seen.setdefault(window.id, window)
+        same = (known.ranges, known.lost, known.lane, known.until) == (window.ranges, window.lost, window.lane, window.until)
+        self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
+
+    def _work(self, task: Task, process: Process, planned: Sequence[Planned]) -> None:
+        def run(p: Planned) -> Report:
+            return self.job(task, process, p.window)
+
+        work.Work(task.context, self.service, self.group, task.claim, run, process.stop).all(planned)
+
+    def job(self, task: Task, process: Process, window: Window) -> Report:
+        """Read a window and write it under its id, in steps."""
+        self.pause(f"before the job of {window.id}")
+        found = self._read(window)
+        if not self.in_place:
+            self.pause(f"before the job publishes {window.id}")
+            self.sink[window.id] = found
+        else:
+            half = len(found) // 2
+            for start, end in ((0, 0), (0, half), (half, len(found))):
+                self._check_stopped(task, process)
+                self.sink[window.id] = [] if end == 0 else [*self.sink.get(window.id, []), *found[start:end]]
+                self.pause(f"while the job writes {window.id}, after {end} of {len(found)}")
+        if not self.is_calm and self.random.random() < 0.05:
+            raise JobFailedError(f"the job of {window.id} fails")
+        self.pause(f"after the job of {window.id}")
+        return Report(records=len(found))
+
+    def _check_stopped(self, task: Task, process: Process) -> None:
+        """Let a driver end whose task counts as dead: launchers stop it before they launch another."""
+        if task.process is not process:
+            process.is_dead = True
+            raise Died
+
+    def _read(self, window: Window) -> list[Record]:
+        bounds = self.kafka.snapshot(["orders"], self.group.isolation_level).bounds
+        for p, r in window.ranges.without_empty().items():
+            if r.start < bounds[p].beginning:
+                raise JobFailedError(f"{p} begins at {bounds[p].beginning}")
+        return sorted(records(window.ranges))
+
+    def note_commit(self, window_id: str, is_first: bool) -> None:
+        """Look at what a commit said."""
+        self.winners[window_id] += is_first
+        self.require(self.winners[window_id] <= 1, f"two commits of {window_id} returned True")
+        state = self.ledger.window(window_id).held.window.state
+        done = state in (State.COMMITTED, State.SUPERSEDED)
+        self.require(done, f"a commit of {window_id} returned, and it is {state}")
+
+    # People.
+
+    def act(self) -> None:
+        """Let a person do something, which takes steps as well."""
+        windows = self.windows()
+        planned = [w for w in windows if w.state is State.PLANNED]
+        kind = self.random.choice(["abandon", "abandon", "reset", "reset", "commit"])
+        if kind == "reset" and windows:
+            self._start_reset(windows)
+        elif kind == "abandon" and planned:
+            window, leave_gap = self.random.choice(planned), self.random.random() < 0.5
+            self._start_act(
+                f"abandon {window.id} leave_gap={leave_gap}",
+                lambda: self.service.abandon(window.id, "ada", "why", leave_gap=leave_gap),
+            )
+        elif kind == "commit" and planned and self.random.random() < 0.3:
+            window = self.random.choice(planned)
+            self.by_hand.add(window.id)
+            self._start_act(f"commit {window.id}", lambda: self.service.commit_by_hand(window.id, "ada", "why"))
+
+    def _start_reset(self, windows: Sequence[Window]) -> None:
+        position = self.ledger.load("lake").position
+        assert position is not None
+        somewhere = f'{{"orders":{{"0":{max(0, position.offsets[tp(0)] + self.random.choice([-4, 3]))}}}}}'
+        to = self.random.choice(["earliest", "latest", somewhere])
+        to_window = self.random.choice([None, self.random.choice(windows).id])
+        supersede = self.random.random() < 0.7
+        self._start_act(
+            f"reset {to} to_window={to_window} supersede={supersede}",
+            lambda: self.service.reset(self.group, to, "ada", "why", to_window=to_window, supersede=supersede),
+        )
+
+    def _start_act(self, what: str, step: Callable[[], object]) -> None:
+        self.tell(f"a person: {what}")
+        self.start(what, lambda _: self._act(what, step))
+
+    def _act(self, what: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+            self.tell(f"{what}: done")
+        except Died:
+            pass
+        except KafkaOffsetsError as exc:
+            self.tell(f"{what}: {type(exc).__name__}: {exc}")
+
+    # The schedule.
+
+    def run(self) -> None:
+        """Play the schedule to its end, and check the laws.
+
+        Raises:
+            BrokenLawError: with the story.
+        """
+        try:
+            with patch.object(work, "patiently", lambda step: step()):  # its minute of patience is over at once
+                self._play()
+                self.is_calm = True
+                self._drive_to_quiet()
+            self._check_laws()
+        except Exception as exc:
+            told = "\n  ".join(self.story)
+            what = exc if isinstance(exc, BrokenLawError) else f"{type(exc).__name__}: {exc}"
+            raise BrokenLawError(f"seed {self.seed}: {what}\n  {told}") from exc
+        finally:
+            self.bury()
+
+    def _play(self) -> None:
+        self.tell(f"{self.options}, {'in place' if self.in_place else 'by rename'}, {self.store and 'a store'}")
+        self._produce()
+        self.start_run(Live(at_most=self.group.max_open_windows))
+        things: list[tuple[Callable[[], None], int]] = [
+            (self._advance, 60),
+            (self._start_a_try, 12),
+            (self._new_run, 5),
+            (self._produce, 4),
+            (self._kill, 4),
+            (self._silence, 2),
+            (self._zombie, 3),
+            (self._clear, 3),
+            (self.act, 3),
+            (self._expire, 1),
+            (self._add_partition, 1),
+        ]
+        what, weights = zip(*things, strict=True)
+        for turn in range(self.random.choice([60, 120, 200])):
+            self.world.now += timedelta(seconds=20)
+            [thing] = self.random.choices(what, weights)
+            thing()
+            if turn % 40 == 39:
+                self._check_owners()
+
+    def _advance(self) -> None:
+        if not self.processes:
+            return self._start_a_try()
+        process = self.random.choice(self.processes)
+        for _ in range(self.random.choice([1, 2, 3, 8, 20, 40])):
+            self.go_on(process)
+            if process not in self.processes:
+                return None
+            if process.at.startswith("waits"):
+                break
+        self.tell(f"{process.name} stands {process.at}")
+        return None
+
+    def _start_a_try(self) -> None:
+        if queued := [task for task in self.tasks.values() if task.state == "queued"]:
+            self.try_again(self.random.choice(queued))
+
+    def _new_run(self) -> None:
+        kind = self.random.choice(["load", "load", "mapped", "foreign"])
+        self.start_run(self._request(), kind)
+
+    def _request(self) -> Request:
+        windows, kind = self.windows(), self.random.choice(["live"] * 5 + ["windows", "offsets", "span"])
+        if kind == "live" or not windows:
+            return Live(at_most=self.random.randint(1, self.group.max_open_windows))
+        if kind == "windows":
+            some = self.random.sample(windows, min(len(windows), self.random.randint(1, 2)))
+            return Windows(tuple(sorted(window.seq for window in some)))
+        if kind == "offsets":
+            start = self.random.randint(0, 30)
+            return Offsets(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
+        cut = self.random.choice(windows).until
+        return Span(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
+
+    def _produce(self) -> None:
+        for partition in range(len(self._partitions())):
+            self.kafka.produce(tp(partition), self.random.randint(0, 9), at=self.world.now)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return sorted(self.kafka.snapshot(["orders"], self.group.isolation_level).bounds)
+
+    def _kill(self) -> None:
+        if self.processes:
+            self.kill(self.random.choice(self.processes))
+
+    def _silence(self) -> None:
+        """Let a call not be answered, before it is made or after."""
+        silent = [p for p in self.processes if p.at.partition(".")[0] in _SILENCE]
+        if silent:
+            process = self.random.choice(silent)
+            self.tell(f"{process.name} gets no answer {process.at}")
+            self.go_on(process, _SILENCE[process.at.partition(".")[0]]())
+
+    def _zombie(self) -> None:
+        if running := [task for task in self.tasks.values() if task.process is not None]:
+            self.give_up(self.random.choice(running))
+
+    def _clear(self) -> None:
+        if begun := [task for task in self.tasks.values() if task.number]:
+            self.clear(self.random.choice(begun))
+
+    def _expire(self) -> None:
+        if self.in_place:
+            return  # a rerun that dies half-way would have lost what it wrote before
+        partition = self.random.choice(self._partitions())
+        before = self.random.randint(1, 40)
+        self.tell(f"retention removes {partition} below {before}")
+        self.kafka.expire(partition, before)
+
+    def _add_partition(self) -> None:
+        if len(self._partitions()) < PARTITIONS:
+            self.tell("a partition is added")
+            self.kafka.add_partitions("orders")
+
+    # To quiet.
+
+    def _drive_to_quiet(self) -> None:
+        self.tell("-- all that is left is driven to its end --")
+        self._finish_tasks()
+        if self.in_place:  # the output of a rerun that failed for good is a part, until somebody clears it
+            for task in [task for task in self.tasks.values() if task.state == "failed"]:
+                self.clear(task)
+            self._finish_tasks()
+        for _ in range(STEPS):
+            if self._read_on():
+                return
+        raise BrokenLawError("the errors name commands in a circle")
+
+    def _finish_tasks(self) -> None:
+        for _ in range(ROUNDS):
+            for task in list(self.tasks.values()):
+                if task.state == "queued":
+                    self.try_again(task)
+            if not self.processes:
+                return
+            for process in list(self.processes):
+                for _ in range(_TURNS):
+                    if process not in self.processes:
+                        break
+                    self.go_on(process)
+                    if process.at.startswith("waits"):
+                        break
+        waiting = [f"{process.name} {process.at}" for process in self.processes]
+        raise BrokenLawError(f"no end in sight: {waiting}")
+
+    def _read_on(self) -> bool:
+        """Let one more run read all there is; True: it found nothing of others."""
+        claim = Claim("dag", f"run-{next(self.numbers)}", "load")
+        errors: list[KafkaOffsetsError] = []
+        planned: list[Planned] = []
+
+        def body(task: Task, process: Process) -> None:
+            try:
+                planned.extend(self._ask(task, Live(at_most=10)))
+                self._work(task, process, planned)
+            except KafkaOffsetsError as exc:
+                errors.append(exc)
+                raise
+
+        self.add(claim, [], body)
+        task = self.tasks[claim]
+        task.max_tries = 0
+        self._finish_tasks()
+        if not errors:
+            rest = self.ledger.load("lake").open
+            return not rest and all(p.how == "new" for p in planned) and sum(p.window.span for p in planned) == 0
+        commands = COMMAND.findall(str(errors[0]))
+        self.require(bool(commands), f"no way out: {errors[0]}")
+        self._do(commands[0])
+        return False
+
+    def _do(self, command: str) -> None:
+        """Do what an error says."""
+        self.tell(f"a person does what the error says: {command}")
+        args = make_parser().parse_args(shlex.split(command)[1:])
+        if args.function.endswith(".abandon"):
+            self._confirmed(lambda yes: self.service.abandon(args.window_id, "ada", "why", leave_gap=yes))
+        elif args.function.endswith(".commit"):
+            self.by_hand.add(args.window_id)
+            self.service.commit_by_hand(args.window_id, "ada", "why")
+        elif args.function.endswith(".reset"):
+            self._confirmed(
+                lambda yes: self.service.reset(
+                    self.group, args.to or "", "ada", "why", topics=args.topic or (), to_window=args.to_window, supersede=yes
+                )
+            )
+        else:  # copy --from ledger
+            position = self.service.watermark("lake")
+            assert position is not None
+            assert self.store is not None
+            self.store.groups["lake"] = {**self.store.groups.get("lake", {}), **position.offsets}
+
+    def _confirmed(self, step: Callable[[bool], object]) -> None:
+        try:
+            step(False)
+        except ConfirmationError:
+            step(True)
+
+    # The laws.
+
+    def windows(self) -> list[Window]:
+        """Return all windows, oldest first."""
+        return [held.window for held in self._helds()]
+
+    def _helds(self) -> list[Held]:
+        return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
+
+    def _check_laws(self) -> None:
+        windows = self.windows()
+        self._check_owners()
+        for window in windows:
+            self._note_window(window)
+        self._check_output([w for w in windows if w.state is State.COMMITTED])
+        self._check_below_watermark(windows)
+        if self.store is not None:
+            stands = self.store.groups.get("lake", {})
+            self.require(stands == self._watermark(), f"the store stands at {stands}, the watermark at {self._watermark()}")
+
+    def _watermark(self) -> Mapping[TopicPartition, int]:
+        position = self.service.watermark("lake")
+        return position.offsets if position else {}
+
+    def _check_owners(self) -> None:
+        windows = self.windows()
+        numbers = [w.seq for w in windows]
+        self.require(numbers == list(range(1, len(numbers) + 1)), f"the numbers are {numbers}")
+        owners = Counter(record for w in windows if w.state.owns for record in records(w.ranges))
+        twice = sorted(str(record) for record, number in owners.items() if number > 1)
+        self.require(not twice, f"two windows own {twice}")
+        gaps = self._gaps(windows)
+        at: dict[TopicPartition, int] = {}
+        for w in windows:
+            if w.lane is not Lane.LIVE or not w.state.owns:
+                continue
+            for p, r in w.ranges.without_empty().items():
+                left_out = {(p, o) for o in range(at.get(p, r.start), r.start)} - gaps
+                tiles = at.get(p, 0) <= r.start and not left_out
+                self.require(tiles, f"{w.id} does not start where the one before ends: {p} {r}")
+                at[p] = r.end
+
+    def _check_output(self, committed: Sequence[Window]) -> None:
+        for w in committed:
+            if w.id not in self.by_hand:
+                there, planned = sorted(self.sink.get(w.id, [])), sorted(records(w.ranges))
+                self.require(there == planned, f"{w.id} is committed with {there}, and owns {planned}")
+
+    def _check_below_watermark(self, windows: Sequence[Window]) -> None:
+        """Look for offsets that the watermark passed, and that are nobody's."""
+        read = {record for w in windows if w.state is State.COMMITTED for record in records(w.ranges)}
+        gaps = self._gaps(windows)
+        for p, watermark in self._watermark().items():
+            missing = sorted({(p, o) for o in range(watermark)} - read - gaps)
+            self.require(not missing, f"the watermark passed {missing}")
+
+    def _gaps(self, windows: Sequence[Window]) -> set[Record]:
+        """Return what is recorded as lost or left out, or was there before the group first saw its partition."""
+        gaps = {record for w in windows if w.state is not State.ABANDONED for record in records(w.lost)}
+        for act in self.ledger.acts("lake"):
+            for name, bounds in act.details.get("skipped", {}).items():
+                gaps |= {(tp(int(name.rpartition("-")[2])), o) for o in range(*bounds)}
+        first: dict[TopicPartition, int] = {}
+        for w in windows:
+            if w.lane is Lane.LIVE:
+                for p, start in w.ranges.starts.items():
+                    first.setdefault(p, w.lost[p].start if p in w.lost else start)
+        return gaps | {(p, o) for p, start in first.items() for o in range(start)}
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Leave out what the package logs: the story says more."""
+    logger = logging.getLogger("airflow_kafka_offsets")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def simulate(seed: int) -> Simulation:
+    """Play the schedule of a seed.
+
+    Raises:
+        BrokenLawError: a law does not hold; with the story.
+    """
+    with _quiet_log(), TemporaryDirectory(dir=IN_MEMORY) as folder:
+        simulation = Simulation(Path(folder), seed)
+        simulation.run()
+    return simulation
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play schedules for a while; 1: one broke a law, and its story is printed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.service.simulation", description=main.__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--first-seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    until = time.monotonic() + args.seconds
+    schedules = crashes = windows = 0
+    for seed in count(args.first_seed):
+        if time.monotonic() > until:
+            break
+        try:
+            played = simulate(seed)
+        except BrokenLawError as exc:
+            print(exc)
+            print(f"{schedules} schedules before this one were fine")
+            return 1
+        schedules += 1
+        crashes += played.crashes
+        windows += len(played.seen)
+    print(f"{schedules} schedules from seed {args.first_seed}: {crashes} crashes, {windows} windows, no law was broken")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
