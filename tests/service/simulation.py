@@ -401,9 +401,7 @@ class Simulation:
         this_try = work.try_of(task.context)
 
         def ask() -> list[Planned]:
-            return self.service.plan(
-                self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None
-            )
+            return self.service.plan(self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None)
 
         return self._patiently(task, ask)
 
@@ -413,7 +411,7 @@ class Simulation:
             try:
                 planned = ask()
             except WindowBusyError as busy:
-                assert isinstance(busy.holder, Claim)
+                assert isinstance(busy.holder, Claim)  # noqa: PT017
                 is_sibling = busy.holder.scope is Scope.TASK and busy.holder.task_id == task.claim.task_id
                 if busy.holder.is_same_run(task.claim) and not is_sibling:
                     raise
@@ -425,7 +423,12 @@ class Simulation:
 
     def _note_window(self, window: Window) -> None:
         known = self.seen.setdefault(window.id, window)
-        same = (known.ranges, known.lost, known.lane, known.until) == (window.ranges, window.lost, window.lane, window.until)
+        same = (known.ranges, known.lost, known.lane, known.until) == (
+            window.ranges,
+            window.lost,
+            window.lane,
+            window.until,
+        )
         self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
 
     def _work(self, task: Task, process: Process, planned: Sequence[Planned]) -> None:
@@ -707,7 +710,13 @@ class Simulation:
         elif args.function.endswith(".reset"):
             self._confirmed(
                 lambda yes: self.service.reset(
-                    self.group, args.to or "", "ada", "why", topics=args.topic or (), to_window=args.to_window, supersede=yes
+                    self.group,
+                    args.to or "",
+                    "ada",
+                    "why",
+                    topics=args.topic or (),
+                    to_window=args.to_window,
+                    supersede=yes,
                 )
             )
         else:  # copy --from ledger
@@ -740,7 +749,9 @@ class Simulation:
         self._check_below_watermark(windows)
         if self.store is not None:
             stands = self.store.groups.get("lake", {})
-            self.require(stands == self._watermark(), f"the store stands at {stands}, the watermark at {self._watermark()}")
+            self.require(
+                stands == self._watermark(), f"the store stands at {stands}, the watermark at {self._watermark()}"
+            )
 
     def _watermark(self) -> Mapping[TopicPartition, int]:
         position = self.service.watermark("lake")
