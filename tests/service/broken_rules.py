@@ -1,60 +1,138 @@
-import sys,time
+"""Breaks rules by themselves, one after the other, to see whether the simulator notices. By hand::
+
+    python -m tests.service.broken_rules
+    python -m tests.service.broken_rules --schedules 200 abandon gap
+
+Whoever adds a rule to the ledger's commits, holds or acts adds the way to break it here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from unittest.mock import patch
-from tests.service.simulation import simulate, BrokenLawError
-from airflow_kafka_offsets.adapters.ledger import sql_ledger as L
-from airflow_kafka_offsets.core import ownership as O, window as W, tries as T
-from airflow_kafka_offsets import service as S, publishing as P
-print("imported",time.process_time(),flush=True); simulate(0); print("zero",time.process_time(),flush=True)
-from sqlalchemy import update, select
-def change(connection, group_id, window, holds, /, **values):
-    connection.execute(update(L.windows).where(L.windows.c.group_id==group_id, L.windows.c.seq==window.seq).values(values))
-def step(connection, group_id, seqs, before, **values):
-    connection.execute(update(L.windows).where(L.windows.c.group_id==group_id, L.windows.c.seq.in_(seqs)).values(values))
-def advance(connection, group, version, **values):
-    connection.execute(update(L.groups).where(L.groups.c.name==group).values(version=L.groups.c.version+1, **values))
-def no_position(w,p,n):
-    return replace(O.abandonment(w,p,n), position=None)
-def no_evidence(window, claim, outcome):
-    return W.check_commit(window, claim, W.Outcome.SUCCEEDED)
-def anybody(window, claim, outcome):
-    return W.check_commit(replace(window, holder=claim), claim, outcome)
-orig_lose=L._lose
-orig_fin=S.WindowService._finish
-def fin(self,w): orig_fin(self,w); return True
-orig_hold=L._hold
-def hold(connection, group_id, helds, claim_id, claim, now):
-    with patch.object(L,"_change",change): orig_hold(connection, group_id, helds, claim_id, claim, now)
-class NoFacts(O.Abandonment): pass
-M={
- "windows changed without compare-and-set": patch.object(L,"_change",change),
- "hold without compare-and-set": patch.object(L,"_hold",hold),
- "finish without compare-and-set": patch.object(L,"_step",step),
- "group without version": patch.object(L,"_advance",advance),
- "abandon leaves the position": patch.object(L,"abandonment",no_position),
- "gap not recorded": patch.object(O.Abandonment,"facts",property(lambda s:{"window":s.window.id})),
- "gap not confirmed": patch.object(L,"check_gap",lambda *a: None),
- "finish ignores the store": patch.object(P.Publisher,"_follow",lambda *a:None),
- "commit without evidence": patch.object(L,"check_commit",no_evidence),
- "anybody commits": patch.object(L,"check_commit",anybody),
- "attempts are never lost": patch.object(L,"_lose",lambda *a:None),
- "a clear continues": patch.object(T.Try,"continues",lambda s,e: True),
- "every finish wins": patch.object(S.WindowService,"_finish",fin),
- "everybody is handed over": patch.object(S.ownership,"is_handed_over",lambda *a,**k: True),
- "not readable is fine": patch.object(S.WindowService,"_check_readable",lambda *a:None),
- "reset with open windows": patch.object(S.resets,"check_no_open_window",lambda *a:None),
- "empty window behind open ones": patch.object(S.ownership,"check_something",lambda *a:None),
+
+from sqlalchemy import Connection, update
+
+from airflow_kafka_offsets import service
+from airflow_kafka_offsets.adapters.ledger import sql_ledger
+from airflow_kafka_offsets.adapters.ledger.tables import groups, windows
+from airflow_kafka_offsets.core import ownership
+from airflow_kafka_offsets.core.ownership import Abandonment
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
+from airflow_kafka_offsets.publishing import Publisher
+from tests.service.simulation import BrokenLawError, simulate
+
+_finish = service.WindowService._finish
+_hold = sql_ledger._hold
+
+
+def _change(connection: Connection, group_id: int, window: Window, holds: int, /, **values: Any) -> None:
+    """Change a window, whatever became of it since."""
+    here = (windows.c.group_id == group_id, windows.c.seq == window.seq)
+    connection.execute(update(windows).where(*here).values(values))
+
+
+def _change_when_held(*args: Any) -> None:
+    with patch.object(sql_ledger, "_change", _change):
+        _hold(*args)
+
+
+def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: object, **values: Any) -> None:
+    here = (windows.c.group_id == group_id, windows.c.seq.in_(seqs))
+    connection.execute(update(windows).where(*here).values(values))
+
+
+def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
+    connection.execute(update(groups).where(groups.c.name == group).values(version=groups.c.version + 1, **values))
+
+
+def _abandonment(*args: Any) -> Abandonment:
+    return replace(ownership.abandonment(*args), position=None)
+
+
+def _without_evidence(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
+    return check_commit(window, claim, Outcome.SUCCEEDED)
+
+
+def _by_anybody(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
+    return check_commit(replace(window, holder=claim), claim, outcome)
+
+
+def _finish_and_win(self: service.WindowService, window_id: str) -> bool:
+    _finish(self, window_id)
+    return True
+
+
+def _nothing(*args: Any) -> None:
+    pass
+
+
+RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
+    "a window is changed by compare-and-set": partial(patch.object, sql_ledger, "_change", _change),
+    "a window is held by compare-and-set": partial(patch.object, sql_ledger, "_hold", _change_when_held),
+    "a commit is finished by compare-and-set": partial(patch.object, sql_ledger, "_step", _step),
+    "a group has versions": partial(patch.object, sql_ledger, "_advance", _advance),
+    "abandon gives the offsets back": partial(patch.object, sql_ledger, "abandonment", _abandonment),
+    "a gap is recorded": partial(patch.object, Abandonment, "facts", property(lambda self: {"window": self.window.id})),
+    "a gap is confirmed": partial(patch.object, sql_ledger, "check_gap", _nothing),
+    "the offset store follows": partial(patch.object, Publisher, "_follow", _nothing),
+    "a commit has evidence": partial(patch.object, sql_ledger, "check_commit", _without_evidence),
+    "the holder commits": partial(patch.object, sql_ledger, "check_commit", _by_anybody),
+    "an attempt that was replaced is lost": partial(patch.object, sql_ledger, "_lose", _nothing),
+    "a clear begins again": partial(patch.object, Try, "continues", lambda self, earlier: True),
+    "one commit wins": partial(patch.object, service.WindowService, "_finish", _finish_and_win),
+    "a window is taken from the dead only": partial(
+        patch.object, ownership, "is_handed_over", lambda *args, **more: True
+    ),
+    "a window is given while Kafka holds it": partial(patch.object, service.WindowService, "_check_readable", _nothing),
+    "no reset with open windows": partial(patch.object, service.resets, "check_no_open_window", _nothing),
+    "no empty window behind open ones": partial(patch.object, ownership, "check_something", _nothing),
 }
-# a clear keeps its series: also in SQL
-only=sys.argv[2:] 
-for name,p in M.items():
-    if only and not any(o in name for o in only): continue
-    t=time.process_time()
-    import signal; signal.signal(signal.SIGVTALRM, lambda *a: (_ for _ in ()).throw(KeyboardInterrupt())); signal.setitimer(signal.ITIMER_VIRTUAL, 15)
-    with p:
-        for s in range(1,int(sys.argv[1])):
-            try: simulate(s)
-            except KeyboardInterrupt: print("TIMEOUT", name, "seed", s, flush=True); break
-            except BrokenLawError as e:
-                print("NOTICED",name,"| seed",s,"|",str(e).splitlines()[0][:230], flush=True); break
-        else: print("MISSED ",name, round(time.process_time()-t,1), flush=True)
+
+
+@contextmanager
+def broken(rule: str) -> Iterator[None]:
+    """Break a rule for a while."""
+    with RULES[rule]():
+        yield
+
+
+def first_noticed(rule: str, schedules: int) -> tuple[int, str] | None:
+    """Return the seed of the first schedule that breaks a law without a rule, and how; None: none does."""
+    with broken(rule):
+        for seed in range(schedules):
+            try:
+                simulate(seed)
+            except BrokenLawError as exc:
+                return seed, str(exc).splitlines()[0]
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Break rules one by one; 1: of one of them, no schedule noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.service.broken_rules", description=main.__doc__)
+    parser.add_argument("--schedules", type=int, default=60, help="how many of them have to suffice")
+    parser.add_argument("words", nargs="*", help="only rules with one of these words")
+    args = parser.parse_args(argv)
+    missed = 0
+    for rule in RULES:
+        if args.words and not any(word in rule for word in args.words):
+            continue
+        began = time.process_time()
+        found = first_noticed(rule, args.schedules)
+        missed += found is None
+        told = f"NOTICED by schedule {found[0]}: {found[1][:300]}" if found else f"MISSED by {args.schedules} schedules"
+        print(f"{rule} ({time.process_time() - began:.0f} s): {told}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

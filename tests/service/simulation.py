@@ -49,15 +49,18 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.operators import work
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.service import Planned, WindowService
 from tests.core.examples import tp
 from tests.lab.memory import IN_MEMORY
+from tests.service.step_laws import StepLaws
 from tests.service.test_way_out import COMMAND, STEPS
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
@@ -93,10 +96,17 @@ def records(ranges: OffsetRanges) -> set[Record]:
 class Boundary:
     """Stands before something that a process calls: the process stops before and after each call."""
 
-    def __init__(self, target: Any, pause: Callable[[str], None], part: str) -> None:
+    def __init__(
+        self,
+        target: Any,
+        pause: Callable[[str], None],
+        part: str,
+        called: Callable[[str, Sequence[Any]], None] = lambda *_: None,
+    ) -> None:
         self._target = target
         self._pause = pause
         self._part = part
+        self._called = called
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
@@ -106,6 +116,7 @@ class Boundary:
         def call(*args: Any, **kwargs: Any) -> Any:
             self._pause(f"before {self._part}.{name}")
             answer = value(*args, **kwargs)
+            self._called(name, args)
             self._pause(f"after {self._part}.{name}")
             return answer
 
@@ -130,6 +141,8 @@ class Process:
     greenlet: greenlet
     at: str = "start"
     is_dead: bool = False
+    context: Any = None
+    """What Airflow told this try when it began: a zombie knows nothing newer."""
     stop: Stop = field(default_factory=Stop)
 
 
@@ -145,6 +158,8 @@ class Task:
     max_tries: int = RETRIES
     state: str = "queued"
     process: Process | None = None
+    cleared_at: int = 0
+    """How many jobs had run when a person cleared it."""
 
     @property
     def is_over(self) -> bool:
@@ -161,13 +176,16 @@ class Task:
 class _Watched(WindowService):
     """The service, whose commits are looked at."""
 
-    def __init__(self, *args: Any, noted: Callable[[str, bool], None], **more: Any) -> None:
+    def __init__(self, *args: Any, laws: StepLaws, noted: Callable[[str, bool, bool], None], **more: Any) -> None:
         super().__init__(*args, **more)
+        self._laws = laws
         self._noted = noted
 
     def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
+        before = self._laws.commits_of(getcurrent())
         is_first = super().commit(window_id, claim, attempt)
-        self._noted(window_id, is_first)
+        did = self._laws.commits_of(getcurrent())[len(before) :]
+        self._noted(window_id, is_first, parse_window_id(window_id)[1] in did)
         return is_first
 
 
@@ -197,15 +215,17 @@ class Simulation:
         self.ledger = self.world.ledger
         self.kafka = self.world.kafka
         self.group = self.world.group
+        self.main = getcurrent()
+        self.laws = StepLaws(self._execute, self.require, getcurrent)
         self.service = _Watched(
-            Boundary(self.ledger, self.pause, "ledger"),
+            Boundary(self.ledger, self.pause, "ledger", self.laws.called),
             Boundary(self.kafka, self.pause, "kafka"),
             clock=lambda: self.world.now,
             sleep=lambda _: None,
             store=Boundary(self.store, self.pause, "store") if self.store else None,
+            laws=self.laws,
             noted=self.note_commit,
         )
-        self.main = getcurrent()
         self.processes: list[Process] = []
         self.tasks: dict[Claim, Task] = {}
         self.numbers = count(1)
@@ -213,6 +233,13 @@ class Simulation:
         self.seen: dict[str, Window] = {}
         self.winners: Counter[str] = Counter()
         self.by_hand: set[str] = set()
+        self.jobs: list[tuple[Claim, str]] = []
+
+    def _execute(self, query: str) -> Sequence[Any]:
+        driver = self.ledger._engine.raw_connection().driver_connection
+        assert driver is not None
+        rows: Sequence[Any] = driver.execute(query).fetchall()
+        return rows
 
     def tell(self, what: str) -> None:
         """Go on with the story."""
@@ -279,10 +306,15 @@ class Simulation:
 
     def is_over(self, claim: Claim) -> bool:
         """Answer as Airflow does; without a stop, as the service asks for a set, in any order."""
-        task = self.tasks[claim]
+        is_over = self._is_over(self.tasks[claim])
+        if is_over:
+            self.laws.is_over(claim)
+        return is_over
+
+    def _is_over(self, task: Task) -> bool:
         if all(other.is_over for other in task.run):
             return True
-        if claim.scope is Scope.RUN and task.state == "success":
+        if task.claim.scope is Scope.RUN and task.state == "success":
             return False
         return task.is_over
 
@@ -299,6 +331,7 @@ class Simulation:
         name = f"{task.claim}#{task.number}"
         self.tell(f"{name} starts")
         task.process = self.start(name, lambda process: self._run(task, process))
+        task.process.context = task.context
 
     def _run(self, task: Task, process: Process) -> None:
         try:
@@ -343,6 +376,7 @@ class Simulation:
                 other.started = self.world.now
         task.max_tries = task.number + RETRIES
         task.state = "queued"
+        task.cleared_at = len(self.jobs)
 
     # What tasks do.
 
@@ -361,11 +395,11 @@ class Simulation:
 
     def load(self, task: Task, process: Process, request: Request) -> None:
         """Plan, and work on all windows."""
-        self._work(task, process, self._ask(task, request))
+        self._work(task, process, self._ask(task, process, request))
 
     def plan_many(self, task: Task, process: Process, request: Request, kind: str) -> None:
         """Plan, commit what is empty, and leave the others to mapped tasks."""
-        planned = self._ask(task, request)
+        planned = self._ask(task, process, request)
         for p in planned:
             if p.window.span == 0:
                 self.service.commit(p.window.id, task.claim)
@@ -387,9 +421,9 @@ class Simulation:
 
     def take(self, task: Task, process: Process, window: Window) -> None:
         """Take the window that the plan task handed over, and work on it."""
-        this_try = work.try_of(task.context)
+        this_try = work.try_of(process.context)
         ask = lambda: [self.service.take(self.group, window.id, task.claim, self.is_over, this_try)]  # noqa: E731
-        self._work(task, process, self._patiently(task, ask))
+        self._work(task, process, self._patiently(task, process, ask))
 
     def commit_after_another_launcher(self, task: Task, process: Process, window: Window) -> None:
         """Let another launcher run the job; then commit."""
@@ -397,17 +431,23 @@ class Simulation:
         self.service.check(window)
         self.service.commit(window.id, task.claim)
 
-    def _ask(self, task: Task, request: Request) -> list[Planned]:
-        this_try = work.try_of(task.context)
+    def _ask(self, task: Task, process: Process, request: Request) -> list[Planned]:
+        this_try = work.try_of(process.context)
 
         def ask() -> list[Planned]:
             return self.service.plan(self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None)
 
-        return self._patiently(task, ask)
+        planned = self._patiently(task, process, ask)
+        is_interval = isinstance(request, Span) and request.is_interval
+        self.require(
+            bool(planned) or is_interval, f"{process.name} asked for {request}, and got nothing without an error"
+        )
+        return planned
 
-    def _patiently(self, task: Task, ask: Callable[[], list[Planned]]) -> list[Planned]:
+    def _patiently(self, task: Task, process: Process, ask: Callable[[], list[Planned]]) -> list[Planned]:
         """Ask for windows; wait while others work on them, but not for the end of the own run."""
         while True:
+            log = self._log()
             try:
                 planned = ask()
             except WindowBusyError as busy:
@@ -419,7 +459,21 @@ class Simulation:
                 continue
             for p in planned:
                 self._note_window(p.window)
+                self._check_was_there(process, p, log)
             return planned
+
+    def _log(self) -> Mapping[TopicPartition, Bounds]:
+        return self.kafka.snapshot(["orders"], self.group.isolation_level).bounds
+
+    def _check_was_there(self, process: Process, planned: Planned, log: Mapping[TopicPartition, Bounds]) -> None:
+        """What Kafka had lost before somebody asked is given to nobody: the job could only fail."""
+        gone = [
+            str(p) for p, r in planned.window.ranges.without_empty().items() if p in log and r.start < log[p].beginning
+        ]
+        is_given = planned.needs_job and planned.how != "new"
+        self.require(
+            not (is_given and gone), f"{process.name} got {planned.window.id}, whose {gone} Kafka had lost before"
+        )
 
     def _note_window(self, window: Window) -> None:
         known = self.seen.setdefault(window.id, window)
@@ -435,11 +489,16 @@ class Simulation:
         def run(p: Planned) -> Report:
             return self.job(task, process, p.window)
 
-        work.Work(task.context, self.service, self.group, task.claim, run, process.stop).all(planned)
+        work.Work(process.context, self.service, self.group, task.claim, run, process.stop).all(planned)
+        if task.process is process:
+            ran = set(self.jobs[task.cleared_at :])
+            old = [p.window.id for p in planned if p.window.span and (task.claim, p.window.id) not in ran]
+            self.require(not old, f"{process.name} was cleared, and the jobs of {old} did not run again")
 
     def job(self, task: Task, process: Process, window: Window) -> Report:
         """Read a window and write it under its id, in steps."""
         self.pause(f"before the job of {window.id}")
+        self.jobs.append((task.claim, window.id))
         found = self._read(window)
         if not self.in_place:
             self.pause(f"before the job publishes {window.id}")
@@ -462,14 +521,15 @@ class Simulation:
             raise Died
 
     def _read(self, window: Window) -> list[Record]:
-        bounds = self.kafka.snapshot(["orders"], self.group.isolation_level).bounds
+        bounds = self._log()
         for p, r in window.ranges.without_empty().items():
             if r.start < bounds[p].beginning:
                 raise JobFailedError(f"{p} begins at {bounds[p].beginning}")
         return sorted(records(window.ranges))
 
-    def note_commit(self, window_id: str, is_first: bool) -> None:
+    def note_commit(self, window_id: str, is_first: bool, did_it: bool) -> None:
         """Look at what a commit said."""
+        self.require(is_first == did_it, f"a commit of {window_id} returned {is_first}, and {did_it} is right")
         self.winners[window_id] += is_first
         self.require(self.winners[window_id] <= 1, f"two commits of {window_id} returned True")
         state = self.ledger.window(window_id).held.window.state
@@ -489,12 +549,16 @@ class Simulation:
             window, leave_gap = self.random.choice(planned), self.random.random() < 0.5
             self._start_act(
                 f"abandon {window.id} leave_gap={leave_gap}",
-                lambda: self.service.abandon(window.id, "ada", "why", leave_gap=leave_gap),
+                lambda: self._abandon(window.id, leave_gap=leave_gap),
             )
         elif kind == "commit" and planned and self.random.random() < 0.3:
             window = self.random.choice(planned)
             self.by_hand.add(window.id)
             self._start_act(f"commit {window.id}", lambda: self.service.commit_by_hand(window.id, "ada", "why"))
+
+    def _abandon(self, window_id: str, *, leave_gap: bool) -> None:
+        done = self.service.abandon(window_id, "ada", "why", leave_gap=leave_gap)
+        self.require(leave_gap or not done.skipped, f"nobody confirmed the gap {done.skipped}")
 
     def _start_reset(self, windows: Sequence[Window]) -> None:
         position = self.ledger.load("lake").position
@@ -547,7 +611,8 @@ class Simulation:
         self._produce()
         self.start_run(Live(at_most=self.group.max_open_windows))
         things: list[tuple[Callable[[], None], int]] = [
-            (self._advance, 60),
+            (self._advance, 50),
+            (self._race, 10),
             (self._start_a_try, 12),
             (self._new_run, 5),
             (self._produce, 4),
@@ -580,6 +645,16 @@ class Simulation:
         self.tell(f"{process.name} stands {process.at}")
         return None
 
+    def _race(self) -> None:
+        """Let two or three processes take single steps in turns: most rules are for what comes between two calls."""
+        racing = self.random.sample(self.processes, min(len(self.processes), self.random.choice([2, 2, 3])))
+        for _ in range(self.random.choice([10, 25, 50])):
+            racing = [process for process in racing if process in self.processes]
+            if not racing:
+                return
+            self.go_on(self.random.choice(racing))
+        self.tell("a race: " + ", ".join(f"{process.name} stands {process.at}" for process in racing))
+
     def _start_a_try(self) -> None:
         if queued := [task for task in self.tasks.values() if task.state == "queued"]:
             self.try_again(self.random.choice(queued))
@@ -606,7 +681,7 @@ class Simulation:
             self.kafka.produce(tp(partition), self.random.randint(0, 9), at=self.world.now)
 
     def _partitions(self) -> list[TopicPartition]:
-        return sorted(self.kafka.snapshot(["orders"], self.group.isolation_level).bounds)
+        return sorted(self._log())
 
     def _kill(self) -> None:
         if self.processes:
@@ -680,7 +755,7 @@ class Simulation:
 
         def body(task: Task, process: Process) -> None:
             try:
-                planned.extend(self._ask(task, Live(at_most=10)))
+                planned.extend(self._ask(task, process, Live(at_most=10)))
                 self._work(task, process, planned)
             except KafkaOffsetsError as exc:
                 errors.append(exc)
@@ -703,7 +778,7 @@ class Simulation:
         self.tell(f"a person does what the error says: {command}")
         args = make_parser().parse_args(shlex.split(command)[1:])
         if args.function.endswith(".abandon"):
-            self._confirmed(lambda yes: self.service.abandon(args.window_id, "ada", "why", leave_gap=yes))
+            self._confirmed(lambda yes: self._abandon(args.window_id, leave_gap=yes))
         elif args.function.endswith(".commit"):
             self.by_hand.add(args.window_id)
             self.service.commit_by_hand(args.window_id, "ada", "why")
