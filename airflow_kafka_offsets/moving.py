@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.publishing import Publisher
 from airflow_kafka_offsets.resetting import snapshot_of_all, work_out
-from airflow_kafka_offsets.service import utc_now
+from airflow_kafka_offsets.service import second_look, utc_now
 
 LOOKS = 5
 """How often ledger and store are compared again when the group moves meanwhile."""
@@ -368,7 +368,7 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(group.topics, group.isolation_level)
-        return core.compare(state, group.topics, stored, log, steps)
+        return core.compare(state, group.topics, stored, log, steps, second_look(kafka, mark, log))
 
 
 def _origin(asked: Asked) -> dict[str, str]:

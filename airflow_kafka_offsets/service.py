@@ -82,6 +82,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def second_look(kafka: LogOffsets, position: Position | None, log: LogSnapshot) -> Mapping[TopicPartition, Bounds]:
+    """Look again, up to the high watermark, at partitions whose log seems to end before the watermark.
+
+    For who only wants to know, and so does not wait for a leader that lags, as planning does.
+    """
+    doubtful = suspects(position, log)
+    return kafka.bounds(doubtful, IsolationLevel.READ_UNCOMMITTED) if doubtful else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The window that a run works on.
@@ -440,7 +449,7 @@ class WindowService:
             plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
             plans = _noting(plans, leader_epochs.to_note(None, snapshot))
         else:
-            doubtful = suspects(group, position, snapshot)
+            doubtful = suspects(position, snapshot)
             # The high watermark says what Kafka lost; what an open transaction hides from read_committed is there.
             level = IsolationLevel.READ_UNCOMMITTED
             second_look = self._look_again({tp: position.offsets[tp] for tp in doubtful}, level)

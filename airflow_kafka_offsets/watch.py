@@ -140,9 +140,7 @@ class _Look:
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:
         if isinstance(condition, TimePassed):
             return []
-        found = _attempt(
-            lambda: suspects(condition.group, position_for(condition, self._state(condition)), self._log_of(condition))
-        )
+        found = _attempt(lambda: suspects(position_for(condition, self._state(condition)), self._log_of(condition)))
         return [] if isinstance(found, Exception) else found
 
     def _look_up_times(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_kafka_offsets.cli.documents import Document, act_document, owner_document, window_document
@@ -14,13 +14,13 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import owner_name, partitions_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.ownership import Position, watermark
+from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service import Lag
+from airflow_kafka_offsets.service import Lag, second_look
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -29,8 +29,10 @@ def status(args: Namespace) -> Answer:
     """Show all groups in short, or one of them by topic-partition."""
     ledger = open_ledger(args)
     groups = [ledger.group(args.group)] if args.group is not None else ledger.groups()
-    answers = _looks(args, groups)
-    found = [_group_document(ledger, group, answers[group.name]) for group in groups]
+    # The ledger first: a commit in between must not look like a log that ends before the watermark.
+    states = {group.name: ledger.load(group.name) for group in groups}
+    answers = _looks(args, groups, states)
+    found = [_group_document(ledger, group, states[group.name], answers[group.name]) for group in groups]
     errors = list(dict.fromkeys(look.error for look in answers.values() if look.error))
     return Answer(
         {"offline": args.offline, "groups": found},
@@ -42,39 +44,47 @@ def status(args: Namespace) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What Kafka answered about a group; both None: it was not asked."""
+    """What Kafka answered about a group.
+
+    Attributes:
+        log: what it holds; None: it was not asked, or did not answer.
+        recovered: what a second look said of logs that seem to end before the watermark.
+        error: why there is no answer.
+    """
 
     log: LogSnapshot | None = None
+    recovered: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
     error: str | None = None
 
 
-def _looks(args: Namespace, groups: Sequence[KafkaGroup]) -> Mapping[str, _Look]:
+def _looks(args: Namespace, groups: Sequence[KafkaGroup], states: Mapping[str, GroupState]) -> Mapping[str, _Look]:
     # A Kafka that did not answer for one group is not waited for again.
     silent: dict[str, _Look] = {}
     looks: dict[str, _Look] = {}
     is_one_kafka = kafka_config(args) is not None
     for group in groups:
         where = "" if is_one_kafka else group.kafka_conn_id
-        look = silent.get(where) or _look(args, group)
+        look = silent.get(where) or _look(args, group, watermark(states[group.name]))
         if look.error:
             silent[where] = look
         looks[group.name] = look
     return looks
 
 
-def _look(args: Namespace, group: KafkaGroup) -> _Look:
+def _look(args: Namespace, group: KafkaGroup, position: Position | None) -> _Look:
     if args.offline:
         return _Look()
     try:
-        return _Look(open_log(args, group).snapshot(group.topics, group.isolation_level))
+        kafka = open_log(args, group)
+        log = kafka.snapshot(group.topics, group.isolation_level)
+        return _Look(log, second_look(kafka, position, log))
     except (KafkaUnavailableError, BadInputError) as exc:
         return _Look(error=str(exc))
 
 
-def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
-    state = ledger.load(group.name)
+def _group_document(ledger: Ledger, group: KafkaGroup, state: GroupState, look: _Look) -> Document:
     position = watermark(state)
-    partitions, trouble = _partitions(group, position, look.log)
+    partitions, trouble = _partitions(group, position, look)
     lags = [p["lag"] for p in partitions if p["lag"] is not None]
     committed = ledger.windows(group.name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
     is_open = ledger.windows(group.name, states=tuple(OPEN))
@@ -94,9 +104,8 @@ def _group_document(ledger: Ledger, group: KafkaGroup, look: _Look) -> Document:
     }
 
 
-def _partitions(
-    group: KafkaGroup, position: Position | None, log: LogSnapshot | None
-) -> tuple[list[Document], str | None]:
+def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tuple[list[Document], str | None]:
+    log = look.log
     known = position.offsets if position else {}
     if log is None:
         return [
@@ -105,7 +114,7 @@ def _partitions(
     verdicts: Mapping[TopicPartition, Verdict] = {}
     missing = ""
     try:
-        verdicts = judge_all(group, position, log)
+        verdicts = judge_all(group, position, log, look.recovered)
     except LogError as exc:
         missing = str(exc)
     rows = []

@@ -172,7 +172,12 @@ _FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdi
 
 
 def compare(
-    state: GroupState, topics: Iterable[str], stored: Offsets | None, log: LogSnapshot, steps: Sequence[Offsets] = ()
+    state: GroupState,
+    topics: Iterable[str],
+    stored: Offsets | None,
+    log: LogSnapshot,
+    steps: Sequence[Offsets] = (),
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
 ) -> list[Difference]:
     """Compare ledger, offset store and Kafka.
 
@@ -182,6 +187,7 @@ def compare(
         stored: what the store holds; None: there is none to compare with.
         log: what Kafka holds of these topics.
         steps: where the store may stand besides, on its way behind the commits that have begun.
+        recovered: what a second look said of partitions whose log seems to end before the watermark, see `core.planning`.
     """
     mark = watermark(state) or Position({}, {})
     reads, right = set(topics), [published(state), *steps]
@@ -189,7 +195,7 @@ def compare(
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
         stands = mark.offsets.get(tp), (stored or {}).get(tp)
         in_store = () if stored is None else _in_store(*stands, {step[tp] for step in right if tp in step})
-        in_kafka = _in_kafka(tp, mark, log) if tp.topic in reads else ()
+        in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in reads else ()
         if in_store or in_kafka:
             differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
     return differences
@@ -242,7 +248,13 @@ def _in_store(watermark: int | None, stored: int | None, right: set[int]) -> tup
     return (f"store {'ahead' if stored > watermark else 'behind'} by {abs(stored - watermark)}",)
 
 
-def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot) -> tuple[str, ...]:
-    known, now = mark.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-    verdict = judge(mark.offsets.get(tp), log.bounds.get(tp), known_id=known, topic_id=now, is_first=not mark.offsets)
+def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot, recovered: Bounds | None) -> tuple[str, ...]:
+    verdict = judge(
+        mark.offsets.get(tp),
+        log.bounds.get(tp),
+        known_id=mark.topic_ids.get(tp.topic),
+        topic_id=log.topic_ids.get(tp.topic),
+        is_first=not mark.offsets,
+        recovered=recovered,
+    )
     return () if verdict in _FINE else (verdict.value,)

@@ -64,7 +64,13 @@ class Plan:
 
 
 def judge(
-    watermark: int | None, bounds: Bounds | None, *, known_id: str | None, topic_id: str | None, is_first: bool
+    watermark: int | None,
+    bounds: Bounds | None,
+    *,
+    known_id: str | None,
+    topic_id: str | None,
+    is_first: bool,
+    recovered: Bounds | None = None,
 ) -> Verdict:
     """Say what planning makes of one topic-partition that the group reads.
 
@@ -74,6 +80,7 @@ def judge(
         known_id: the topic's id when the watermark was recorded; None: the topic is new to the group.
         topic_id: the topic's id now; None: the topic is not there.
         is_first: the group has no watermark at all.
+        recovered: its log up to the high watermark, if it was looked at again; None: it was not.
     """
     if known_id is not None and topic_id is not None and topic_id != known_id:
         return Verdict.RECREATED
@@ -83,13 +90,25 @@ def judge(
         return Verdict.FIRST if is_first else Verdict.NEW_PARTITION
     if bounds.beginning > watermark:
         return Verdict.DATA_LOSS
-    if bounds.end < watermark:
+    # What an open transaction hides, or a leader that lags, is not lost.
+    if max(bounds.end, recovered.end if recovered else 0) < watermark:
         return Verdict.TRUNCATED
     return Verdict.CONTINUE
 
 
-def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) -> dict[TopicPartition, Verdict]:
+def judge_all(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+) -> dict[TopicPartition, Verdict]:
     """Judge every partition that the group reads or has a watermark for.
+
+    Args:
+        group: its topics.
+        position: the watermark; None: there is none.
+        log: what Kafka holds.
+        recovered: what a second look said of the `suspects`, up to their high watermarks.
 
     Raises:
         MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it.
@@ -113,16 +132,18 @@ def judge_all(group: KafkaGroup, position: Position | None, log: LogSnapshot) ->
             known_id=known_ids.get(tp.topic),
             topic_id=log.topic_ids.get(tp.topic),
             is_first=position is None,
+            recovered=(recovered or {}).get(tp),
         )
     return verdicts
 
 
-def suspects(group: KafkaGroup, position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
+def suspects(position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
     """Name the partitions whose log seems to have fallen behind the watermark: look again before believing it."""
-    known = position.offsets if position else {}
-    if all(bounds.end >= known.get(tp, 0) for tp, bounds in log.bounds.items()):
+    if position is None:
         return []
-    return [tp for tp, v in judge_all(group, position, log).items() if v is Verdict.TRUNCATED]
+    ids = log.topic_ids
+    behind = [tp for tp, bounds in log.bounds.items() if bounds.end < position.offsets.get(tp, 0)]
+    return [tp for tp in behind if position.topic_ids.get(tp.topic, ids[tp.topic]) == ids[tp.topic]]
 
 
 def plan_window(
@@ -166,9 +187,8 @@ def _plan_all(
     ends: Mapping[TopicPartition, int | None],
 ) -> Plan:
     """Plan one window of all that there is, without the cap."""
-    verdicts = judge_all(group, position, log)
-    fell_back = _fell_back(position, verdicts, recovered)
-    verdicts |= dict.fromkeys(fell_back, Verdict.CONTINUE)
+    verdicts = judge_all(group, position, log, recovered)
+    fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
     _refuse(group, position, log, verdicts, recovered)
     starts = {tp: _start(v, tp, position, log, first) for tp, v in verdicts.items()}
     full = OffsetRanges(
@@ -181,17 +201,6 @@ def _plan_all(
     )
     ids = {**(position.topic_ids if position else {}), **log.topic_ids}
     return Plan(full, ids, verdicts, lost, _warnings(fell_back, lost))
-
-
-def _fell_back(
-    position: Position | None, verdicts: Mapping[TopicPartition, Verdict], recovered: Mapping[TopicPartition, Bounds]
-) -> list[TopicPartition]:
-    """Name the partitions whose end offset lay before the watermark, and whose log does not: nothing was lost."""
-    return [
-        tp
-        for tp, bounds in recovered.items()
-        if position and verdicts.get(tp) is Verdict.TRUNCATED and bounds.end >= position.offsets[tp]
-    ]
 
 
 def plan_windows(

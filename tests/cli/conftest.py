@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,14 @@ def set_revision(url: str, revision: str) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :revision"), {"revision": revision})
     engine.dispose()
+
+
+def read_past_an_open_transaction(lake: Lake) -> None:
+    """Let lake.clicks read all its records uncommitted, and define it as read_committed after that: a transaction hides the last."""
+    lake.log.open_transaction(CLICKS_0)
+    lake.log.produce(CLICKS_0, 5)
+    lake.commit(replace(CLICKS, isolation_level=IsolationLevel.READ_UNCOMMITTED), 3)
+    lake.plan(CLICKS, 4)
 
 
 def cells(line: str) -> list[str]:

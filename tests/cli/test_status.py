@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import ORDERS_1, Cli, Lake, cells
+from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
 
 
 def test_all_groups_in_short(cli: Cli) -> None:
@@ -64,6 +64,19 @@ def test_what_people_did_is_there_for_ever(cli: Cli) -> None:
     [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
     [act] = group["acts"]
     assert (act["kind"], act["details"]) == ("abandon", {"window": "lake.orders-000003"})
+
+
+def test_an_open_transaction_below_the_watermark_is_no_truncated_log(cli: Cli, lake: Lake) -> None:
+    read_past_an_open_transaction(lake)
+    [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
+    assert (group["trouble"], group["partitions"][0]["verdict"]) == (None, "continue")
+
+
+def test_a_log_that_was_truncated_below_an_open_transaction_is_one_still(cli: Cli, lake: Lake) -> None:
+    read_past_an_open_transaction(lake)
+    lake.log.truncate(CLICKS_0, 93)
+    [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
+    assert (group["trouble"], group["partitions"][0]["verdict"]) == ("clicks-0 log truncated", "log truncated")
 
 
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:

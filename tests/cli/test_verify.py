@@ -6,7 +6,17 @@ from pathlib import Path
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells, half_way
+from tests.cli.conftest import (
+    CLICKS_0,
+    ORDERS_0,
+    ORDERS_1,
+    Cli,
+    Lake,
+    Stores,
+    cells,
+    half_way,
+    read_past_an_open_transaction,
+)
 
 REDIS = "redis://redis_default"
 VERIFY = ("verify", "lake.orders", "--store", REDIS)
@@ -63,6 +73,14 @@ def test_a_topic_that_was_recreated_and_one_that_is_gone(cli: Cli, lake: Lake) -
         ["topic recreated"],
     ]
     assert [d["problems"] for d in cli("verify", "lake.clicks", "-o", "json").json["differences"]] == [["missing"]]
+
+
+def test_an_open_transaction_below_the_watermark_is_no_truncated_log(cli: Cli, lake: Lake) -> None:
+    read_past_an_open_transaction(lake)
+    assert cli("verify", "lake.clicks").out == "The ledger and Kafka agree on group lake.clicks: 1 partition.\n"
+    lake.log.truncate(CLICKS_0, 93)
+    [difference] = cli("verify", "lake.clicks", "-o", "json").json["differences"]
+    assert difference["problems"] == ["log truncated"]
 
 
 def test_the_groups_own_store_is_the_default(cli: Cli, lake: Lake, stores: Stores) -> None:

@@ -105,7 +105,7 @@ def test_a_truncated_log_is_an_error_whatever_the_policy(on_data_loss: str) -> N
 
 def test_a_fall_back_that_is_gone_on_a_second_look_is_an_empty_range_and_a_warning() -> None:
     before, now = position({tp(0): 100, tp(1): 5}), log({tp(0): (0, 80), tp(1): (0, 9)})
-    assert suspects(group(), before, now) == [tp(0)]
+    assert suspects(before, now) == [tp(0)]
     plan = plan_window(group(), before, now, recovered={tp(0): Bounds(0, 104)})
     assert plan.ranges == ranges({tp(0): (100, 100), tp(1): (5, 9)})
     assert plan.verdicts[tp(0)] is Verdict.CONTINUE
@@ -120,7 +120,7 @@ def test_a_fall_back_that_is_still_there_on_a_second_look_is_an_error() -> None:
 
 def test_only_a_fall_back_is_suspect() -> None:
     before = position({tp(0): 100, tp(1): 5, tp(2): 0})
-    assert suspects(group(), before, log({tp(0): (200, 300), tp(1): (5, 5), tp(3): (0, 0)})) == []
+    assert suspects(before, log({tp(0): (200, 300), tp(1): (5, 5), tp(3): (0, 0)})) == []
 
 
 @pytest.mark.parametrize("on_data_loss", ["fail", "skip"])
