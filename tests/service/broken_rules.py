@@ -1,4 +1,6 @@
-"""Breaks rules by themselves, one after the other, to see whether the simulator notices. By hand::
+"""Breaks one rule after the other, to see whether the simulator notices.
+
+By hand::
 
     python -m tests.service.broken_rules
     python -m tests.service.broken_rules --schedules 200 abandon gap

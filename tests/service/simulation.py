@@ -123,6 +123,22 @@ class Boundary:
         return call
 
 
+_LONG = 200
+"""More steps than a task has with one window."""
+
+_WRITES = [
+    f"{when} {call}"
+    for when in ("before", "after")
+    for call in (
+        "ledger.add_windows",
+        "ledger.hold",
+        "ledger.start_attempt",
+        "ledger.end_attempt",
+        "ledger.commit",
+        "ledger.finish",
+    )
+]
+
 _SILENCE: Mapping[str, Callable[[], Exception]] = {
     "before ledger": lambda: LedgerUnavailableError("no answer"),
     "after ledger": lambda: LedgerUnavailableError("no answer, and it was written"),
@@ -623,6 +639,9 @@ class Simulation:
             (self.act, 3),
             (self._expire, 1),
             (self._add_partition, 1),
+            (self._stop_at_a_call, 3),
+            (self._crowd, 2),
+            (self._give_a_new_partition_back, 1),
         ]
         what, weights = zip(*things, strict=True)
         for turn in range(self.random.choice([60, 120, 200])):
@@ -647,13 +666,65 @@ class Simulation:
 
     def _race(self) -> None:
         """Let two or three processes take single steps in turns: most rules are for what comes between two calls."""
-        racing = self.random.sample(self.processes, min(len(self.processes), self.random.choice([2, 2, 3])))
-        for _ in range(self.random.choice([10, 25, 50])):
+        some = self.random.sample(self.processes, min(len(self.processes), self.random.choice([2, 2, 3])))
+        self._let_race(some, self.random.choice([10, 25, 50]))
+
+    def _let_race(self, racing: Sequence[Process], steps: int) -> None:
+        for _ in range(steps):
             racing = [process for process in racing if process in self.processes]
             if not racing:
                 return
             self.go_on(self.random.choice(racing))
         self.tell("a race: " + ", ".join(f"{process.name} stands {process.at}" for process in racing))
+
+    def _stop_at_a_call(self) -> None:
+        """Let a process die, or count as dead, just before or after a call that writes."""
+        if not self.processes:
+            return
+        process, call = self.random.choice(self.processes), self.random.choice(_WRITES)
+        if not self._reaches(process, call):
+            return
+        self.tell(f"{process.name} stands {call}")
+        if self.random.random() < 0.5:
+            self.kill(process)
+        elif task := next((task for task in self.tasks.values() if task.process is process), None):
+            self.give_up(task)
+
+    def _reaches(self, process: Process, call: str) -> bool:
+        for _ in range(_LONG):
+            if process not in self.processes or process.at.startswith("waits"):
+                return False
+            if process.at == call:
+                return True
+            self.go_on(process)
+        return False
+
+    def _crowd(self) -> None:
+        """Let several tasks begin at one moment."""
+        for _ in range(2):
+            self.start_run(Live(at_most=self.group.max_open_windows))
+        queued = [task for task in self.tasks.values() if task.state == "queued"][-3:]
+        for task in queued:
+            self.try_again(task)
+        self._let_race([task.process for task in queued if task.process], 60)
+
+    def _give_a_new_partition_back(self) -> None:
+        """Let the first window of a partition be abandoned, and retention take of it before the next one is planned."""
+        if self.in_place or len(self._partitions()) == PARTITIONS:
+            return
+        new = tp(len(self._partitions()))
+        self._add_partition()
+        self._produce()
+        [task] = self.start_run(Live())
+        self.try_again(task)
+        assert task.process is not None
+        if self._reaches(task.process, "after ledger.add_windows"):
+            task.max_tries = 0
+            self.kill(task.process)
+            newest = self.windows()[-1]
+            self._start_act(f"abandon {newest.id}", lambda: self._abandon(newest.id, leave_gap=False))
+            self._reaches(self.processes[-1], "the end")
+            self.kafka.expire(new, 3)
 
     def _start_a_try(self) -> None:
         if queued := [task for task in self.tasks.values() if task.state == "queued"]:
