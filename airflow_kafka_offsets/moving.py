@@ -142,11 +142,6 @@ class Import:
     state: GroupState
     reset: Reset | None
 
-    @property
-    def moves(self) -> Moves:
-        """The old and new watermark of each partition that moves."""
-        return self.reset.moves if self.reset else core.moves({}, self.position.offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class Export:

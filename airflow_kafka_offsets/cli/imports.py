@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from airflow_kafka_offsets.cli.documents import Document, claim_document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
-from airflow_kafka_offsets.cli.reset import superseded_document, superseded_text, unread_document
+from airflow_kafka_offsets.cli.reset import (
+    replaced_text,
+    superseded_document,
+    superseded_text,
+    unread_document,
+)
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
@@ -31,7 +36,7 @@ def import_offsets(args: Namespace) -> Answer:
         kafka_conn_id=args.kafka_conn_id,
         skip_lost=args.skip_lost,
     )
-    is_needed = bool(found.moves) or found.reset is None
+    is_needed = found.reset is None or found.reset.changes_something
     if is_needed and args.yes:
         store = open_own_store(args, found.group)
         moving.carry_out_import(found, who, args.why, supersede=args.supersede, store=store)
@@ -82,6 +87,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "not_named": [{"topic": tp.topic, "partition": tp.partition} for tp in found.taken.unnamed],
         "lost": ranges_document(found.taken.lost),
         "skipped": ranges_document(found.reset.skipped) if found.reset else [],
+        "replaced": ranges_document(found.reset.replaced) if found.reset else [],
         "unread": unread_document(found.reset) if found.reset else [],
         "superseded": superseded_document(found.reset, ledger) if found.reset else [],
     }
@@ -89,7 +95,8 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
 
 def _text(document: Document) -> str:
     is_done, group = document["done"], document["group"]
-    if not is_done and not document["founded"] and all(p["watermark"] == p["to"] for p in document["partitions"]):
+    is_there = not document["founded"] and all(p["watermark"] == p["to"] for p in document["partitions"])
+    if not is_done and is_there and not document["replaced"]:
         return f"Group {group} stands where {document['from']} does already. Nothing was changed."
     verb = "goes" if is_done else "would go"
     new = ", which is new to the ledger," if document["founded"] else ""
@@ -121,6 +128,8 @@ def _consequences(document: Document) -> list[str]:
         parts.append(f"The place does not name {names}: {where}.")
     if document["lost"]:
         parts.append("Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"]))
+    if document["replaced"]:
+        parts.append(replaced_text(document))
     if document["skipped"]:
         parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
     return parts

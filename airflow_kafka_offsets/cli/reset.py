@@ -24,7 +24,7 @@ def reset(args: Namespace) -> Answer:
     group = ledger.group(args.group)
     service = open_service(args, ledger, group)
     found = service.preview_reset(group, to, **where)
-    is_needed = bool(found.moves or found.replaced)
+    is_needed = found.changes_something
     if is_needed and args.yes:
         found = service.reset(group, to, who, args.why, **where, supersede=args.supersede)
     document = {
@@ -92,10 +92,7 @@ def _text(document: Document) -> str:
     else:
         parts = [f"The watermark of group {document['group']} stays where it is."]
     if document["replaced"]:
-        what = (
-            "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded)"
-        )
-        parts.append(f"{what}:\n\n" + ranges_table(document["replaced"]))
+        parts.append(replaced_text(document))
     if document["skipped"]:
         parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
     if document["superseded"]:
@@ -113,6 +110,12 @@ def _moves(document: Document) -> str:
         for m in document["moves"]
     )
     return table(headers, rows)
+
+
+def replaced_text(document: Document) -> str:
+    """Say what happens to offsets that belong to other records now."""
+    what = "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded)"
+    return f"{what}:\n\n{ranges_table(document['replaced'])}"
 
 
 def superseded_text(document: Document) -> str:

@@ -39,6 +39,11 @@ class Reset:
     replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
 
+    @property
+    def changes_something(self) -> bool:
+        """Whether there is anything to do: a watermark moves, or one that stays settles what Kafka replaced below it."""
+        return bool(self.moves or self.replaced)
+
 
 def check_no_open_window(group: str, state: GroupState) -> None:
     """Refuse a reset while a window waits for its commit.

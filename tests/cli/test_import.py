@@ -11,9 +11,9 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import StoreOutcomeUnknownError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import OffsetRange, TopicPartition
 from airflow_kafka_offsets.core.window import Claim
-from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
+from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
 
 NEW = ("import", "nightly", "--why", "moving over")
 KNOWN = ("import", "lake.orders", "--why", "w")
@@ -297,6 +297,25 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     assert cli(*KNOWN, "--from", place, "--yes", "--supersede").code == 0
     assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
+
+
+def test_records_that_kafka_replaced_are_named_before_an_import_settles_them(
+    cli: Cli, quiet: Lake, tmp_path: Path
+) -> None:
+    quiet.log.truncate(ORDERS_1, 290)
+    quiet.log.produce(ORDERS_1, 120)
+    replaced = [{"topic": "orders", "partition": 1, "start": 290, "end": 300, "span": 10}]
+    before = quiet.dump()
+    for to in (300, 400):
+        place = csv(tmp_path, f"orders,1,{to}\n")
+        preview = cli(*KNOWN, "--from", place)
+        assert preview.code == 4
+        assert "Kafka gave these offsets to other records after they were read" in preview.out
+        assert cli(*KNOWN, "--from", place, "-o", "json").json["replaced"] == replaced
+        assert quiet.dump() == before
+    assert cli(*KNOWN, "--from", csv(tmp_path, "orders,1,300\n"), "--yes").code == 0
+    assert quiet.ledger.acts("lake.orders")[-1].details["replaced"] == {"orders-1": [290, 300]}
+    assert quiet.plan(ORDERS, 4)[0].ranges[ORDERS_1] == OffsetRange(300, 410)
 
 
 def test_an_open_window_is_in_the_way(cli: Cli, lake: Lake, tmp_path: Path) -> None:

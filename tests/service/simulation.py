@@ -689,6 +689,10 @@ class Simulation:
             self.kill(process)
         elif task := next((task for task in self.tasks.values() if task.process is process), None):
             self.give_up(task)
+            if task.state == "queued" and self.random.random() < 0.7:
+                self.try_again(task)
+                assert task.process is not None
+                self._let_race([process, task.process], 40)
 
     def _reaches(self, process: Process, call: str) -> bool:
         for _ in range(_LONG):
