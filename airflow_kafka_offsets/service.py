@@ -186,7 +186,7 @@ class WindowService:
         group: KafkaGroup,
         claim: Claim,
         is_over: IsOver,
-        request: Request = LIVE,
+        request: Request | None = LIVE,
         *,
         this_try: Try = FIRST_TRY,
         at_most: int | None = None,
@@ -197,7 +197,7 @@ class WindowService:
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            request: what is new, or a replay; a run that has windows gets these, whatever it asks for.
+            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: these only.
             this_try: which try of the task asks: what a try did that it continues is not done again.
             at_most: how many windows the asking task can have; None: any number.
 
@@ -228,7 +228,15 @@ class WindowService:
             )
         return planned
 
-    def _plan(self, asking: _Asking, request: Request) -> list[Planned]:
+    def has_windows(self, group: str, claim: Claim) -> bool:
+        """Whether a run has windows in a group: it gets these, whatever it asks for.
+
+        Raises:
+            IllegalStepError: one was superseded by a reset.
+        """
+        return bool(ownership.own_windows(self._ledger.load(group, claim)))
+
+    def _plan(self, asking: _Asking, request: Request | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         try:
             return self._plan_on(asking, request, state)
@@ -238,7 +246,7 @@ class WindowService:
                 self._ledger.define(asking.group, asking.claim)
             raise
 
-    def _plan_on(self, asking: _Asking, request: Request, state: GroupState) -> list[Planned]:
+    def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
             more, drafts = self._more_of_interval(asking, request, state, own)
             helds = sorted([*own, *more], key=lambda held: held.window.seq)
@@ -246,6 +254,8 @@ class WindowService:
             is_made_again = asking.this_try.number == 1
             warnings = (ownership.made_again(asking.claim, own),) if is_made_again else ()
             return [replace(first, warnings=warnings), *others]
+        if request is None:
+            raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
         if not _is_interval(request):  # which means the same in any group
             ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
@@ -399,7 +409,7 @@ class WindowService:
         return windows, drafts
 
     def _more_of_interval(
-        self, asking: _Asking, request: Request, state: GroupState, own: Sequence[Held]
+        self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]
     ) -> tuple[list[Held], list[Draft]]:
         """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
         if not isinstance(request, Span) or not request.is_interval or request.start == request.end:

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
     short,
 )
-from airflow_kafka_offsets.core.request import Live, Span, names_replay
+from airflow_kafka_offsets.core.request import Live, Request, Span, names_replay
 from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Scope, Window
 from airflow_kafka_offsets.operators.job_files import Report, ranges_by_topic
@@ -100,9 +100,7 @@ def plan(
     """
     from airflow.sdk.exceptions import AirflowSkipException
 
-    request = request_of(context, operator.group, new)
-    if request is None:
-        raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {operator.group.name}")
+    request = _request(operator.group, context, service, claim, new)
     if isinstance(request, Span) and request.is_interval and names_replay(given_params(context)):
         log.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:
@@ -119,6 +117,21 @@ def plan(
             "time is without an owner: nothing to replay"
         )
     return planned
+
+
+def _request(group: KafkaGroup, context: Context, service: WindowService, claim: Claim, new: int) -> Request | None:
+    """Return what a run asks for; None: what it had and nothing more, whatever its conf means to the DAG of today."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    try:
+        request = request_of(context, group, new)
+    except BadInputError:
+        if not service.has_windows(group.name, claim):
+            raise
+        return None
+    if request is None and not service.has_windows(group.name, claim):
+        raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {group.name}")
+    return request
 
 
 def plan_or_take(operator: Worker, context: Context, service: WindowService, claim: Claim) -> list[Planned]:

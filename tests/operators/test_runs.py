@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_kafka_offsets import (
     KafkaEnoughSensor,
@@ -34,8 +35,11 @@ from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.operators.definition import failing_at_once
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator
+from airflow_kafka_offsets.operators.planning import plan
 from airflow_kafka_offsets.operators.runs import request_of, task_is_over, try_of
 from airflow_kafka_offsets.operators.window import CommitWindowOperator
+from tests.core.examples import tp
+from tests.service.world import World
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -239,6 +243,30 @@ def test_a_replay_of_a_group_that_the_dag_does_not_have_is_refused(kind: str) ->
     for named in ("far", "lakes", 5):
         with pytest.raises(BadInputError, match=f"has no group {named}.*it has clicks, lake"):
             asked_of_both(kind, several(), group=named, windows="3")
+
+
+def replaying(world: World, planned: KafkaGroup, /, **conf: Any) -> list[int]:
+    """Let a run of the DAG with several groups ask for its windows of one of them; return their numbers."""
+    operator = SimpleNamespace(group=planned, on_open_window="fail")
+    ti, run = SimpleNamespace(try_number=2, max_tries=2), SimpleNamespace(run_type="manual", conf=conf, start_date=None)
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=0), "dag_run": run, "params": {}, "dag": several()}
+    claim = Claim("several", "manual__1", "load")
+    return [p.window.seq for p in plan(operator, context, world.service, claim)]  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 5)
+    first = world.run(Claim("several", "scheduled__1", "load"))
+    world.kafka.produce(tp(0), 5)
+    world.run(Claim("several", "manual__1", "load"), Windows((1,)))
+    assert replaying(world, world.group, windows="1") == [first.seq], "when it ran, the DAG had one group"
+    assert replaying(world, world.group, windows="1", group="gone") == [first.seq]
+    assert replaying(world, world.group, windows="1", group="clicks") == [first.seq]
+    with pytest.raises(AirflowSkipException, match="replays another group of the DAG"):
+        replaying(world, CLICKS, windows="1", group="lake")
+    with pytest.raises(BadInputError, match="does not say of which"):
+        replaying(world, CLICKS, windows="1")
 
 
 def test_a_backfill_is_of_all_groups_or_of_the_one_that_its_conf_names() -> None:

@@ -95,6 +95,18 @@ def test_a_rerun_does_not_look_at_the_records_that_were_written_since(world: Wor
     assert world.plan(ONE).window.ranges[tp(0)].span == 10
 
 
+def test_a_run_that_asks_for_what_it_had_gets_nothing_new(world: World) -> None:
+    world.kafka.produce(tp(0), 5)
+    window = world.plan(ONE).window
+    assert world.service.has_windows("lake", ONE)
+    [again] = world.service.plan(world.group, ONE, world.over.__contains__, None)
+    assert again.window == window
+    world.service.abandon(window.id, "ada", "why")
+    assert not world.service.has_windows("lake", ONE)
+    with pytest.raises(IllegalStepError, match=r"dag/run-1/load were abandoned just now: trigger a new run"):
+        world.service.plan(world.group, ONE, world.over.__contains__, None)
+
+
 def test_a_run_with_an_abandoned_window_plans_anew(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     given_up = world.plan(ONE).window
