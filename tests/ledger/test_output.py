@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -25,8 +25,8 @@ from tests.ledger.examples import NOW, act, add, claim
 class Warehouse:
     """Tables beside a ledger's, and jobs that stage for them as the job side does."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = create_engine(url, poolclass=NullPool)
+    def __init__(self, url: str, engine: Engine | None = None) -> None:
+        self.engine = engine or create_engine(url, poolclass=NullPool)
         self.table = f"orders_{uuid.uuid4().hex[:8]}"
         self.run(f"CREATE TABLE {self.table} (n INTEGER UNIQUE, window_id VARCHAR(255))")
         self._tries = 0

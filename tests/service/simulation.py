@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -34,10 +34,7 @@ from typing import Any
 from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
-from sqlalchemy import create_engine
-from sqlalchemy.pool import StaticPool
 
-from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
 from airflow_kafka_offsets.cli.parser import make_parser
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -67,7 +64,7 @@ from tests.stores.memory import MemoryStore
 
 Record = tuple[TopicPartition, int]
 
-RETRIES = 2
+RETRIES = [0, 0, 1, 2]
 PARTITIONS = 4
 ROUNDS = 60
 """Rounds in which all that is left to do has to end."""
@@ -170,12 +167,16 @@ class Task:
     run: list[Task]
     body: Callable[[Task, Process], None]
     started: Any
+    retries: int
     number: int = 0
-    max_tries: int = RETRIES
+    max_tries: int = field(init=False)
     state: str = "queued"
     process: Process | None = None
     cleared_at: int = 0
     """How many jobs had run when a person cleared it."""
+
+    def __post_init__(self) -> None:
+        self.max_tries = self.retries
 
     @property
     def is_over(self) -> bool:
@@ -186,7 +187,11 @@ class Task:
     def context(self) -> Any:
         """What Airflow tells its current try."""
         ti = SimpleNamespace(try_number=self.number, max_tries=self.max_tries)
-        return {"ti": ti, "task": SimpleNamespace(retries=RETRIES), "dag_run": SimpleNamespace(start_date=self.started)}
+        return {
+            "ti": ti,
+            "task": SimpleNamespace(retries=self.retries),
+            "dag_run": SimpleNamespace(start_date=self.started),
+        }
 
 
 class _Watched(WindowService):
@@ -225,9 +230,7 @@ class Simulation:
             "on_data_loss": self.random.choice(["fail", "skip"]),
         }
         self.world = World(folder, self.store, **self.options)
-        # One connection that stays open: half of the time would be to open them. No process stops in a transaction.
-        url = self.world.ledger._engine.url
-        self.world.ledger._engine = _sqlite(create_engine(url, poolclass=StaticPool), True)
+        self.world.keep_connection()  # no process stops in a transaction
         self.ledger = self.world.ledger
         self.kafka = self.world.kafka
         self.group = self.world.group
@@ -316,7 +319,7 @@ class Simulation:
             if process.greenlet:
                 process.greenlet.throw(Died())
         self.processes.clear()
-        self.ledger._engine.dispose()
+        self.world.close()
 
     # Airflow.
 
@@ -336,7 +339,7 @@ class Simulation:
 
     def add(self, claim: Claim, run: list[Task], body: Callable[[Task, Process], None]) -> None:
         """Let a run have a task, that waits for its first try."""
-        task = Task(claim, run, body, self.world.now)
+        task = Task(claim, run, body, self.world.now, self.random.choice(RETRIES))
         run.append(task)
         self.tasks[claim] = task
 
@@ -390,7 +393,7 @@ class Simulation:
         elif all(other.is_over for other in task.run):
             for other in task.run:
                 other.started = self.world.now
-        task.max_tries = task.number + RETRIES
+        task.max_tries = task.number + task.retries
         task.state = "queued"
         task.cleared_at = len(self.jobs)
 
@@ -687,6 +690,7 @@ class Simulation:
         self.tell(f"{process.name} stands {call}")
         if self.random.random() < 0.5:
             self.kill(process)
+            self._crowd()
         elif task := next((task for task in self.tasks.values() if task.process is process), None):
             self.give_up(task)
             if task.state == "queued" and self.random.random() < 0.7:
@@ -800,6 +804,9 @@ class Simulation:
             for task in [task for task in self.tasks.values() if task.state == "failed"]:
                 self.clear(task)
             self._finish_tasks()
+        self.group = replace(
+            self.group, max_offsets=None
+        )  # to read the rest in small windows would be half of the time
         for _ in range(STEPS):
             if self._read_on():
                 return

@@ -8,8 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import StaticPool
 
+from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.request import Request
 from airflow_kafka_offsets.core.tries import Try
@@ -49,6 +51,14 @@ class World:
         self.service = WindowService(self.ledger, self.kafka, clock=lambda: self.now, sleep=lambda _: None, store=store)
         self.group = group(**options)
         self.over: set[Claim] = set()
+
+    def keep_connection(self) -> None:
+        """Keep one connection to the ledger open: half of the time of many short calls would be to open them."""
+        self.ledger._engine = _sqlite(create_engine(self.ledger._engine.url, poolclass=StaticPool), True)
+
+    def close(self) -> None:
+        """Close it."""
+        self.ledger._engine.dispose()
 
     def configure(self, **options: Any) -> None:
         """Let a person change the group's definition."""
