@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     IllegalStepError,
     LogError,
+    OutputError,
     UnknownWindowError,
     WindowBusyError,
     counted,
@@ -595,7 +596,12 @@ class WindowService:
         self.check_commit_by_hand(window_id)
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
-        self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
+        try:
+            self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
+        except OutputError as exc:
+            raise OutputError(
+                f"{exc}. If no run can read the window again, give it up: kafka-offsets abandon {window_id} --why '...'"
+            ) from exc
         if in_two_steps:
             self._racing(lambda: self._publisher.finish(group))
 

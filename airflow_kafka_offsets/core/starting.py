@@ -183,12 +183,15 @@ def _committed(
             "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
-    check_inside(found, log, f"{where}: the committed offset")
+    anew = (
+        "To begin anew, take another name for the group, or remove its offsets there and choose other starting_offsets"
+    )
+    check_inside(found, log, f"{where}: the committed offset", f". {anew}")
     return found
 
 
-def check_inside(offsets: Offsets, log: LogSnapshot, what: str) -> None:
-    """Refuse offsets outside of the log, with the numbers.
+def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "") -> None:
+    """Refuse offsets outside of the log, with the numbers and perhaps a way out.
 
     Raises:
         BadInputError: an offset lies below the beginning offset or above the end offset of its partition.
@@ -199,7 +202,7 @@ def check_inside(offsets: Offsets, log: LogSnapshot, what: str) -> None:
         if not (b := log.bounds[tp]).beginning <= offset <= b.end
     ]
     if outside:
-        raise BadInputError(f"{what} must lie in the log: {name_some(outside)}")
+        raise BadInputError(f"{what} must lie in the log: {name_some(outside)}{way_out}")
 
 
 def _names(partitions: list[TopicPartition]) -> str:

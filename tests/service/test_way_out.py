@@ -32,6 +32,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.ownership import Position
 from airflow_kafka_offsets.core.request import Live, Offsets, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
@@ -253,6 +254,7 @@ class Maze(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3))
     def find_the_way_out(self, which: int) -> None:
         """Do what the errors say, of several commands any, until a run has read all that is open, and one plans on."""
+        self.is_stuck = False
         for _ in range(STEPS):
             self.number += 1
             run = claim(f"run-{self.number}")
@@ -276,17 +278,41 @@ class Maze(RuleBasedStateMachine):
         message = str(error)
         if commands := COMMAND.findall(message):
             return self._do(commands[which % len(commands)], which)
+        if self.stored_position is None and "starting_offsets" in message:
+            return self._start_elsewhere(message)
         if isinstance(error, MissingPartitionError):
             there = [t for t in self.world.group.topics if t in self.world.kafka.topic_ids(BOTH)]
             self.define({"topics": there or ORDERS})
-            return False
-        if "To go on where the store stands: starting_offsets='committed'" in message:
-            self.define({"starting_offsets": "committed"})
             return False
         if isinstance(error, OutputError) and "clear the task" in message:
             return False  # the next run has the same window, and runs its job
         assert "under another group's name" in message, f"no way out: {message}"
         return True
+
+    @property
+    def stored_position(self) -> Position | None:
+        """Where the next window starts; None: there was none yet, and `starting_offsets` says where."""
+        return self.world.ledger.load("lake").position
+
+    def _start_elsewhere(self, message: str) -> bool:
+        """Choose another start, as a message says; True: it says that this name can't be used here."""
+        if "To go on where the store stands: starting_offsets='committed'" in message and not self.is_stuck:
+            self.define({"starting_offsets": "committed"})
+            self.is_stuck = True  # if the store stands outside of the log, another name is all that is left
+            return False
+        if "take another name for the group" in message:
+            return True
+        is_outside = "must lie in the log" in message
+        self.define({"starting_offsets": "earliest" if is_outside else self._explicit_start()})
+        return False
+
+    def _explicit_start(self) -> dict[str, dict[int, int]]:
+        """Name what the offset store holds, and the beginning of all that it does not hold."""
+        store, group = self.stores.get(self.world.group.offset_store), self.world.group  # type: ignore[arg-type]
+        held = store.groups.get("lake", {}) if store is not None else {}
+        there = self.world.kafka.snapshot(group.topics, group.isolation_level).bounds
+        start = {p.topic: {q.partition: held.get(q, -2) for q in there if q.topic == p.topic} for p in there}
+        return start or {"orders": {0: -2}}
 
     def _do(self, command: str, which: int) -> bool:
         args = make_parser().parse_args(shlex.split(command)[1:])
