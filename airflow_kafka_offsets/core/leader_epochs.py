@@ -81,12 +81,19 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
         f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
         for tp, offsets in gone.items()
     }
+    # Retention may have passed the watermark since, and nobody can go back to what is not there.
+    on = {tp: max(offsets.end, log.bounds[tp].beginning) for tp, offsets in gone.items()}
+    back = {tp: max(offsets.start, log.bounds[tp].beginning) for tp, offsets in gone.items()}
+    to_read = (
+        f" To read them too: {reset} '{_json(back)}' --why '...', which names the windows whose output has to go; no window is "
+        "cut, so it may name an earlier start (--to-window)"
+    )
+    where = "at the watermark" if on == gone.ends else "where the log begins"
     raise LogTruncatedError(
         f"{name_some(list(why.values()))}. "
-        "The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on at the watermark and "
-        f"record that the new records below it are not read: {reset} '{_json(gone.ends)}' --why '...'. To read them too: "
-        f"{reset} '{_json(gone.starts)}' --why '...', which names the windows whose output has to go; no window is cut, so it may "
-        "name an earlier start (--to-window)",
+        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {where} and "
+        f"record that the new records below it are not read: {reset} '{_json(on)}' --why '...'."
+        + (to_read if back != on else ""),
         why,
     )
 

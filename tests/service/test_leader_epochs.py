@@ -60,6 +60,29 @@ def test_the_ways_out_of_replaced_records_are_those_that_the_error_names(read: W
     assert read.run(THREE).ranges == ranges({tp(0): (130, 130), tp(1): (10, 10)})
 
 
+def test_where_retention_has_passed_replaced_records_the_error_names_where_the_log_begins(read: World) -> None:
+    replace_records(read)
+    read.kafka.expire(tp(0), 110)
+    read.configure(on_data_loss="skip")
+    with pytest.raises(LogTruncatedError) as error:
+        read.plan(TWO)
+    assert str(error.value).count("kafka-offsets reset") == 1
+    on = '{"orders":{"0":110}}'
+    assert f"kafka-offsets reset lake --to '{on}' --why" in str(error.value)
+    read.service.reset(read.group, on, "me", "the new records are gone")
+    assert read.run(TWO).ranges == ranges({tp(0): (110, 130), tp(1): (10, 10)})
+
+
+def test_a_part_of_replaced_records_that_retention_has_passed_is_not_read_again(read: World) -> None:
+    replace_records(read)
+    read.kafka.expire(tp(0), 80)
+    with pytest.raises(LogTruncatedError) as error:
+        read.plan(TWO)
+    stay, back = '{"orders":{"0":100}}', '{"orders":{"0":80}}'
+    assert f"kafka-offsets reset lake --to '{stay}' --why" in str(error.value)
+    assert f"kafka-offsets reset lake --to '{back}' --why" in str(error.value)
+
+
 def test_a_reset_to_the_first_window_reads_all_that_is_there_now(read: World) -> None:
     replace_records(read)
     reset = read.service.reset(read.group, "", "me", "because", to_window="lake-000001", supersede=True)
