@@ -89,7 +89,9 @@ RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
     "a commit has evidence": partial(patch.object, sql_ledger, "check_commit", _without_evidence),
     "the holder commits": partial(patch.object, sql_ledger, "check_commit", _by_anybody),
     "an attempt that was replaced is lost": partial(patch.object, sql_ledger, "_lose", _nothing),
-    "a clear begins again": partial(patch.object, Try, "continues", lambda self, earlier: True),
+    "a clear begins again": partial(
+        patch.multiple, Try, series=property(lambda self: "one"), continues=lambda self, earlier: True
+    ),
     "one commit wins": partial(patch.object, service.WindowService, "_finish", _finish_and_win),
     "a window is taken from the dead only": partial(
         patch.object, ownership, "is_handed_over", lambda *args, **more: True

@@ -393,6 +393,8 @@ class Simulation:
         elif all(other.is_over for other in task.run):
             for other in task.run:
                 other.started = self.world.now
+        if self.random.random() < 0.3:
+            task.retries = self.random.choice(RETRIES)  # somebody edited the DAG
         task.max_tries = task.number + task.retries
         task.state = "queued"
         task.cleared_at = len(self.jobs)

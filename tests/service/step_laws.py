@@ -19,7 +19,7 @@ Require = Callable[[bool, str], None]
 READS = frozenset({"load", "succeeded", "window", "windows", "attempts", "acts", "group", "groups"})
 
 _WINDOWS = """
-    SELECT w.seq, w.state, w.holds, w.span, w.committed_at, c.dag_id, c.run_id, c.task_id, c.map_index, c.scope
+    SELECT w.seq, w.state, w.holds, w.span, w.lane = 'live', w.committed_at, c.dag_id, c.run_id, c.task_id, c.map_index, c.scope
     FROM kafka_offsets_windows w JOIN kafka_offsets_claims c ON c.id = w.holder
 """
 _ATTEMPTS = """
@@ -35,6 +35,7 @@ class WindowRow:
     state: State
     holds: int
     span: int
+    is_live: bool
     committed_at: str | None
     holder: Claim
 
@@ -102,11 +103,14 @@ class StepLaws:
             self._check_commit(*args[:3])
         if name == "finish":
             self._check_finish(before, args[2])
+        if name == "reset":
+            left = [seq for seq, row in self._rows.windows.items() if row.is_live and row.state.is_open]
+            self._require(not left, f"a reset passed the open windows {left}")
 
     def _look(self) -> _Rows:
         windows = {
-            seq: WindowRow(State(state), holds, span, at, Claim(*who, scope=Scope(scope)))
-            for seq, state, holds, span, at, *who, scope in self._execute(_WINDOWS)
+            seq: WindowRow(State(state), holds, span, bool(is_live), at, Claim(*who, scope=Scope(scope)))
+            for seq, state, holds, span, is_live, at, *who, scope in self._execute(_WINDOWS)
         }
         attempts = {
             number: AttemptRow(seq, Outcome(outcome), try_number, Claim(*who, scope=Scope(scope)))
