@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -236,7 +237,7 @@ class Maze(RuleBasedStateMachine):
     def abandon(self, data: st.DataObject, leave_gap: bool) -> None:
         windows = [w for w in self._windows() if w.state is State.PLANNED]
         if windows:
-            with suppress(ConfirmationError):
+            with suppress(KafkaOffsetsError):
                 window = data.draw(st.sampled_from(windows))
                 self.people.abandon(window.id, "ada", "why", leave_gap=leave_gap)
 
@@ -317,45 +318,39 @@ class Maze(RuleBasedStateMachine):
     def _do(self, command: str, which: int) -> bool:
         args = make_parser().parse_args(shlex.split(command)[1:])
         if args.function.endswith(".abandon"):
-            self._abandon(args.window_id)
-            return False
+            return self._act(
+                lambda yes: self.people.abandon(args.window_id, "ada", "why", leave_gap=yes), "--leave-gap", which
+            )
         if args.function.endswith(".commit"):
-            return self._commit(args.window_id, which)
+            return self._act(
+                lambda _: self.people.commit_by_hand(args.window_id, "ada", "why"), "nothing to confirm", which
+            )
         if args.function.endswith(".reset"):
-            return self._reset(args.to or "", args.to_window, args.topic or (), which)
+            where = {"topics": args.topic or (), "to_window": args.to_window}
+            return self._act(
+                lambda yes: self.people.reset(self.stored, args.to or "", "ada", "why", supersede=yes, **where),
+                "--supersede",
+                which,
+            )
         assert args.from_place == "ledger"
         moving, store = Moving(self.world.ledger), self.stores[args.to]
         found = moving.plan_copy(self.stored, Asked(LedgerSource(self.world.ledger, "lake"), "lake"), store)
         moving.carry_out_copy(found, store, "ada", "why")
         return False
 
-    def _commit(self, window_id: str, which: int) -> bool:
-        try:
-            self.people.commit_by_hand(window_id, "ada", "why")
-        except KafkaOffsetsError as exc:
-            return self._follow(exc, which)
-        return False
-
-    def _abandon(self, window_id: str) -> None:
-        try:
-            self.people.abandon(window_id, "ada", "why")
-        except ConfirmationError as exc:
-            assert "--leave-gap" in str(exc)  # noqa: PT017
-            self.people.abandon(window_id, "ada", "why", leave_gap=True)
-
-    def _reset(self, to: str, to_window: str | None, topics: list[str], which: int) -> bool:
-        def reset(supersede: bool) -> None:
-            group, more = self.stored, {"topics": topics, "to_window": to_window, "supersede": supersede}
-            self.people.reset(group, to, "ada", "why", **more)  # type: ignore[arg-type]
-
-        try:
-            reset(False)
-        except ConfirmationError as exc:
-            assert "--supersede" in str(exc)  # noqa: PT017
-            reset(True)
-        except KafkaOffsetsError as exc:
-            return self._follow(exc, which)
-        return False
+    def _act(self, act: Callable[[bool], object], flag: str, which: int) -> bool:
+        """Do what a person does, confirm it when that is asked, and do what the error says when it is refused."""
+        for yes in (False, True):
+            try:
+                act(yes)
+            except ConfirmationError as exc:
+                assert not yes
+                assert flag in str(exc)  # noqa: PT017
+            except KafkaOffsetsError as exc:
+                return self._follow(exc, which)
+            else:
+                return False
+        raise AssertionError("confirmed, and not done")
 
 
 TestMaze = Maze.TestCase
