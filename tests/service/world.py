@@ -54,7 +54,7 @@ class World:
 
     def keep_connection(self) -> None:
         """Keep one connection to the ledger open: half of the time of many short calls would be to open them."""
-        self.ledger._engine = _sqlite(create_engine(self.ledger._engine.url, poolclass=StaticPool), True)
+        self.ledger._engine = _sqlite(create_engine(self.ledger._engine.url, poolclass=StaticPool))
 
     def close(self) -> None:
         """Close it."""
