@@ -53,6 +53,7 @@ from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, W
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.operators import work
 from airflow_kafka_offsets.operators.definition import Stop
+from airflow_kafka_offsets.operators.ending import Ending
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.service import Planned, WindowService
 from tests.core.examples import tp
@@ -510,7 +511,9 @@ class Simulation:
         def run(p: Planned) -> Report:
             return self.job(task, process, p.window)
 
-        work.Work(process.context, self.service, self.group, task.claim, run, process.stop).all(planned)
+        # Not entered: what it logs at the end asks the ledger, and changes nothing.
+        ending = Ending(process.context, self.service, task.claim, planned, process.stop)
+        work.Work(process.context, self.service, self.group, task.claim, run, process.stop, ending).all(planned)
         if task.process is process:
             ran = set(self.jobs[task.cleared_at :])
             old = [p.window.id for p in planned if p.window.span and (task.claim, p.window.id) not in ran]
