@@ -82,22 +82,45 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
 
 
 def planned_groups(dag: DAG) -> list[tuple[str, KafkaGroup]]:
-    """Return the tasks of a DAG that plan windows, with the group of each; its sensors may look at others."""
-    groups = [(task.task_id, _planned_group(task)) for task in dag.tasks]
-    return [(task_id, group) for task_id, group in groups if isinstance(group, KafkaGroup)]
+    """Return the tasks of a DAG that plan windows, with the group of each.
+
+    Its sensors may look at other groups, and a task that is given its window (``window=plan.output``) plans none.
+    """
+    return [(task.task_id, group) for task, group in _tasks_of_groups(dag) if not _is_given_window(task)]
 
 
 def _groups(dag: DAG) -> set[str]:
-    return {group.name for _, group in planned_groups(dag)}
+    return {group.name for _, group in _tasks_of_groups(dag)}
 
 
-def _planned_group(task: Any) -> Any:
+def _tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:
+    groups = [(task, _group_of(task)) for task in dag.tasks]
+    return [(task, group) for task, group in groups if isinstance(group, KafkaGroup)]
+
+
+def _group_of(task: Any) -> Any:
     from airflow.sdk.bases.sensor import BaseSensorOperator
 
     if getattr(task, "is_mapped", False):
         is_sensor = issubclass(task.operator_class, BaseSensorOperator)
         return None if is_sensor else task.partial_kwargs.get("group")
     return None if isinstance(task, BaseSensorOperator) else getattr(task, "group", None)
+
+
+def _is_given_window(task: Any) -> bool:
+    if not getattr(task, "is_mapped", False):
+        return getattr(task, "window", None) is not None
+    given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
+    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in given)
+
+
+def _expanded(task: Any) -> list[Any]:
+    """Return what a mapped task is expanded with; what another task will hand to ``expand_kwargs`` is not known yet."""
+    expanded: list[Any] = []
+    for name in ("expand_input", "op_kwargs_expand_input"):  # the second one is that of a decorated function
+        value = getattr(getattr(task, name, None), "value", None)
+        expanded += value if isinstance(value, list | tuple) else [value]
+    return expanded
 
 
 def given_params(context: Context) -> Mapping[str, Any]:

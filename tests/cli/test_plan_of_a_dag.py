@@ -286,10 +286,41 @@ def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
     text = (
         "from airflow_kafka_offsets import KafkaSparkSubmitOperator\n"
         "with DAG('mapped'):\n"
-        "    KafkaSparkSubmitOperator.partial(task_id='load', application='j.py',\n"
-        "        group=KafkaGroup('lake.new', topics=['orders'])).expand(window=['a'])\n"
+        "    KafkaSparkSubmitOperator.partial(task_id='load',\n"
+        "        group=KafkaGroup('lake.new', topics=['orders'])).expand(application=['j.py'])\n"
     )
     assert cli("plan", "--dag", write(folder, text), "-o", "json").json["group"] == "lake.new"
+
+
+GIVEN = """
+from airflow.sdk import task
+from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator
+orders = KafkaGroup("lake.orders", topics=["orders"])
+def read(spark, window): pass
+with DAG("orders"):
+    plan = PlanWindowsOperator(task_id="plan", group=orders)
+    {load}
+"""
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "KafkaSparkSubmitOperator.partial(task_id='load', group=orders, application='j.py').expand(window=plan.output)",
+        "KafkaSparkSubmitOperator.partial(task_id='load', group=orders, application='j.py').expand_kwargs([{'window': 'w'}])",
+        "KafkaSparkSubmitOperator.partial(task_id='load', group=orders, window='w').expand(application=['j.py'])",
+        "KafkaSparkSubmitOperator(task_id='load', group=orders, application='j.py', window=plan.output)",
+        "KafkaSparkOperator(task_id='load', group=orders, python_callable=read, op_kwargs={'window': plan.output})",
+        "PlanWindowOperator.partial(task_id='load', group=orders).expand(window=plan.output)",
+        "task.kafka_spark(group=orders, task_id='load')(read)(window=plan.output)",
+        "task.kafka_spark(group=orders, task_id='load')(read).expand(window=plan.output)",
+    ],
+)
+def test_a_task_that_is_given_its_windows_plans_none(cli: Cli, quiet: Lake, folder: Path, load: str) -> None:
+    """A DAG of one task that became a plan task and this one: the group belongs to the task as it was."""
+    done = cli("plan", "--dag", write(folder, GIVEN.format(load=load)))
+    assert (done.code, done.out) == (2, "")
+    assert "orders/plan asks for live windows of group lake.orders, which belongs to orders/load" in done.err
 
 
 @pytest.mark.slow
