@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.request import REPLAY_KEYS, Replay, parse_replay
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.wiring.absent import AbsentLedger
 
 
 def plan(args: Namespace) -> Answer:
@@ -42,6 +43,7 @@ def plan(args: Namespace) -> Answer:
         "is_first": state.position is None,
         "open_window": first,
         "max_offsets": group.max_offsets,
+        "no_ledger_in": ledger.where if isinstance(ledger, AbsentLedger) else None,
     }
     try:
         [planned] = open_service(args, ledger, group).preview(group, state.position)
@@ -139,6 +141,8 @@ def _text(document: Document) -> str:
     if document["lost"]:
         parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
     parts += [f"Warning: {warning}" for warning in document["warnings"]]
+    if document["no_ledger_in"]:
+        parts.append(f"There is no ledger in {document['no_ledger_in']} yet: to this answer, the group is a new one.")
     return "\n\n".join(parts)
 
 

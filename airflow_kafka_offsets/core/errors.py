@@ -20,6 +20,7 @@
     ├── LedgerError
     │   ├── LedgerUnavailableError  the database did not answer: try again later
     │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
+    │       └── NoLedgerError       there are none yet
     ├── StoreError
     │   ├── StoreUnavailableError   the offset store did not answer, nothing was written: try again later
     │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that tells
@@ -189,6 +190,18 @@ class LedgerUnavailableError(LedgerError):
 
 class LedgerSchemaError(LedgerError):
     """The ledger's tables are missing or of another version of this package."""
+
+
+class NoLedgerError(LedgerSchemaError):
+    """No ledger has been made yet where one may be.
+
+    Attributes:
+        where: the database, without a password.
+    """
+
+    def __init__(self, message: str, where: str) -> None:
+        super().__init__(message)
+        self.where = where
 
 
 class StoreError(KafkaOffsetsError):

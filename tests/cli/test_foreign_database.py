@@ -11,11 +11,20 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger import schema
 from tests.cli.conftest import Cli, Lake
 
+DAG_FILE = """
+from airflow.sdk import DAG
+from airflow_kafka_offsets import KafkaGroup, PlanWindowOperator
+
+with DAG("new"):
+    PlanWindowOperator(task_id="plan", group=KafkaGroup("g", topics=["orders"]))
+"""
+
 QUESTIONS = [
     ("status", "--offline"),
     ("status",),
     ("windows", "g"),
     ("plan", "g"),
+    ("plan", "--dag", "./new.py"),
     ("verify", "g"),
     ("export", "g"),
     ("db", "current"),
@@ -60,9 +69,11 @@ def as_it_was(path: Path) -> None:
 @pytest.mark.parametrize("prepare", [as_it_was, with_write_ahead_log])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_leaves_the_file_of_another_application_as_it_is(
-    cli: Cli, shop: Path, question: tuple[str, ...], prepare: Callable[[Path], None]
+    cli: Cli, shop: Path, question: tuple[str, ...], prepare: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(shop)
+    monkeypatch.chdir(shop.parent.parent)
+    Path("new.py").write_text(DAG_FILE)
     before = bytes_of(shop.parent)
     done = cli(*question, "--ledger", f"sqlite:///{str(shop).replace('?', '%3F')}")
     assert bytes_of(shop.parent) == before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
 
+from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.ownership import GroupState
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
@@ -77,6 +79,7 @@ def test_starting_offsets_of_the_dag_count(cli: Cli, folder: Path) -> None:
     document = cli("plan", "--dag", file, "-o", "json").json
     assert document["dag_id"] == "new"
     assert document["is_first"] is True
+    assert document["no_ledger_in"] is None
     assert [(p["start"], p["end"], p["verdict"]) for p in document["partitions"]] == [
         (990, 1000, "first"),
         (4990, 5000, "first"),
@@ -95,6 +98,8 @@ def test_no_ledger_is_needed_and_none_is_made(
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
     assert "span 6000 in 2 partitions" in done.out
+    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet: to this answer, the group is a new one.\n")
+    assert cli("plan", "--dag", file, "-o", "json").json["no_ledger_in"] == f"sqlite:///{path}"
     assert path.exists() is is_empty_file
     replay = cli("plan", "--dag", file, "--windows", "1")
     assert (replay.code, replay.out) == (2, "")
@@ -135,6 +140,17 @@ def test_a_ledger_of_another_version_is_not_taken_for_an_empty_one(cli: Cli, lak
     done = cli("plan", "--dag", write(folder, dag("lake.new")))
     assert (done.code, done.out) == (3, "")
     assert "is at revision 0001" in done.err
+
+
+def test_a_ledger_whose_making_was_not_finished_is_not_taken_for_an_empty_one(
+    cli: Cli, lake: Lake, folder: Path
+) -> None:
+    connection = sqlite3.connect(lake.path)
+    connection.execute(f"DROP TABLE {VERSION_TABLE}")
+    connection.close()
+    done = cli("plan", "--dag", write(folder, dag("lake.new")))
+    assert (done.code, done.out) == (3, "")
+    assert "is at revision none (no tables)" in done.err
 
 
 def test_a_known_group_goes_on_at_its_watermark_with_the_definition_of_the_dag(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets.adapters.ledger.schema import REVISION
-from tests.cli.conftest import Done, in_a_process, set_revision
+from tests.cli.conftest import Cli, Done, in_a_process, set_revision
+from tests.cli.test_foreign_database import DAG_FILE
 
 if TYPE_CHECKING:
     from tests.lab.databases import Postgres
@@ -39,6 +42,23 @@ def test_a_database_without_tables_names_the_command(url: str) -> None:
     assert (done.code, done.out) == (3, "")
     assert "Run once, with the same ledger: kafka-offsets db upgrade" in done.err
     assert "test-pw" not in done.err
+
+
+def test_a_first_window_is_shown_beside_the_tables_of_others_and_the_answer_tells(
+    url: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE customers (name TEXT)"))
+    engine.dispose()
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", url)
+    file = tmp_path / "new.py"
+    file.write_text(DAG_FILE)
+    done = cli("plan", "--dag", str(file))
+    assert done.code == 0, done.err
+    assert "There is no ledger in postgresql+psycopg://" in done.out
+    assert "test-pw" not in done.out
+    assert cli("plan", "--dag", str(file), "-o", "json").json["no_ledger_in"].startswith("postgresql")
 
 
 def test_a_database_that_is_behind_names_the_command(url: str) -> None:

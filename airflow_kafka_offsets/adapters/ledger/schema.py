@@ -16,7 +16,7 @@ from airflow_kafka_offsets.adapters.ledger.engine import (
     writing,
 )
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
-from airflow_kafka_offsets.core.errors import LedgerSchemaError, counted, name_some
+from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError, counted, name_some
 
 REVISION = "0004"
 """The revision that this code needs; a test holds it equal to Alembic's head."""
@@ -80,6 +80,7 @@ def check_revision(engine: Engine) -> None:
     """Refuse a database whose tables are of another version, or not ours.
 
     Raises:
+        NoLedgerError: there is no ledger yet: no file, no table, or on a server only others' tables.
         LedgerSchemaError: with the command that helps.
     """
     found = look(engine)
@@ -89,23 +90,27 @@ def check_revision(engine: Engine) -> None:
     if found.others and not found.ours:
         raise _foreign(engine, found)
     if not is_there(engine.url):
-        raise LedgerSchemaError(
+        raise NoLedgerError(
             f"There is no ledger in {where(engine)} yet. The default ledger is made when a group first plans; any other one "
-            "by: kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID"
+            "by: kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID",
+            where(engine),
         )
-    raise LedgerSchemaError(
+    message = (
         f"The ledger {where(engine)} is at revision {found.revision or 'none (no tables)'}, this package needs "
         f"{REVISION}. Run once, with the same ledger: kafka-offsets db upgrade"
     )
+    raise LedgerSchemaError(message) if found.ours else NoLedgerError(message, where(engine))
 
 
 def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
     flag = " --beside-others" if _is_file(engine) else ""
-    return LedgerSchemaError(
+    message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
         f"({name_some(found.others, ', ')}). Nothing was written. If that is another database than you mean, name the right "
         f"one. To make a ledger beside these tables, run once, with the same ledger: kafka-offsets db upgrade{flag}"
     )
+    # A server's databases are shared as they are, so a ledger may come there; a file is one application's.
+    return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))
 
 
 def _is_file(engine: Engine) -> bool:
