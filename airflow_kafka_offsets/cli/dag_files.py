@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airflow.dag_processing.bundles.base import BaseDagBundle
     from airflow.dag_processing.dagbag import DagBag
 
+_NAME_THE_FILE = "Name the file of the DAG instead of its id"
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -89,7 +91,7 @@ def _dags_of_file(path: str) -> list[Any]:
     if not file.is_file():
         raise BadInputError(f"There is no file {path}")
     # One that is not fetched yet can't have it.
-    bundle = next((b for b in _bundles() if file.is_relative_to(b.path)), None)
+    bundle = next((b for b in _bundles_or_none() if file.is_relative_to(b.path)), None)
     bag = _bag(file, bundle.path if bundle else file.parent, bundle.name if bundle else None)
     if bag.import_errors:
         raise BadInputError("; ".join(f"Airflow can't import {path}: {why}" for why in _reasons(bag).values()))
@@ -101,29 +103,52 @@ def _dags_of_file(path: str) -> list[Any]:
 def _dag_of_id(dag_id: str) -> Any:
     names: list[str] = []
     broken: dict[str, str] = {}
-    for bundle in _bundles():
+    bundles, unmade = _bundles()
+    for bundle in bundles:
         _fetch(bundle)
         bag = _bag(bundle.path, bundle.path, bundle.name)
         if dag_id in bag.dags:
             return bag.dags[dag_id]
         names.append(bundle.name)
         broken |= _reasons(bag)
-    message = f"Airflow's bundles ({', '.join(names)}) have no DAG {dag_id}"
+    message = f"Airflow's bundles ({', '.join(names) or 'none'}) have no DAG {dag_id}"
     if broken:
         errors = name_some([f"{file}: {why}" for file, why in broken.items()])
         message += f"; these files can't be imported: {errors}"
+    if unmade:
+        message += f"; these bundles can't be opened on this machine, and may have it: {name_some(unmade, ', ')}. {_NAME_THE_FILE}"
     raise BadInputError(message)
 
 
-def _bundles() -> list[BaseDagBundle]:
+def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
+    """Return Airflow's bundles, and the names of those that can't be made: Airflow only logs why."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.exceptions import AirflowConfigException
 
     try:
         with _quietly():
-            return list(DagBundlesManager().get_all_dag_bundles())
+            manager = DagBundlesManager()
+            bundles = list(manager.get_all_dag_bundles())
+            names = list(manager.get_all_bundle_names())
     except AirflowConfigException as exc:
         raise BadInputError(f"Airflow's list of bundles can't be used: {exc}") from exc
+    except ImportError as exc:
+        raise BadInputError(
+            f"Airflow's list of bundles can't be used: {type(exc).__name__}: {exc}. {_NAME_THE_FILE}"
+        ) from exc
+    except Exception as exc:  # whatever the module of a bundle raises; not its words, which may show a password
+        raise BadInputError(
+            f"Airflow's list of bundles can't be used ({type(exc).__name__}). {_NAME_THE_FILE}"
+        ) from exc
+    made = {bundle.name for bundle in bundles}
+    return bundles, [name for name in names if name not in made]
+
+
+def _bundles_or_none() -> list[BaseDagBundle]:
+    try:
+        return _bundles()[0]
+    except BadInputError:
+        return []  # a file needs none
 
 
 def _fetch(bundle: BaseDagBundle) -> None:
@@ -132,7 +157,7 @@ def _fetch(bundle: BaseDagBundle) -> None:
             bundle.initialize()
     except Exception as exc:  # whatever its client raises; not its words, which may show the password of a repository
         raise BadInputError(
-            f"Airflow's bundle {bundle.name} can't be fetched ({type(exc).__name__}). Name the file of the DAG instead of its id"
+            f"Airflow's bundle {bundle.name} can't be fetched ({type(exc).__name__}). {_NAME_THE_FILE}"
         ) from exc
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -41,6 +42,13 @@ class Unreachable(LocalDagBundle):
     def initialize(self) -> None:
         """Fail as a client of Git does, with the address."""
         raise RuntimeError("fatal: unable to access https://me:hunter2@git/dags")
+
+
+class Unmade(LocalDagBundle):
+    """A bundle that can't be made on this machine."""
+
+    def __init__(self, **kwargs: object) -> None:
+        raise RuntimeError("no connection git_default; hunter2")
 
 
 @pytest.fixture
@@ -257,6 +265,34 @@ def test_a_bundle_that_can_not_be_fetched_is_named_without_its_address(
         "Airflow's bundle remote can't be fetched (RuntimeError). Name the file of the DAG instead of its id\n"
     )
     assert cli("plan", "--dag", write(folder, dag("lake.new"))).code == 0
+
+
+def test_a_bundle_whose_class_is_not_installed_is_bad_input_and_a_file_does_without(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BUNDLES, bundles("remote", "no_such_module.git.GitDagBundle"))
+    done = cli("plan", "--dag", "somewhere")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Airflow's list of bundles can't be used: ModuleNotFoundError: No module named 'no_such_module'. "
+        "Name the file of the DAG instead of its id\n"
+    )
+    assert cli("plan", "--dag", write(folder, dag("lake.new"))).code == 0
+
+
+def test_a_bundle_that_can_not_be_made_is_named(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [ours] = json.loads(os.environ[BUNDLES])
+    [unmade] = json.loads(bundles("remote", f"{__name__}.Unmade"))
+    monkeypatch.setenv(BUNDLES, json.dumps([unmade, ours]))
+    file = write(folder, dag("lake.new"))
+    done = cli("plan", "--dag", "somewhere")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Airflow's bundles (ours) have no DAG somewhere; these bundles can't be opened on this machine, and may have it: remote. "
+        "Name the file of the DAG instead of its id\n"
+    )
+    assert cli("plan", "--dag", "new").code == 0
+    assert cli("plan", "--dag", file).code == 0
 
 
 def test_a_list_of_bundles_that_makes_no_sense_is_bad_input(
