@@ -93,6 +93,59 @@ def test_a_question_leaves_the_log_of_an_application_at_work_as_it_is(cli: Cli, 
     application.close()
 
 
+def test_a_question_makes_no_file_beside_a_copied_database_and_its_log(cli: Cli, tmp_path: Path) -> None:
+    application = a_shop(tmp_path / "shop.db", "wal")
+    application.execute("PRAGMA wal_autocheckpoint=0")
+    application.execute("INSERT INTO customers VALUES ('Zoë')")
+    application.commit()
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    for name in ("shop.db", "shop.db-wal"):
+        (copied / name).write_bytes((tmp_path / name).read_bytes())
+    application.close()
+    before = bytes_of(copied)
+    done = cli("status", "--offline", "--ledger", f"sqlite:///{copied / 'shop.db'}")
+    assert bytes_of(copied) == before
+    assert done.code == 3
+    assert "kafka-offsets db upgrade" in done.err
+    upgrade = cli("db", "upgrade", "--ledger", f"sqlite:///{copied / 'shop.db'}")
+    assert upgrade.code == 3
+    assert "holds 2 tables of something else (customers, invoices)" in upgrade.err, "they are in the log alone"
+
+
+@pytest.mark.parametrize("place", [".", "/", "..", "shop"])
+@pytest.mark.parametrize("command", [("status", "--offline"), ("db", "current"), ("db", "upgrade")])
+def test_a_folder_is_no_ledger(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = cli(*command, "--ledger", f"sqlite:///{place}")
+    assert (done.code, done.out) == (2, "")
+    assert (
+        done.err
+        == f"The ledger's URL sqlite:///{place} is that of a folder: name a file in it, such as kafka_offsets.db\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("status", "--offline"), ("db", "current"), ("db", "upgrade")])
+@pytest.mark.parametrize(
+    "url", ["sqlite:///file:new.db?uri=true", "sqlite:///file:new.db?mode=rwc&uri=true", "sqlite:///file:new.db"]
+)
+def test_a_file_in_the_form_of_sqlites_own_uri_is_refused_and_not_made(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    done = cli(*command, "--ledger", url)
+    assert list(Path.cwd().iterdir()) == []
+    assert (done.code, done.out) == (2, "")
+    assert (
+        done.err
+        == "The ledger's URL names a file in SQLite's own form (file:...): write its path, such as sqlite:////var/lib/kafka_offsets.db\n"
+    )
+
+
 def test_a_question_does_not_roll_back_what_another_application_left_half_way(cli: Cli, tmp_path: Path) -> None:
     application = a_shop(tmp_path / "shop.db")
     application.execute("PRAGMA cache_size=1")

@@ -127,7 +127,7 @@ PLACES = [
 LEDGERS = [
     "sqlite:///ledger.db", "sqlite://", "sqlite:///nowhere/at/all.db", "sqlite:///.", "sqlite:///there.csv", "nobody",
     "sqlite+nonsense:///ledger.db", "sqlite+aiosqlite:///ledger.db", "nonsense://x", "mysql+nonsense://u@127.0.0.1:1/d",
-    "sqlite:///%00", "sqlite:///" + "x" * 5000, "postgresql://u@127.0.0.1:99999/d", "mysql://u@127.0.0.1:99999/d",
+    "sqlite:////", "sqlite:///..", "sqlite:///file:new.db?uri=true", "sqlite:///%00", "sqlite:///" + "x" * 5000, "postgresql://u@127.0.0.1:99999/d", "mysql://u@127.0.0.1:99999/d",
     "mysql://u@" + "x" * 300 + ":1/d", "postgresql+x://", "://", "a://b:c", "sqlite:///ledger.db?", "oracle://u@h/d",
 ]  # fmt: skip
 _OPTIONS = {
@@ -237,6 +237,9 @@ def test_every_command_line_ends_in_a_sentence(shell: Shell, line: list[str]) ->
 @given(ledgers, st.booleans())
 @example("sqlite:///ledger.db?timeout=abc", True)
 @example("sqlite+nonsense:///ledger.db", False)
+@example("sqlite:///.", False)
+@example("sqlite:////", True)
+@example("sqlite:///file:new.db?uri=true", False)
 @pytest.mark.filterwarnings("ignore:Query string argument")
 def test_every_ledger_opens_or_says_why_not(shell: Shell, url: str, in_environment: bool) -> None:
     with shell.new():

@@ -88,6 +88,7 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
         parsed = make_url(url)
     except (ArgumentError, ValueError) as exc:
         raise BadInputError(f"The {what}'s URL is not one that SQLAlchemy can read") from exc
+    _check_file(parsed, what)
     given = dict(connect_args or {})
     match parsed.get_backend_name():
         case "sqlite":
@@ -100,6 +101,21 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
             return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
         case other:
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
+
+
+def _check_file(url: URL, what: str) -> None:
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return
+    # Its path can't be told from its options, so no look would keep a question from making the file.
+    if what == "ledger" and url.database.startswith("file:"):
+        raise BadInputError(
+            "The ledger's URL names a file in SQLite's own form (file:...): write its path, such as "
+            "sqlite:////var/lib/kafka_offsets.db"
+        )
+    if os.path.isdir(url.database):
+        raise BadInputError(
+            f"The {what}'s URL {_shown(url)} is that of a folder: name a file in it, such as kafka_offsets.db"
+        )
 
 
 def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> Engine:
@@ -218,8 +234,8 @@ def is_there(url: str | URL) -> bool:
 
 
 def _file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None: it has none, or its URL says more than a path."""
-    is_file = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
+    """Return the file of a SQLite database; None: it has none."""
+    is_file = url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:"
     return Path(str(url.database)) if is_file else None
 
 
@@ -277,8 +293,9 @@ def looking(engine: Engine) -> Iterator[Connection]:
 def _look_at(file: Path) -> sqlite3.Connection:
     # Also when it only reads, SQLite makes the files of a write-ahead log that are missing, and rolls a journal back that
     # a crash has left. Told that nobody writes, it does neither; that may be wrong, so it is good for no more than a look.
-    beside = {journal: file.with_name(f"{file.name}-{journal}").exists() for journal in ("wal", "journal")}
-    would_write = beside["journal"] or (_has_write_ahead_log(file) and not beside["wal"])
+    beside = {journal: os.path.exists(f"{file}-{journal}") for journal in ("wal", "shm", "journal")}
+    has_log = beside["wal"] and beside["shm"]
+    would_write = beside["journal"] or (_has_write_ahead_log(file) and not has_log)
     uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if would_write else ''}"
     return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT)
 

@@ -48,14 +48,17 @@ def look(engine: Engine) -> Found:
     if not is_there(engine.url):
         return Found()
     with looking(engine) as connection:
-        revision = _revision(connection)
-        known = {VERSION_TABLE, *metadata.tables}
-        tables = sorted(inspect(connection).get_table_names())
-        return Found(
-            revision,
-            tuple(table for table in tables if table in known),
-            tuple(table for table in tables if table not in known),
-        )
+        return _found(connection)
+
+
+def _found(connection: Connection) -> Found:
+    known = {VERSION_TABLE, *metadata.tables}
+    tables = sorted(inspect(connection).get_table_names())
+    return Found(
+        _revision(connection),
+        tuple(table for table in tables if table in known),
+        tuple(table for table in tables if table not in known),
+    )
 
 
 def current_revision(engine: Engine) -> str | None:
@@ -113,6 +116,11 @@ def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))
 
 
+def _refuse_foreign_file(engine: Engine, found: Found) -> None:
+    if _is_file(engine) and found.others and not found.ours:
+        raise _foreign(engine, found)
+
+
 def _is_file(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
 
@@ -142,16 +150,19 @@ def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
 
     found = look(engine)
     _refuse_newer(engine, found.revision)
-    if _is_file(engine) and found.others and not found.ours and not beside_others:
-        raise _foreign(engine, found)
+    if not beside_others:
+        _refuse_foreign_file(engine, found)
     if _is_file(engine) and not found.others:
         with translated(engine):
             use_write_ahead_log(engine)
     with writing(engine) as connection:
-        # Inside of the transaction: on SQLite a second process waits here, and then finds the work done.
-        revision = _revision(connection)
-        _refuse_newer(engine, revision)
-        if revision != REVISION:
+        # Inside of the transaction: on SQLite a second process waits here, and then finds the work done. The look from outside
+        # does not see what only stands in a write-ahead log, either.
+        found = _found(connection)
+        _refuse_newer(engine, found.revision)
+        if not beside_others:
+            _refuse_foreign_file(engine, found)
+        if found.revision != REVISION:
             config = Config()
             config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
             config.attributes["connection"] = connection
