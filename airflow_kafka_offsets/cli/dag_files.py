@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.operators.runs import planned_groups
@@ -164,8 +164,13 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    with _quietly():
-        return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
+    try:
+        with _quietly():
+            return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
+    except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
+        raise BadInputError(
+            f"Airflow can't import {path}: a file there ends the process (sys.exit: {short(exc.code)})"
+        ) from exc
 
 
 @contextmanager

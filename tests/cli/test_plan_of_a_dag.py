@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,17 @@ def test_whatever_a_file_raises_is_told(cli: Cli, folder: Path, text: str, reaso
     assert done.err.startswith(f"Airflow can't import {file}: ")
     assert reason in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("chosen", ["file", "id"])
+def test_a_member_of_an_archive_that_exits_is_told(cli: Cli, folder: Path, chosen: str) -> None:
+    archive = folder / "dags.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("leaves.py", "import sys  # a DAG of airflow\nsys.exit(7)\n")
+    done = cli("plan", "--dag", str(archive) if chosen == "file" else "somewhere")
+    assert (done.code, done.out) == (2, "")
+    place = archive if chosen == "file" else folder
+    assert done.err == f"Airflow can't import {place}: a file there ends the process (sys.exit: 7)\n"
 
 
 def test_a_reason_is_there_without_tracebacks_too(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
