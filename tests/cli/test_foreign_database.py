@@ -113,6 +113,25 @@ def test_a_question_makes_no_file_beside_a_copied_database_and_its_log(cli: Cli,
     assert "holds 2 tables of something else (customers, invoices)" in upgrade.err, "they are in the log alone"
 
 
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("sqlite:///ledger.db", "timeout"),
+        ("postgresql://u@127.0.0.1:1/d", "port"),
+        ("mysql://u@127.0.0.1:1/d", "read_timeout"),
+        ("mysql://u@127.0.0.1:1/d", "client_flag"),
+    ],
+)
+def test_an_option_that_can_not_be_used_is_named_without_its_value(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("status", "--offline", "--ledger", f"{url}?{option}=canary")
+    assert (done.code, done.out) == (2, "")
+    assert f"Its options are {option}." in done.err
+    assert "canary" not in done.err
+
+
 @pytest.mark.parametrize("place", [".", "/", "..", "shop"])
 @pytest.mark.parametrize("command", [("status", "--offline"), ("db", "current"), ("db", "upgrade")])
 def test_a_folder_is_no_ledger(

@@ -149,10 +149,11 @@ def _driver(dialect: Any) -> Callable[..., Any]:
 
 def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
     """Return the error for a URL that a driver can't use: an option of it, as a rule."""
-    options = f" Its options are {name_some(sorted(url.query), ', ')}." if url.query else ""
-    return BadInputError(
-        f"The {what}'s URL {_shown(url)} can't be used: {type(exc).__name__}: {first_line(exc)}.{options}"
-    )
+    if url.query:  # what the driver says may repeat the value
+        why = f"{type(exc).__name__}. Its options are {name_some(sorted(url.query), ', ')}."
+    else:
+        why = f"{type(exc).__name__}: {first_line(exc)}."
+    return BadInputError(f"The {what}'s URL {_shown(url)} can't be used: {why}")
 
 
 def _postgres(engine: Engine) -> Engine:
