@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.islands import Piece, load_islands
 from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.core.request import parse_windows
+from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.wiring import sources
 
@@ -142,14 +143,32 @@ def _notes(document: Document) -> Iterable[str]:
 
 
 def _ways_out(found: Audit, group: str, owner: Owner | None) -> list[str]:
+    dag = owner.dag_id if owner is not None else "DAG"
+    return [*_replay_of_windows(found, group, dag), *_replay_of_join(found, group, dag)]
+
+
+def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     wrong = {finding.window_id for finding in (*found.missing, *found.doubled)}
     if not wrong:
         return []
-    dag = owner.dag_id if owner is not None else "DAG"
     seqs = ",".join(str(seq) for seq in sorted(parse_window_id(name)[1] for name in wrong))
     return [
         "To write these windows again, which replaces what they wrote: "
         f"""airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'""",
         "What lies there twice after that was written under another id: look for rows of windows that are abandoned or "
         f"superseded, kafka-offsets windows {group} --state abandoned --state superseded",
+    ]
+
+
+def _replay_of_join(found: Audit, group: str, dag: str) -> list[str]:
+    if not found.at_join:
+        return []
+    starts = dump_offsets({piece.tp: piece.offsets.start for piece in found.at_join})
+    ends = dump_offsets({piece.tp: piece.offsets.end for piece in found.at_join})
+    return [
+        "To read what is missing before the first window, as new backfill windows, while Kafka still has it: "
+        f"airflow dags trigger {dag} --conf "
+        f"""'{{"group": "{group}", "starting_offsets": {starts}, "ending_offsets": {ends}}}'""",
+        "If nothing should be there, leave it out by naming the windows to compare: "
+        f"kafka-offsets audit {group} --table ... --windows FIRST-LAST",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sqlite3
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.request import parse_replay
 from airflow_kafka_offsets.core.window import Outcome
 from tests.cli.conftest import Cli, Lake, cells
 
@@ -118,3 +120,36 @@ def test_a_part_of_the_windows_and_what_is_refused(cli: Cli, tmp_path: Path) -> 
     empty = file_of(tmp_path, [], "nothing.csv")
     done = cli("audit", "lake.orders", "--table", empty)
     assert (done.code, "no line is there" in done.err) == (2, True)
+
+
+def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: Lake, tmp_path: Path) -> None:
+    group = KafkaGroup("lake.moved", topics=["orders"], starting_offsets={"orders": {"0": 500, "1": 200}})
+    lake.commit(group, 1)
+    old = [("orders", 0, offset) for offset in range(480)] + [("orders", 1, offset) for offset in range(200)]
+    new = [("orders", 0, offset) for offset in range(500, 1000)] + [
+        ("orders", 1, offset) for offset in range(200, 5000)
+    ]
+    table = file_of(tmp_path, [*old, *new])
+    done = cli("audit", "lake.moved", "--table", table)
+    assert done.code == 1, done.out + done.err
+    assert "Missing before the group's first window" in done.out
+    [conf] = re.findall(r"airflow dags trigger moved --conf '(.*)'", done.out)
+    replay = json.loads(conf)
+    assert replay == {
+        "group": "lake.moved",
+        "starting_offsets": {"orders": {"0": 480}},
+        "ending_offsets": {"orders": {"0": 500}},
+    }
+    assert "kafka-offsets audit lake.moved --table ... --windows FIRST-LAST" in done.out
+    assert cli("audit", "lake.moved", "--table", table, "--windows", "1").code == 0
+    asked = (
+        "--starting-offsets",
+        json.dumps(replay["starting_offsets"]),
+        "--ending-offsets",
+        json.dumps(replay["ending_offsets"]),
+    )
+    [again] = cli("plan", "lake.moved", *asked, "-o", "json").json["new"]
+    assert [(r["partition"], r["start"], r["end"]) for r in again["ranges"] if r["span"]] == [(0, 480, 500)]
+    assert parse_replay("lake.moved", replay) == parse_replay(
+        "lake.moved", {k: json.dumps(v) if k != "group" else v for k, v in replay.items()}
+    )
