@@ -258,6 +258,12 @@ def find_connection(conn_id: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as exc:
+        if "://" in conn_id or "@" in conn_id:
+            # Airflow's words would repeat it.
+            raise NotYetError(
+                "Airflow has no connection of the id that is given, which looks like a URL. It is not shown here, as it may hold "
+                "a password. Put the URL into a connection, and name the id of that"
+            ) from None
         raise NotYetError(
             f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-json '{{...}}'"
         ) from exc
