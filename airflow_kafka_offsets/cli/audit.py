@@ -137,8 +137,8 @@ def _notes(document: Document) -> Iterable[str]:
         yield f"{text}{is_open} What an abandoned window wrote has to go."
     if left_out := document["left_out"]:
         yield (
-            f"Left out: {name_some(left_out, ', ')}, of an earlier topic of the same name, whose offsets mean something else. If the "
-            "table has its records too, let the query leave them out."
+            f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name, whose offsets mean something "
+            "else. If the table has its records too, let the query leave them out."
         )
 
 
@@ -151,10 +151,19 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     wrong = {finding.window_id for finding in (*found.missing, *found.doubled)}
     if not wrong:
         return []
-    seqs = ",".join(str(seq) for seq in sorted(parse_window_id(name)[1] for name in wrong))
-    return [
+    gone = sorted(wrong.intersection(found.other_topics))
+    seqs = ",".join(str(seq) for seq in sorted(parse_window_id(name)[1] for name in wrong.difference(gone)))
+    again = (
         "To write these windows again, which replaces what they wrote: "
-        f"""airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'""",
+        f"""airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""
+    )
+    no_replay = (
+        f"Kafka no longer has all records of {name_some(gone, ', ')}, as a topic was "
+        "recreated, so no replay is possible: read what is missing under another group's name, and remove by hand what is there twice."
+    )
+    return [
+        *([again] if seqs else []),
+        *([no_replay] if gone else []),
         "What lies there twice after that was written under another id: look for rows of windows that are abandoned or "
         f"superseded, kafka-offsets windows {group} --state abandoned --state superseded",
     ]

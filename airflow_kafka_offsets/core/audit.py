@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from airflow_kafka_offsets.core.islands import Island, Islands, Piece, pieces
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, OffsetRange, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.window import Window
 
 
@@ -28,8 +28,8 @@ class Finding:
 
     Attributes:
         window_id: the window.
-        span: how many offsets it owns.
-        records: how many records its job read; None: no one told.
+        span: how many offsets it owns of the topics as they are now.
+        records: how many records its job read at these; None: no one told.
         found: how many of its offsets the table has.
         missing: how many records the table lacks; None: no one can tell whether any.
         holes: the offsets that the table does not have, if records are missing, or may be.
@@ -56,7 +56,7 @@ class Audit:
         findings: the windows with missing or doubled records, or of which no one can tell; oldest first.
         at_join: offsets between what the table had before the group's first window, and that window.
         strange: offsets in the table that no window of the group has read, in order.
-        other_topics: windows that were left out, as they read an earlier topic of the same name.
+        other_topics: windows of which ranges were left out, as they are of an earlier topic of the same name.
     """
 
     windows: int
@@ -116,10 +116,13 @@ class Auditor:
         number = found = without = 0
         findings, others = [], []
         for window, records in windows:
-            if any(self.topic_ids.get(topic, known) != known for topic, known in window.topic_ids.items()):
+            ranges = self._of_these_topics(window)
+            if ranges.span < window.span:
                 others.append(window.id)
-                continue
-            finding = self._look_at(window, records)
+                records = _of_the_rest(window, ranges, records)
+                if not ranges:
+                    continue
+            finding = self._look_at(window.id, ranges, records)
             number, found = number + 1, found + finding.found
             if finding.missing == 0:
                 without += finding.span - finding.found
@@ -133,9 +136,15 @@ class Auditor:
             other_topics=tuple(reversed(others)),
         )
 
-    def _look_at(self, window: Window, records: int | None) -> Finding:
+    def _of_these_topics(self, window: Window) -> OffsetRanges:
+        """Return what a window owns, without topics that were recreated since: their offsets mean something else."""
+        known, now = window.topic_ids, self.topic_ids
+        owned = window.ranges.without_empty()
+        return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, known[tp.topic]) == known[tp.topic])
+
+    def _look_at(self, window_id: str, ranges: OffsetRanges, records: int | None) -> Finding:
         holes, doubled, found = [], [], 0
-        for tp, owned in window.ranges.without_empty().items():
+        for tp, owned in ranges.items():
             self._note(tp, owned)
             for piece in pieces(self._near(tp, owned), tp, owned):
                 if not piece.copies:
@@ -144,9 +153,9 @@ class Auditor:
                 found += piece.offsets.span
                 if piece.copies > 1:
                     doubled.append(piece)
-        missing = self._missing(window.span, records, found)
+        missing = self._missing(ranges.span, records, found)
         return Finding(
-            *(window.id, window.span, records, found, missing),
+            *(window_id, ranges.span, records, found, missing),
             holes=() if missing == 0 else tuple(holes),
             doubled=tuple(doubled),
         )
@@ -184,6 +193,11 @@ class Auditor:
             before = [island.end for island in self.table.get(tp, ()) if island.start < start]
             if before and before[-1] < start:
                 yield Piece(tp, OffsetRange(before[-1], start), 0)
+
+
+def _of_the_rest(window: Window, ranges: OffsetRanges, records: int | None) -> int | None:
+    # The job counted the whole window: where each offset held a record, each of the rest did.
+    return ranges.span if records == window.span else None
 
 
 def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

@@ -153,3 +153,21 @@ def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: 
     assert parse_replay("lake.moved", replay) == parse_replay(
         "lake.moved", {k: json.dumps(v) if k != "group" else v for k, v in replay.items()}
     )
+
+
+def test_a_window_with_records_of_a_topic_that_was_recreated_is_told_and_not_replayed(
+    cli: Cli, lake: Lake, tmp_path: Path
+) -> None:
+    group = KafkaGroup("lake.both", topics=["orders", "clicks"])
+    lake.log.produce(TopicPartition("clicks", 0), 5)
+    lake.commit(group, 1)
+    lake.log.delete("clicks")
+    lake.log.create("clicks", 1)
+    lake.service.reset(group, "earliest", "ada", "recreated", topics=["clicks"])
+    short = file_of(tmp_path, [*FIRST, *SECOND, *(("orders", 1, offset) for offset in range(302, 5000))])
+    done = cli("audit", "lake.both", "--table", short)
+    assert done.code == 1
+    assert "Missing: 2 records of lake.both-000001." in done.out
+    assert "Left out: what lake.both-000001 read of an earlier topic of the same name" in done.out
+    assert "Kafka no longer has all records of lake.both-000001, as a topic was recreated, so no replay" in done.out
+    assert "airflow dags trigger" not in done.out

@@ -109,6 +109,42 @@ def test_windows_of_an_earlier_topic_of_the_name_are_left_out() -> None:
     assert (found.windows, found.other_topics, found.is_right) == (2, ("lake-000001",), True)
 
 
+def audit_after_clicks_was_recreated(
+    table: dict[TopicPartition, list[Island]], *windows: tuple[Window, int | None]
+) -> Audit:
+    now = {"orders": "id-of-orders", "clicks": "id-of-clicks"}
+    return Auditor(table, now, expects_gaps=False, is_whole=True).audit(reversed(windows))
+
+
+def of_both(seq: int, orders: tuple[int, int], clicks: tuple[int, int], clicks_id: str) -> Window:
+    return window({tp(0): orders, tp(0, "clicks"): clicks}, seq, clicks=clicks_id)
+
+
+def test_of_a_window_with_a_topic_that_was_recreated_the_other_topics_are_judged() -> None:
+    old, new = of_both(1, (0, 10), (0, 50), "earlier"), of_both(2, (10, 20), (0, 5), "id-of-clicks")
+    right = {tp(0): [Island(0, 20, 1)], tp(0, "clicks"): [Island(0, 5, 1)]}
+    found = audit_after_clicks_was_recreated(right, (old, 60), (new, 15))
+    assert found == Audit(2, 25, 0, (), other_topics=("lake-000001",))
+    short = {**right, tp(0): [Island(0, 4, 1), Island(6, 20, 1)]}
+    found = audit_after_clicks_was_recreated(short, (old, 60), (new, 15))
+    assert [(f.window_id, f.span, f.records, f.missing) for f in found.findings] == [("lake-000001", 10, 10, 2)]
+    assert shown(found, "holes") == [("lake-000001", "orders-0", "4 to 5")]
+    assert not found.is_right
+
+
+def test_how_many_of_the_records_were_of_the_topics_that_are_left_no_one_knows_when_offsets_held_none() -> None:
+    old = of_both(1, (0, 10), (0, 50), "earlier")
+    table, now = {tp(0): [Island(0, 9, 1)]}, {"orders": "id-of-orders", "clicks": "id-of-clicks"}
+    found = Auditor(table, now, expects_gaps=True, is_whole=True).audit([(old, 58)])
+    assert [(f.window_id, f.records, f.missing) for f in found.findings] == [("lake-000001", None, None)]
+
+
+def test_a_window_that_owns_nothing_of_a_topic_that_was_recreated_is_judged_as_all_others() -> None:
+    old = of_both(1, (0, 10), (50, 50), "earlier")
+    found = audit_after_clicks_was_recreated({tp(0): [Island(0, 9, 1)]}, (old, 10))
+    assert ([f.missing for f in found.missing], found.other_topics) == ([1], ())
+
+
 def test_windows_with_a_topic_that_left_the_group_are_judged_as_all_others() -> None:
     both = window({tp(0): (0, 10), tp(0, "clicks"): (0, 5)}, 1)
     assert audit({tp(0): [Island(0, 10, 1)]}, (both, 15)).missing[0].missing == 5
