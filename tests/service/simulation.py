@@ -615,7 +615,7 @@ class Simulation:
         """Play the schedule to its end, and check the laws.
 
         Raises:
-            BrokenLawError: with the story.
+            BrokenLawError: a law does not hold; with the story, which any other error has as a note.
         """
         try:
             with patch.object(work, "patiently", lambda step: step()):  # its minute of patience is over at once
@@ -623,12 +623,16 @@ class Simulation:
                 self.is_calm = True
                 self._drive_to_quiet()
             self._check_laws()
-        except Exception as exc:
-            told = "\n  ".join(self.story)
-            what = exc if isinstance(exc, BrokenLawError) else f"{type(exc).__name__}: {exc}"
-            raise BrokenLawError(f"seed {self.seed}: {what}\n  {told}") from exc
+        except BrokenLawError as exc:
+            raise BrokenLawError(f"seed {self.seed}: {exc}\n  {self._told()}") from exc
+        except Exception as exc:  # a crash, which no law has noticed
+            exc.add_note(f"seed {self.seed}:\n  {self._told()}")
+            raise
         finally:
             self.bury()
+
+    def _told(self) -> str:
+        return "\n  ".join(self.story)
 
     def _play(self) -> None:
         self.tell(f"{self.options}, {'in place' if self.in_place else 'by rename'}, {self.store and 'a store'}")

@@ -5,8 +5,13 @@ That each of its rules is noticed when it is broken takes minutes, and is looked
 
 from __future__ import annotations
 
+from functools import partial
+from unittest.mock import patch
+
 import pytest
 
+from airflow_kafka_offsets.adapters.ledger import sql_ledger
+from tests.service import broken_rules
 from tests.service.broken_rules import first_noticed
 from tests.service.simulation import simulate
 
@@ -34,3 +39,12 @@ def test_one_seed_is_one_schedule() -> None:
 @pytest.mark.parametrize("rule", ["a group has versions", "the offset store follows"])
 def test_a_broken_rule_is_noticed(rule: str) -> None:
     assert first_noticed(rule, schedules=20) is not None
+
+
+def test_a_crash_is_no_law_that_noticed_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of a rule that is broken by a function whose arguments are not those of today."""
+    wrong = partial(patch.object, sql_ledger, "_change", lambda: None)
+    monkeypatch.setattr(broken_rules, "RULES", {"with wrong arguments": wrong})
+    with pytest.raises(TypeError) as caught:
+        first_noticed("with wrong arguments", schedules=5)
+    assert "seed 0" in caught.value.__notes__[0]
