@@ -42,6 +42,7 @@ def import_offsets(args: Namespace) -> Answer:
         moving.carry_out_import(found, who, args.why, supersede=args.supersede, store=store)
     document = {
         "group": found.group.name,
+        "needed": is_needed,
         "done": is_needed and args.yes,
         "who": who,
         "why": args.why,
@@ -58,7 +59,9 @@ def _to_be_founded(args: Namespace) -> KafkaGroup:
 
 
 def _import_document(found: Import, ledger: Ledger) -> Document:
-    before: Mapping[TopicPartition, int] = found.state.position.offsets if found.state.position else {}
+    before: Mapping[TopicPartition, int | None] = found.state.position.offsets if found.state.position else {}
+    if found.reset is not None:  # what was known of an earlier topic of the name is no watermark of this one
+        before = {**before, **{tp: old for tp, (old, _) in found.reset.moves.items()}}
     beginnings = found.taken.unnamed if found.reset is None else ()
     named = sorted({*found.taken.target, *beginnings})
     return {
@@ -95,8 +98,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
 
 def _text(document: Document) -> str:
     is_done, group = document["done"], document["group"]
-    is_there = not document["founded"] and all(p["watermark"] == p["to"] for p in document["partitions"])
-    if not is_done and is_there and not document["replaced"]:
+    if not document["needed"]:
         return f"Group {group} stands where {document['from']} does already. Nothing was changed."
     verb = "goes" if is_done else "would go"
     new = ", which is new to the ledger," if document["founded"] else ""

@@ -29,6 +29,7 @@ def reset(args: Namespace) -> Answer:
         found = service.reset(group, to, who, args.why, **where, supersede=args.supersede)
     document = {
         "group": group.name,
+        "needed": is_needed,
         "done": is_needed and args.yes,
         "who": who,
         "why": args.why,
@@ -83,7 +84,7 @@ def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
 
 
 def _text(document: Document) -> str:
-    if not document["moves"] and not document["replaced"]:
+    if not document["needed"]:
         return f"The watermark of group {document['group']} is there already. Nothing was changed."
     is_done = document["done"]
     verb = "has moved" if is_done else "would move"

@@ -334,6 +334,25 @@ def test_where_it_is_already_nothing_is_written(cli: Cli, quiet: Lake, tmp_path:
     assert quiet.dump() == before
 
 
+def test_the_number_of_an_earlier_topic_of_the_name_is_not_where_the_group_stands(
+    cli: Cli, lake: Lake, tmp_path: Path
+) -> None:
+    lake.log.recreate("clicks")
+    lake.log.produce(CLICKS_0, 100)
+    known, place = ("import", "lake.clicks", "--why", "w"), csv(tmp_path, "clicks,0,90\n")
+    before = lake.dump()
+    done = cli(*known, "--from", place)
+    assert done.code == 4
+    assert "Group lake.clicks would go on from csv:" in done.out
+    assert ["clicks", "0", "90", "next", "-", "90", "100"] in map(cells, done.out.splitlines())
+    assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
+    assert cli(*known, "--from", place, "-o", "json").json["needed"]
+    assert lake.dump() == before
+    assert "Group lake.clicks goes on from csv:" in cli(*known, "--from", place, "--yes").out
+    again = cli(*known, "--from", place)
+    assert (again.code, again.out.endswith("does already. Nothing was changed.\n")) == (0, True)
+
+
 def test_a_known_group_keeps_its_topics_and_its_connection(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     place = csv(tmp_path, "orders,1,300\nclicks,0,85\n")
     assert "Group lake.orders doesn't read clicks; it reads orders" in cli(*KNOWN, "--from", place).err
