@@ -25,6 +25,9 @@ LIKE = 0.85
 GROUP = "group"
 """The param, or key of a run's conf, that says of which group a replay is. By itself it chooses none."""
 
+OUR_KEYS = (*REPLAY_KEYS, GROUP)
+"""All of these."""
+
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
 
@@ -117,18 +120,19 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
             )
 
 
-def check_keys(conf: Mapping[str, Any], own: Collection[str]) -> None:
-    """Refuse a run that was given a key which only looks like one of ours: the run would read what is new instead.
+def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[str] = OUR_KEYS) -> None:
+    """Refuse a run that was given a key which only looks like one of ours: it would read what is new, or of another group.
 
     Args:
         conf: what a person gave the run.
         own: the params that the DAG declares: these it means otherwise.
+        ours: the keys that count in such a run.
 
     Raises:
         BadInputError: with the key that is meant.
     """
     for key, value in conf.items():
-        meant = None if key in REPLAY_KEYS or key in own or _is_empty(value) else _meant(str(key))
+        meant = None if key in OUR_KEYS or key in own or _is_empty(value) else _meant(str(key), ours)
         if meant is not None:
             raise BadInputError(
                 f"The run's conf has {short(key)}, which looks like {meant!r} and chooses nothing: write {meant!r}. If the DAG means "
@@ -136,14 +140,14 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str]) -> None:
             )
 
 
-def _meant(key: str) -> str | None:
+def _meant(key: str, ours: Collection[str]) -> str | None:
     letters = _letters(key)
-    for ours in REPLAY_KEYS:
-        likeness = SequenceMatcher(None, letters, _letters(ours)).ratio()
+    for one in ours:
+        likeness = SequenceMatcher(None, letters, _letters(one)).ratio()
         # Words as short as `from` and `to` are like too many others.
-        if letters == _letters(ours) or (len(ours) > len(FROM) and likeness >= LIKE):
-            return ours
-    return WINDOWS if letters == "windowid" else None
+        if letters == _letters(one) or (len(one) > len(FROM) and likeness >= LIKE):
+            return one
+    return WINDOWS if letters == "windowid" and WINDOWS in ours else None
 
 
 def _letters(key: str) -> str:

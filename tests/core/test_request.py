@@ -242,6 +242,8 @@ def test_a_span_survives_being_written_down_in_any_zone(start: datetime, seconds
         ("starting-offset", "starting_offsets"),
         ("endingOffsets", "ending_offsets"),
         ("ending_ofsets", "ending_offsets"),
+        ("Group", "group"),
+        ("groups", "group"),
     ],
 )
 def test_a_key_that_looks_like_ours_is_refused_with_the_one_that_is_meant(key: str, meant: str) -> None:
@@ -250,7 +252,7 @@ def test_a_key_that_looks_like_ours_is_refused_with_the_one_that_is_meant(key: s
 
 
 def test_keys_that_are_ours_or_a_dags_own_or_say_nothing_are_no_typos() -> None:
-    check_keys(dict.fromkeys(REPLAY_KEYS, "3"), own=())
+    check_keys(dict.fromkeys((*REPLAY_KEYS, "group"), "3"), own=())
     check_keys({"window": 5, "From": "ada"}, own=("window", "From"))
     check_keys({"window": None, "Windows": "", "startingOffsets": {}}, own=())
     strangers = (
@@ -263,6 +265,8 @@ def test_keys_that_are_ours_or_a_dags_own_or_say_nothing_are_no_typos() -> None:
         "start",
         "until",
         "topics",
+        "group_id",
+        "group_by",
         "day",
         "",
         7,

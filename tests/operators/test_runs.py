@@ -147,6 +147,16 @@ def test_a_conf_with_a_key_that_looks_like_ours_makes_no_ordinary_run(key: str) 
     assert request_of(context_of("manual", conf={key: "12-15"}) | {"dag": own}, ORDERS) == Live()
 
 
+@pytest.mark.parametrize("kind", ["manual", "backfill"])
+def test_a_conf_with_a_key_that_looks_like_group_is_not_of_all_groups(kind: str) -> None:
+    with pytest.raises(BadInputError, match="'Group', which looks like 'group'"):
+        request_of(context_of(kind, conf={"Group": "lake.b", "windows": "3"}, **HOUR), ORDERS)
+
+
+def test_a_backfill_does_not_mind_what_else_its_conf_has() -> None:
+    assert isinstance(request_of(context_of("backfill", conf={"Windows": "3"}, **HOUR), ORDERS), Span)
+
+
 class Task:
     """What an operator's `execute` may do."""
 
