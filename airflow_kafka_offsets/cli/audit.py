@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.audit import Audit, Finding
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.islands import Piece, load_islands
 from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.core.request import parse_windows
+from airflow_kafka_offsets.core.request import name_windows, parse_windows
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.wiring import sources
@@ -152,7 +152,7 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     if not wrong:
         return []
     gone = sorted(wrong.intersection(found.other_topics))
-    seqs = ",".join(str(seq) for seq in sorted(parse_window_id(name)[1] for name in wrong.difference(gone)))
+    seqs = name_windows(sorted(parse_window_id(name)[1] for name in wrong.difference(gone)))
     again = (
         "To write these windows again, which replaces what they wrote: "
         f"""airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""

@@ -18,7 +18,9 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.planning import Verdict, judge_all
+from airflow_kafka_offsets.core.request import name_windows
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
+from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import Lag, second_look
 
@@ -189,7 +191,9 @@ def _one_text(group: Document) -> str:
 def _windows_of(act: Document) -> str | None:
     details = act["details"]
     ids = [details["window"]] if "window" in details else details.get("superseded", [])
-    return " to ".join(dict.fromkeys([ids[0], ids[-1]])) if ids else None
+    if len(ids) > 1:
+        return name_windows(parse_window_id(id_)[1] for id_ in ids)
+    return ids[0] if ids else None
 
 
 def _open(window: Document) -> str:

@@ -63,7 +63,7 @@ def test_missing_and_doubled_ranges_are_named_with_their_windows_and_the_way_out
     ]
     assert "Missing: 3 records of lake.orders-000001. The table does not have these offsets:" in done.out
     assert "More than once: offsets of lake.orders-000002:" in done.out
-    assert """airflow dags trigger orders --conf '{"group": "lake.orders", "windows": "1,2"}'""" in done.out
+    assert """airflow dags trigger orders --conf '{"group": "lake.orders", "windows": "1-2"}'""" in done.out
 
 
 def test_several_tables_that_belong_together_are_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.ports import Act
 from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
 
 
@@ -120,3 +124,19 @@ def test_an_unknown_group_is_named_with_those_that_are_known(cli: Cli) -> None:
     done = cli("status", "lake.order")
     assert (done.code, done.out) == (2, "")
     assert done.err == "The ledger has no group lake.order; it has lake.clicks, lake.orders\n"
+
+
+@pytest.mark.parametrize(
+    ("seqs", "shown"),
+    [
+        ([3], "lake.orders-000003"),
+        ([3, 7], "3,7"),
+        ([3, 4, 5, 7], "3-5,7"),
+        ([1_000_001, 1_000_002], "1000001-1000002"),
+    ],
+)
+def test_the_windows_of_an_act_are_named_and_no_others(cli: Cli, lake: Lake, seqs: list[int], shown: str) -> None:
+    superseded = [window_id("lake.orders", seq) for seq in seqs]
+    lake.ledger.record("lake.orders", Act("reset", "ann", "why", lake.clock(), {"superseded": superseded}))
+    [row] = [cells(line) for line in cli("status", "lake.orders").out.splitlines() if " reset " in line]
+    assert row[-3:] == [shown, "ann", "why"]

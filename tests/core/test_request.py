@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.request import (
     Span,
     Windows,
     check_keys,
+    name_windows,
     parse_replay,
     parse_seq,
     parse_windows,
@@ -272,3 +273,8 @@ def test_keys_that_are_ours_or_a_dags_own_or_say_nothing_are_no_typos() -> None:
         7,
     )
     check_keys(dict.fromkeys(strangers, "x"), own=())
+
+
+@pytest.mark.parametrize("text", ["3", "3,7", "3-5,7", "1-2,4-5", "999999-1000001"])
+def test_the_numbers_of_windows_are_written_as_they_are_read(text: str) -> None:
+    assert name_windows(parse_windows("lake", text)) == text
