@@ -122,11 +122,15 @@ def replaced_text(document: Document) -> str:
 def superseded_text(document: Document) -> str:
     """Say of these windows what that means, and what is usually meant."""
     windows = document["superseded"]
+    is_done = document["done"]
+    if len(windows) == 1:
+        lose, ids = "has lost its" if is_done else "would lose its", "a new id. What was written under the old id"
+    else:
+        lose, ids = "have lost their" if is_done else "would lose their", "new ids. What was written under the old ids"
     rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
     text = (
-        f"{counted(len(windows), 'committed window')} would lose their offsets, which are then read again under new ids. "
-        "What was written under the old ids has to go, or records count twice:\n\n"
-        + table(("id", "until", "span", "run"), rows)
+        f"{counted(len(windows), 'committed window')} {lose} offsets, which are then read again under {ids} has to go, or "
+        "records count twice:\n\n" + table(("id", "until", "span", "run"), rows)
     )
     if document["unread"]:
         text += (
@@ -134,8 +138,8 @@ def superseded_text(document: Document) -> str:
             "(recorded as a gap). Keep that part of the output, or take the topic into the group's topics again before:\n\n"
             + ranges_table(document["unread"])
         )
-    if document["done"]:
-        return text.replace("would lose", "have lost", 1)
+    if is_done:
+        return text
     return text + (
         "\n\nUsually a replay is meant: to run these windows again under their own ids, which replaces their output, "
         "clear the runs above in Airflow instead. The watermark stays then."

@@ -339,7 +339,8 @@ class WindowReading:
             )
         if (again := self._recounted()).records:
             raise IncompleteReadError(
-                f"none of {again.records} records was read: the first action on the frame of read() failed, or left all out"
+                f"no record was read, and a second look found {counted(again.records, 'record')}: the first action on the frame of "
+                "read() failed, or left all out"
             )
         return counts
 

@@ -288,13 +288,18 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     before = quiet.dump()
     place = csv(tmp_path, "orders,0,600\n")
     done = cli(*KNOWN, "--from", place)
-    assert "1 committed window would lose their offsets" in done.out
+    assert (
+        "1 committed window would lose its offsets, which are then read again under a new id. What was written under the old id"
+        in done.out
+    )
     assert done.out.endswith("the same command with --yes --supersede\n")
     done = cli(*KNOWN, "--from", place, "--yes")
     assert (done.code, done.out) == (4, "")
     assert "If you do mean it: add --supersede" in done.err
     assert quiet.dump() == before
-    assert cli(*KNOWN, "--from", place, "--yes", "--supersede").code == 0
+    done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
+    assert done.code == 0
+    assert "1 committed window has lost its offsets, which are then" in done.out
     assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 

@@ -64,7 +64,8 @@ def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:
     assert "The watermark of group lake.orders has moved" in done.out
     assert "2 committed windows have lost their offsets" in done.out
     assert "Nothing was changed" not in done.out
-    assert "  reset              1-2      " in cli("status", "lake.orders").out
+    [row] = [cells(line) for line in cli("status", "lake.orders").out.splitlines() if " reset " in line]
+    assert row[1:3] == ["reset", "1-2"]
 
 
 def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:
