@@ -51,6 +51,7 @@ from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicP
 from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
 from airflow_kafka_offsets.operators import work
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.ending import Ending
@@ -124,18 +125,12 @@ class Boundary:
 _LONG = 200
 """More steps than a task has with one window."""
 
-_WRITES = [
-    f"{when} {call}"
+_LEDGER_WRITES = [
+    f"{when} ledger.{call}"
     for when in ("before", "after")
-    for call in (
-        "ledger.add_windows",
-        "ledger.hold",
-        "ledger.start_attempt",
-        "ledger.end_attempt",
-        "ledger.commit",
-        "ledger.finish",
-    )
+    for call in ("add_windows", "hold", "start_attempt", "end_attempt", "commit", "finish")
 ]
+_STORE_WRITES = ["before store.advance", "after store.advance"]
 
 _SILENCE: Mapping[str, Callable[[], Exception]] = {
     "before ledger": lambda: LedgerUnavailableError("no answer"),
@@ -697,7 +692,8 @@ class Simulation:
         """Let a process die, or count as dead, just before or after a call that writes."""
         if not self.processes:
             return
-        process, call = self.random.choice(self.processes), self.random.choice(_WRITES)
+        calls = _LEDGER_WRITES if self.store is None else [*_LEDGER_WRITES, *_STORE_WRITES]
+        process, call = self.random.choice(self.processes), self.random.choice(calls)
         if not self._reaches(process, call):
             return
         self.tell(f"{process.name} stands {call}")
@@ -863,13 +859,21 @@ class Simulation:
         if not errors:
             rest = self.ledger.load("lake").open
             return not rest and all(p.how == "new" for p in planned) and sum(p.window.span for p in planned) == 0
-        commands = COMMAND.findall(str(errors[0]))
-        self.require(bool(commands), f"no way out: {errors[0]}")
-        self._do(commands[0])
+        self._follow(errors[0])
         return False
 
+    def _follow(self, error: KafkaOffsetsError) -> None:
+        """Do what an error says, of several commands any, and what it says when that is refused."""
+        for _ in range(STEPS):
+            commands = COMMAND.findall(str(error))
+            self.require(bool(commands), f"no way out: {error}")
+            try:
+                return self._do(self.random.choice(commands))
+            except KafkaOffsetsError as exc:
+                error = exc
+        raise BrokenLawError(f"the errors name commands in a circle: {error}")
+
     def _do(self, command: str) -> None:
-        """Do what an error says."""
         self.tell(f"a person does what the error says: {command}")
         args = make_parser().parse_args(shlex.split(command)[1:])
         if args.function.endswith(".abandon"):
@@ -889,11 +893,14 @@ class Simulation:
                     supersede=yes,
                 )
             )
-        else:  # copy --from ledger
-            position = self.service.watermark("lake")
-            assert position is not None
+        else:
+            assert args.function.endswith(".copy")
+            assert args.from_place == "ledger"
             assert self.store is not None
-            self.store.groups["lake"] = {**self.store.groups.get("lake", {}), **position.offsets}
+            moving = Moving(self.ledger, lambda: self.world.now)
+            found = moving.plan_copy(self.group, Asked(LedgerSource(self.ledger, "lake"), "lake"), self.store)
+            unlike = moving.carry_out_copy(found, self.store, "ada", "why")
+            self.require(not unlike, f"the copy left {unlike}")
 
     def _confirmed(self, step: Callable[[bool], object]) -> None:
         try:
