@@ -123,14 +123,15 @@ def superseded_text(document: Document) -> str:
     """Say of these windows what that means, and what is usually meant."""
     windows = document["superseded"]
     is_done = document["done"]
-    if len(windows) == 1:
-        lose, ids = "has lost its" if is_done else "would lose its", "a new id. What was written under the old id"
-    else:
-        lose, ids = "have lost their" if is_done else "would lose their", "new ids. What was written under the old ids"
+    have, their, old, new = (
+        ("has", "its", "id", "a new id") if len(windows) == 1 else ("have", "their", "ids", "new ids")
+    )
+    lose = f"{have} lost" if is_done else "would lose"
     rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
     text = (
-        f"{counted(len(windows), 'committed window')} {lose} offsets, which are then read again under {ids} has to go, or "
-        "records count twice:\n\n" + table(("id", "until", "span", "run"), rows)
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are then read again under {new}. "
+        f"What was written under the old {old} has to go, or records count twice:\n\n"
+        + table(("id", "until", "span", "run"), rows)
     )
     if document["unread"]:
         text += (

@@ -26,7 +26,7 @@ GROUP = "group"
 """The param, or key of a run's conf, that says of which group a replay is. By itself it chooses none."""
 
 OUR_KEYS = (*REPLAY_KEYS, GROUP)
-"""All of these."""
+"""All keys of a run's conf that mean something to us."""
 
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
