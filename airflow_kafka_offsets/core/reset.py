@@ -28,7 +28,8 @@ class Reset:
         irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
         replaced: offsets below the new watermark that Kafka gave to other records after they were read: nobody will read
             these.
-        unread: what these windows own of topics that the group no longer reads, by window: nobody owns it then, a gap too.
+        unread: what these windows own of topics that the group no longer reads, or that were recreated since, by window:
+            nobody owns it then, a gap too.
     """
 
     position: Position
@@ -118,26 +119,32 @@ def plan_reset(
     skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
     superseded = _superseded(position, back, committed, backfill)
-    way_out = _way_out(group, superseded, log)
-    unread = {window.id: left for window in superseded if (left := _unread(window, reads))}
+    unread = {window.id: left for window in superseded if (left := _unread(window, position, reads))}
+    way_out = _way_out(group, superseded, position, log)
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
-    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, log), replaced, unread)
+    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, position, log), replaced, unread)
 
 
-def _unread(window: Window, reads: Collection[str] | None) -> OffsetRanges:
-    if reads is None:
-        return OffsetRanges({})
-    return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp.topic not in reads)
+def _of_today(window: Window, position: Position) -> OffsetRanges:
+    """Return what a window has of the topics as they are now: in one that was recreated its offsets mean nothing."""
+    same = {topic for topic, known in window.topic_ids.items() if position.topic_ids.get(topic) == known}
+    return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
 
-def _irreplaceable(superseded: tuple[Window, ...], log: LogSnapshot) -> tuple[str, ...]:
+def _unread(window: Window, position: Position, reads: Collection[str] | None) -> OffsetRanges:
+    same = _of_today(window, position)
+    left = {tp for tp in window.ranges if tp not in same or (reads is not None and tp.topic not in reads)}
+    return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp in left)
+
+
+def _irreplaceable(superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> tuple[str, ...]:
     return tuple(
         f"{window.id} {tp} {owned}"
         for window in superseded
-        for tp, owned in window.ranges.without_empty().items()
+        for tp, owned in _of_today(window, position).without_empty().items()
         if (bounds := log.bounds.get(tp)) and (owned.end > bounds.end or owned.start < bounds.beginning)
     )
 
@@ -156,10 +163,11 @@ def _superseded(
     return tuple(sorted(owners, key=lambda window: window.seq))
 
 
-def _way_out(group: str, superseded: tuple[Window, ...], log: LogSnapshot) -> str:
+def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> str:
     # The oldest whose start Kafka still holds: where a live window starts, no other of the live lane is cut.
     for window in sorted(superseded, key=lambda window: window.lane is Lane.BACKFILL):
-        held = [(log.bounds.get(tp), owned.start) for tp, owned in window.ranges.without_empty().items()]
+        owned = _of_today(window, position).without_empty()
+        held = [(log.bounds.get(tp), start) for tp, start in owned.starts.items()]
         if all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held):
             return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {window.id} --why '...'"
     return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
@@ -190,8 +198,7 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
     for tp, owned in window.ranges.without_empty().items():
         if tp in unread:  # no live window will start there, whatever the position is
             continue
-        same_topic = window.topic_ids.get(tp.topic) == position.topic_ids.get(tp.topic)
-        if not same_topic or position.offsets.get(tp, 0) > owned.start:
+        if position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
                 f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
                 f"the rest again. {way_out}"
@@ -201,7 +208,8 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
 def window_starts(window: Window, position: Position, committed: Iterable[Window]) -> dict[TopicPartition, int]:
     """Return the target of a reset to where a window starts.
 
-    A partition that came later goes back to where the first window after this one took it up.
+    A partition that came later goes back to where the first window after this one took it up. So does one of a topic that
+    was recreated after this window.
 
     Args:
         window: the window; it may be one that no longer owns its offsets.
@@ -209,20 +217,22 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
         committed: the committed live windows, newest first.
 
     Raises:
-        IllegalStepError: the window was cut from a topic that has been recreated since.
+        IllegalStepError: all records of the window are of topics that were recreated since.
     """
-    other = sorted(t for t, known in window.topic_ids.items() if position.topic_ids.get(t) != known)
-    if other:
+    same = _of_today(window, position)
+    other = sorted({tp.topic for tp in window.ranges.without_empty() if tp not in same})
+    if other and not same.span:
         raise IllegalStepError(
-            f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: "
-            "its offsets mean nothing in the one of today"
+            f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: its offsets mean nothing "
+            f"in the one of today. To read that one from its beginning: kafka-offsets reset {window.group} "
+            f"--topic {other[0]} --to earliest --why '...'"
         )
     starts: dict[TopicPartition, int] = {}
     for later in committed:
         if later.seq <= window.seq:
             break
-        starts.update(later.ranges.starts)
-    starts.update(window.ranges.starts)
+        starts.update(_of_today(later, position).starts)
+    starts.update(same.starts)
     return {tp: start for tp, start in starts.items() if position.offsets.get(tp) != start}
 
 
@@ -251,13 +261,24 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
 
 
 def _nobody_reads(reset: Reset) -> str:
-    left = [f"{id_} {tp} {owned}" for id_, ranges in reset.unread.items() for tp, owned in ranges.items()]
-    if not left:
-        return ""
-    return (
-        f" And the group no longer reads all of their topics: {name_some(left, ', ')} would be read by nobody again, a gap that is "
-        "recorded. Keep that part of their output, or take the topic into the group's topics again before."
-    )
+    recreated: list[str] = []
+    left: list[str] = []
+    for window in reset.superseded:
+        same = _of_today(window, reset.position)
+        for tp, owned in reset.unread.get(window.id, {}).items():
+            (left if tp in same else recreated).append(f"{window.id} {tp} {owned}")
+    told = ""
+    if recreated:
+        told += (
+            f" And the topic of {name_some(recreated, ', ')} was recreated since: nobody can read these records again, a gap "
+            "that is recorded. Keep that part of their output."
+        )
+    if left:
+        told += (
+            f" And the group no longer reads all of their topics: {name_some(left, ', ')} would be read by nobody again, a gap that is "
+            "recorded. Keep that part of their output, or take the topic into the group's topics again before."
+        )
+    return told
 
 
 def _numbers(windows: Sequence[Window]) -> str:

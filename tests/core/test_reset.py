@@ -220,3 +220,63 @@ def test_a_backfill_window_that_is_open_is_in_the_way() -> None:
     with pytest.raises(IllegalStepError, match=r"lake-000004 of group lake is planned.*abandon lake-000004"):
         plan_reset("lake", BEFORE, {tp(0): 0, tp(1): 5}, LOG, LATE, [waiting])
     assert plan_reset("lake", BEFORE, {tp(0): 10, tp(1): 5}, LOG, LATE, [waiting]).superseded
+
+
+# A window of two topics, one of which was recreated and reset since.
+
+CLICKS = tp(0, "clicks")
+BOTH = window({tp(0): (0, 10), CLICKS: (0, 5)}, 1, clicks="old")
+ON_BOTH = window({tp(0): (10, 20), CLICKS: (0, 3)}, 2, clicks="new")
+AFTER_BOTH = position({tp(0): 20, CLICKS: 3}, clicks="new")
+READS = ["orders", "clicks"]
+
+
+def test_what_a_window_owns_of_an_earlier_topic_does_not_hold_it_back_and_is_named_as_a_gap() -> None:
+    before = position({tp(0): 10, CLICKS: 0}, clicks="new")
+    reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 5)}), [BOTH], reads=READS)
+    assert reset.superseded == (BOTH,)
+    assert reset.position == position({tp(0): 0, CLICKS: 0}, clicks="new")
+    assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
+    assert summary(reset)["unread"] == {"lake-000001": {"clicks-0": [0, 5]}}
+    assert reset.irreplaceable == ("lake-000001 orders-0 0 to 9",)
+    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 0 to 4 was recreated.*Keep") as told:
+        check_confirmed("lake", reset, confirmed=False)
+    assert "no longer reads" not in str(told.value)
+
+
+def test_what_is_of_an_earlier_topic_and_what_left_the_group_are_told_apart() -> None:
+    refunds = tp(0, "refunds")
+    three = window({tp(0): (0, 10), CLICKS: (0, 5), refunds: (0, 2)}, 1, clicks="old")
+    before = position({tp(0): 10, CLICKS: 0, refunds: 2}, clicks="new")
+    reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 10)}), [three], reads=READS)
+    with pytest.raises(
+        ConfirmationError, match=r"clicks-0 0 to 4 was recreated.*no longer reads.*refunds-0 0 to 1 would"
+    ):
+        check_confirmed("lake", reset, confirmed=False)
+
+
+def test_the_start_of_a_window_leaves_out_what_is_of_an_earlier_topic() -> None:
+    assert window_starts(BOTH, AFTER_BOTH, [ON_BOTH, BOTH]) == {tp(0): 0, CLICKS: 0}
+    before = position({tp(0): 10, CLICKS: 0}, clicks="new")
+    assert window_starts(BOTH, before, [BOTH]) == {tp(0): 0}
+    later = window({tp(0): (10, 20), CLICKS: (5, 8)}, 2, clicks="old")
+    third = window({tp(0): (20, 20), CLICKS: (2, 3)}, 3, clicks="new")
+    assert window_starts(BOTH, AFTER_BOTH, [third, later, BOTH]) == {tp(0): 0, CLICKS: 2}
+
+
+def test_an_earlier_topic_of_which_a_window_has_no_record_is_no_obstacle() -> None:
+    quiet = window({tp(0): (0, 10), CLICKS: (5, 5)}, 1, clicks="old")
+    assert window_starts(quiet, position({tp(0): 10, CLICKS: 3}, clicks="new"), [quiet]) == {tp(0): 0}
+
+
+def test_a_window_of_earlier_topics_alone_names_the_way_to_the_one_of_today() -> None:
+    alone = window({tp(0): (4, 4), CLICKS: (0, 5)}, 1, clicks="old")
+    with pytest.raises(IllegalStepError, match="reset lake --topic clicks --to earliest --why"):
+        window_starts(alone, position({tp(0): 4, CLICKS: 3}, clicks="new"), [alone])
+
+
+def test_the_way_out_goes_by_the_topic_and_not_by_offsets_alone() -> None:
+    seen = log({tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new")  # CLICKS 0 to 1 have expired, which is nothing to BOTH
+    windows = [window({tp(0): (10, 20), CLICKS: (2, 3)}, 2, clicks="new"), BOTH]
+    with pytest.raises(IllegalStepError, match="--to-window lake-000001"):
+        plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, seen, windows, reads=READS)

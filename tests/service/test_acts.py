@@ -292,6 +292,26 @@ def test_a_reset_names_what_nobody_reads_again_of_a_topic_that_left_the_group(
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(0, 10)
 
 
+def test_a_truncated_log_has_a_way_out_where_another_topic_of_its_windows_was_recreated(world: World) -> None:
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.run(ONE)
+    world.kafka.recreate("clicks", 1)
+    with pytest.raises(TopicRecreatedError, match="reset lake --topic clicks --to earliest"):
+        world.plan(TWO)
+    world.service.reset(world.group, "earliest", "ada", "recreated", topics=["clicks"])
+    world.kafka.truncate(tp(0), 5)
+    with pytest.raises(LogTruncatedError, match=r'\{"orders":\{"0":5\}\}'):
+        world.plan(TWO)
+    with pytest.raises(IllegalStepError, match="--to-window lake-000001"):
+        world.service.reset(world.group, '{"orders":{"0":5}}', "ada", "truncated")
+    reset = world.service.reset(world.group, "", "ada", "truncated", to_window="lake-000001", supersede=True)
+    assert reset.unread == {"lake-000001": ranges({tp(0, "clicks"): (0, 5)})}
+    assert world.run(TWO).ranges[tp(0)] == OffsetRange(0, 5)
+
+
 def test_what_a_job_read_of_a_topic_that_is_gone_is_kept_by_a_persons_commit(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
