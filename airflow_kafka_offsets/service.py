@@ -153,6 +153,9 @@ class _Asking:
     def check_replays(self, state: GroupState, helds: Sequence[Held]) -> None:
         ownership.check_replays(self.group.name, self.group.topics, state, self.claim, helds)
 
+    def check_given(self, state: GroupState, helds: Sequence[Held]) -> None:
+        ownership.check_given(self.group.name, self.group.topics, state, self.claim, helds)
+
     def check_number(self, spans: Sequence[int]) -> None:
         number = _filled(spans)
         if self.at_most is not None and number > self.at_most:
@@ -327,6 +330,8 @@ class WindowService:
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
+        if how == "given":
+            asking.check_given(state, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
         # What is not run again may have expired since.
         self._check_readable([held.window for held in helds if held.window.seq not in done])
@@ -350,6 +355,8 @@ class WindowService:
         Raises:
             BadInputError: it is a window of another group, or there is none of this name.
             IllegalStepError: it owns nothing any more.
+            ForeignGroupError: it is open, of another run, and the group belongs to another DAG.
+            UnreadTopicError: it is of another run, and has records of a topic that this definition of the group does not read.
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
@@ -363,7 +370,8 @@ class WindowService:
             held = self._ledger.window(window_id).held
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
-        [planned] = self._give(asking, GroupState(), [held], how="given")
+        state = self._ledger.load(asking.group.name, asking.claim)
+        [planned] = self._give(asking, state, [held], how="given")
         return planned
 
     def _check_readable(self, windows: Sequence[Window]) -> None:

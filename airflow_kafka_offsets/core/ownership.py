@@ -219,6 +219,33 @@ def check_replays(group: str, topics: Collection[str], state: GroupState, claim:
             )
 
 
+def check_given(group: str, topics: Collection[str], state: GroupState, claim: Claim, helds: Iterable[Held]) -> None:
+    """Refuse windows that are asked for by name to who could neither adopt nor replay them.
+
+    A run hands its windows to its tasks, and a task has what it had. Of other runs, the tasks of the owner's DAG may take over
+    what is open, as its planner may; those of other DAGs may only replay.
+
+    Args:
+        group: its name.
+        topics: those that the definition reads.
+        state: the group, as the claim sees it.
+        claim: who asks.
+        helds: the windows, whose holders are over.
+
+    Raises:
+        ForeignGroupError, UnreadTopicError: with the ways out.
+    """
+    known = {held.window.seq for held in state.claimed}
+    strange = [held for held in helds if held.window.seq not in known and not held.holder.is_same_run(claim)]
+    is_open = [held for held in strange if held.window.lane is Lane.LIVE and held.window.state.is_open]
+    is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
+    if is_open and not is_of_owners_dag:
+        check_owner(group, state.owner, claim)
+    check_adopts(group, topics, is_open)
+    if not is_of_owners_dag:
+        check_replays(group, topics, state, claim, strange)
+
+
 def _unread(window: Window, topics: Collection[str]) -> list[str]:
     return [topic for topic in topics_of(window.ranges.without_empty()) if topic not in topics]
 

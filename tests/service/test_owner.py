@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.place import Meaning
 from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service import Planned
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 
@@ -253,3 +254,62 @@ def test_another_dag_does_not_replay_what_it_does_not_read(world: World, request
     with pytest.raises(UnreadTopicError, match="records of orders, which group lake does not read as reports/load"):
         world.plan(ELSEWHERE, request_)
     assert world.plan(TWO, Windows((1,))).window.seq == 1, "its owner may: the topic left it since"
+
+
+# A window that is asked for by its name (`window=`), not planned.
+
+
+def given(world: World, who: Claim, window_id: str = "lake-000001") -> Planned:
+    """Let a task ask for one window by its name."""
+    world.over.discard(who)
+    return world.service.take(world.group, window_id, who, world.over.__contains__)
+
+
+@pytest.mark.parametrize("topic", ["orders", "clicks"])
+def test_a_windows_name_is_no_way_round_the_owner(world: World, topic: str) -> None:
+    world.kafka.produce(tp(0), 310)
+    world.plan(ONE)
+    world.kafka.create("clicks")
+    world.configure(topics=[topic])
+    with pytest.raises(WindowBusyError):
+        given(world, ELSEWHERE)
+    world.die(ONE)
+    before = everything(world)
+    with pytest.raises(
+        ForeignGroupError, match="reports/load asks for live windows of group lake, which belongs to dag"
+    ):
+        given(world, ELSEWHERE)
+    assert everything(world) == before
+
+
+def test_a_windows_name_is_no_way_round_the_topics_of_a_replay(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    assert given(world, ELSEWHERE).is_rerun, "a DAG that replays for the same output names windows, too"
+    world.die(ELSEWHERE)
+    world.kafka.create("clicks")
+    world.configure(topics=["clicks"])
+    with pytest.raises(UnreadTopicError, match="records of orders, which group lake does not read as reports/load"):
+        given(world, replace(ELSEWHERE, run_id="run-2"))
+    assert given(world, ELSEWHERE).is_rerun, "who had it runs it again"
+
+
+def test_a_windows_name_is_no_way_round_the_topics_of_the_group(two_topics: World) -> None:
+    before = everything(two_topics)
+    with pytest.raises(UnreadTopicError, match="Window lake-000001 has records of clicks"):
+        given(two_topics, TWO)
+    assert everything(two_topics) == before
+
+
+def test_the_workers_of_the_owners_dag_have_windows_by_name_whichever_run_held_them(world: World) -> None:
+    planner, work = claim("run-1", "plan", scope=Scope.RUN), claim("run-1", "work", map_index=0)
+    world.kafka.produce(tp(0), 10)
+    world.plan(planner)
+    assert given(world, work).window.seq == 1
+    world.die(work)
+    world.die(planner)
+    world.plan(replace(planner, run_id="run-2"))
+    world.die(replace(planner, run_id="run-2"))
+    assert given(world, work).window.seq == 1
+    world.die(work)
+    assert given(world, replace(work, run_id="run-3")).window.seq == 1
