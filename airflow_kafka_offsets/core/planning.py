@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, replaced_in
 from airflow_kafka_offsets.core.limits import cap
-from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import Position
 from airflow_kafka_offsets.core.spark_json import dump_offsets
@@ -446,8 +446,8 @@ def _refuse(
                 f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
                 for tp, end in ends.items()
             },
-            "The windows that own these offsets have the only copy of what Kafka lost: keep it. "
-            f"To go on at the log's end: {reset} --to '{_json({tp: log.bounds[tp].end for tp in gone})}' --why '...'",
+            "The windows that own these offsets have the only copy of what Kafka lost: keep it"
+            + _past_truncated(group, ends, log, reset),
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         _raise(
@@ -460,6 +460,23 @@ def _refuse(
             "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
             f"{reset} --to '{_json({tp: log.bounds[tp].beginning for tp in gone})}' --why '...'",
         )
+
+
+def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: LogSnapshot, reset: str) -> str:
+    # A reset goes up to the last stable offset; one to there would give up what Kafka has, behind an open transaction.
+    hidden: dict[TopicPartition, int] = {}
+    if group.isolation_level is IsolationLevel.READ_COMMITTED:
+        hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
+    told = ""
+    if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
+        told += f". To go on at the log's end: {reset} --to '{_json(to)}' --why '...'"
+    if hidden:
+        names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
+        told += (
+            f". An open transaction still hides {name_some(names, ', ')}: wait until it has ended, and let the task run again; the "
+            "error then names where to go on"
+        )
+    return told
 
 
 def _json(offsets: dict[TopicPartition, int]) -> str:

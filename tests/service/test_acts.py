@@ -235,8 +235,34 @@ def test_a_truncated_log_below_an_open_transaction_is_one_still(world: World) ->
     read_past_an_open_transaction(world)
     world.kafka.truncate(tp(0), 8)
     world.configure(isolation_level="read_committed")
-    with pytest.raises(LogTruncatedError, match="the log ends at 8, before the watermark 10"):
+    with pytest.raises(LogTruncatedError, match="the log ends at 8, before the watermark 10") as waits:
         world.plan(TWO)
+    assert "orders-0 from offset 5 to 7" in str(waits.value), "what Kafka has is not given up"
+    assert "--to" not in str(waits.value)
+    world.kafka.commit_transaction(tp(0))
+    with pytest.raises(LogTruncatedError, match=r"the log ends at 9, .*reset lake --to '\{\"orders\":\{\"0\":9\}\}'"):
+        world.plan(TWO)
+
+
+def test_of_several_truncated_logs_only_those_that_no_transaction_hides_are_to_be_reset(world: World) -> None:
+    world.kafka.produce(tp(1), 10)
+    read_past_an_open_transaction(world)
+    world.kafka.truncate(tp(0), 8)
+    world.kafka.truncate(tp(1), 7)
+    world.configure(isolation_level="read_committed")
+    with pytest.raises(
+        LogTruncatedError, match=r"reset lake --to '\{\"orders\":\{\"1\":7\}\}'.*orders-0 from offset 5 to 7"
+    ):
+        world.plan(TWO)
+
+
+def test_the_reset_of_a_truncated_log_goes_by_the_last_look_at_it(two_windows: World) -> None:
+    world = two_windows
+    world.configure(isolation_level="read_uncommitted")
+    world.kafka.truncate(tp(0), 18)
+    world.kafka.fall_back_once(tp(0), 12)
+    with pytest.raises(LogTruncatedError, match=r"ends at 18, .*--to '\{\"orders\":\{\"0\":18\}\}'"):
+        world.plan(THREE)
 
 
 def test_a_new_leader_that_is_slow_is_waited_for_before_a_log_counts_as_truncated(two_windows: World) -> None:
