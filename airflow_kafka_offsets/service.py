@@ -126,7 +126,7 @@ class Lag:
     Attributes:
         watermark: the next offset that is not committed; None: the group has none yet.
         beginning, end: the partition's log.
-        lag: end offset minus watermark; None: no watermark.
+        lag: end offset minus watermark, and 0 where a transaction hides what was read already; None: no watermark.
     """
 
     watermark: int | None
@@ -135,8 +135,12 @@ class Lag:
 
     @property
     def lag(self) -> int | None:
-        """End offset minus watermark."""
-        return None if self.watermark is None else self.end - self.watermark
+        """End offset minus watermark, and never below 0.
+
+        After a change from read_uncommitted to read_committed, an open transaction may put the end offset below the watermark.
+        Nothing is left to read there, and a negative number would hide the lag of other partitions in a sum.
+        """
+        return None if self.watermark is None else max(0, self.end - self.watermark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,14 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: Worl
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(10, 11)
 
 
+def test_records_that_a_transaction_hides_again_make_no_lag_below_zero(world: World) -> None:
+    read_past_an_open_transaction(world)
+    world.kafka.produce(tp(1), 7)
+    world.configure(isolation_level="read_committed")
+    lags = world.service.lag(world.group)
+    assert [(lag.watermark, lag.end, lag.lag) for lag in lags.values()] == [(10, 5, 0), (0, 7, 7)]
+
+
 def test_a_truncated_log_below_an_open_transaction_is_one_still(world: World) -> None:
     read_past_an_open_transaction(world)
     world.kafka.truncate(tp(0), 8)
