@@ -6,7 +6,9 @@ the task has at that moment. A retry moves nothing. So `max_tries` tells tries a
 `retries` can bring a clear to the number of before. Two more facts settle that: the number of each try, which only grows, and the start of
 the run, which a clear moves once the run has ended, and which another run under the same id does not share.
 
-Where these leave a doubt, the try begins again: that costs a job, and the other mistake costs records.
+Where these leave a doubt, the try begins again: that costs a job, and the other mistake costs records. One clear still looks like a
+retry, and nothing that Airflow says tells it apart: of a run that is still at work, with retries that were lowered before it and raised
+again after it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class Try:
         return max(0, self.max_tries - self.retries)
 
     def continues(self, earlier: Recorded) -> bool:
-        """Whether this try is a retry of an earlier one of the same task, and no clear lies between them."""
+        """Whether this try is a retry of an earlier one of the same task: no clear lies between them, as far as Airflow says."""
         return earlier.series == self.series and earlier.try_number > self.last_clear
 
 
