@@ -189,7 +189,7 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
         case State.PLANNED:
             passed = "" if window.lane is Lane.BACKFILL else f": the watermark of group {group} has not passed it"
             holder = f"; {one.taken_by} works on it" if one.taken_by is not None else ""
-            give_up = f"kafka-offsets abandon {window.id} --why '...'  (only to give it up for good)"
+            give_up = f"kafka-offsets abandon {window.id} --why '...'  # only to give it up for good"
             return "not committed", f"the window is open{passed}, and nothing is lost{holder}", [give_up]
         case state:
             return f"not committed, as it was {state} meanwhile", "what its job wrote under this id has to go", []

@@ -88,13 +88,21 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
         f" To read them too: {reset} '{_json(back)}' --why '...', which names the windows whose output has to go; no window is "
         "cut, so it may name an earlier start (--to-window)"
     )
-    where = "at the watermark" if on == gone.ends else "where the log begins"
     raise LogTruncatedError(
         f"{name_some(list(why.values()))}. "
-        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {where} and "
+        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {_where(on, gone)} and "
         f"record that the new records below it are not read: {reset} '{_json(on)}' --why '...'."
         + (to_read if back != on else ""),
         why,
+    )
+
+
+def _where(on: Offsets, gone: OffsetRanges) -> str:
+    passed = sum(offset > gone.ends[tp] for tp, offset in on.items())
+    if not passed:
+        return "at the watermark"
+    return (
+        "where the log begins" if passed == len(on) else "at the watermark, or where the log begins if that is later,"
     )
 
 

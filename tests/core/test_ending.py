@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -50,7 +51,15 @@ def test_many_partitions_are_summed_up_by_topic() -> None:
 
 
 OPEN = window(TEN, 12, State.PLANNED)
-GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'"
+GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'  # only to give it up for good"
+
+
+def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
+    lines = [line.strip() for line in last_words([], [Left(OPEN, State.PLANNED)]).splitlines()]
+    typed = [line.removeprefix("type: ") for line in lines if line.startswith("type: ")]
+    assert len(typed) == 2
+    for line in typed:
+        subprocess.run(["bash", "-n", "-c", line], check=True)
 
 
 @pytest.mark.parametrize(

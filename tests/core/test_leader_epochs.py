@@ -64,6 +64,21 @@ def test_the_error_has_the_numbers_and_both_ways_out() -> None:
     assert 'reset lake --to \'{"orders":{"0":60}}\'' in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("beginnings", "where"),
+    [
+        ((0, 0), "To go on at the watermark and"),
+        ((120, 120), "To go on where the log begins and"),
+        ((120, 0), "To go on at the watermark, or where the log begins if that is later, and"),
+    ],
+)
+def test_the_error_says_of_all_partitions_where_they_go_on(beginnings: tuple[int, int], where: str) -> None:
+    bounds = {tp(number): Bounds(beginning, 200, 5) for number, beginning in enumerate(beginnings)}
+    ends = {PartitionEpoch(tp(0), 3): 60, PartitionEpoch(tp(1), 4): 40}
+    with pytest.raises(LogTruncatedError, match=where):
+        leader_epochs.check_position("lake", AT_100, LogSnapshot(ids(bounds), bounds), ends)
+
+
 def test_an_error_of_many_partitions_stays_readable() -> None:
     many = [tp(number) for number in range(10_000)]
     position = Position(dict.fromkeys(many, 100), ids(many), dict.fromkeys(many, 3))
