@@ -36,6 +36,7 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_o
 from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.planning import (
     FUTURE,
+    SECOND_LOOK_LEVEL,
     Plan,
     check_all_readable,
     check_same_topics,
@@ -89,7 +90,7 @@ def second_look(kafka: LogOffsets, position: Position | None, log: LogSnapshot) 
     For who only wants to know, and so does not wait for a leader that lags, as planning does.
     """
     doubtful = suspects(position, log)
-    return kafka.bounds(doubtful, IsolationLevel.READ_UNCOMMITTED) if doubtful else {}
+    return kafka.bounds(doubtful, SECOND_LOOK_LEVEL) if doubtful else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,11 +473,9 @@ class WindowService:
             plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
             plans = _noting(plans, leader_epochs.to_note(None, snapshot))
         else:
-            doubtful = suspects(position, snapshot)
-            # The high watermark says what Kafka lost; what an open transaction hides from read_committed is there.
-            level = IsolationLevel.READ_UNCOMMITTED
-            second_look = self._look_again({tp: position.offsets[tp] for tp in doubtful}, level)
-            plans = plan_windows(number, group, position, snapshot, recovered=second_look, ends=ends)
+            doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
+            recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
+            plans = plan_windows(number, group, position, snapshot, recovered=recovered, ends=ends)
             plans = self._checked(group, position, snapshot, plans)
         if not ends:
             return plans

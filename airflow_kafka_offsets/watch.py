@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailabl
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ownership import GroupState
-from airflow_kafka_offsets.core.planning import suspects
+from airflow_kafka_offsets.core.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.waiting import (
     Answer,
     OffsetsAt,
@@ -133,8 +133,7 @@ class _Look:
     def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         """Look again at logs that seem to end before their watermark, as planning does."""
         doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
-        # The high watermark says what Kafka lost, whatever an open transaction hides.
-        found = _attempt(lambda: self._kafka.bounds(doubtful, IsolationLevel.READ_UNCOMMITTED)) if doubtful else {}
+        found = _attempt(lambda: self._kafka.bounds(doubtful, SECOND_LOOK_LEVEL)) if doubtful else {}
         self._second[level] = {tp: found if isinstance(found, Exception) else found[tp] for tp in doubtful}
 
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:

@@ -137,13 +137,20 @@ def judge_all(
     return verdicts
 
 
+SECOND_LOOK_LEVEL = IsolationLevel.READ_UNCOMMITTED
+"""How to look again at `suspects`: the high watermark says what Kafka lost, whatever an open transaction hides."""
+
+
 def suspects(position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
-    """Name the partitions whose log seems to have fallen behind the watermark: look again before believing it."""
+    """Name the partitions whose log seems to be truncated: look again, at `SECOND_LOOK_LEVEL`, before believing it."""
     if position is None:
         return []
-    ids = log.topic_ids
-    behind = [tp for tp, bounds in log.bounds.items() if bounds.end < position.offsets.get(tp, 0)]
-    return [tp for tp in behind if position.topic_ids.get(tp.topic, ids[tp.topic]) == ids[tp.topic]]
+    return [tp for tp, bounds in log.bounds.items() if _judge_once(tp, bounds, position, log) is Verdict.TRUNCATED]
+
+
+def _judge_once(tp: TopicPartition, bounds: Bounds, position: Position, log: LogSnapshot) -> Verdict:
+    known_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
+    return judge(position.offsets.get(tp), bounds, known_id=known_id, topic_id=topic_id, is_first=False)
 
 
 def plan_window(
