@@ -168,6 +168,7 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
             if not _has_ended(server, request, builder.metadata(), tells):
+                # The server takes one interrupt of an operation, by whatever name. A release would only make it forget the operation.
                 raise JobAliveError(
                     f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for {_try_of(attempt)} "
                     f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
