@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition, named_ranges
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, named_ranges
 from airflow_kafka_offsets.core.ownership import GroupState, Position, to_abandon
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
@@ -165,12 +165,24 @@ def _superseded(
 
 def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> str:
     # The oldest whose start Kafka still holds: where a live window starts, no other of the live lane is cut.
-    for window in sorted(superseded, key=lambda window: window.lane is Lane.BACKFILL):
-        owned = _of_today(window, position).without_empty()
-        held = [(log.bounds.get(tp), start) for tp, start in owned.starts.items()]
-        if all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held):
-            return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {window.id} --why '...'"
-    return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
+    found: Window | None = None
+    starts: dict[TopicPartition, int] = {}
+    for window in reversed([window for window in superseded if window.lane is Lane.LIVE]):
+        # A partition that came later goes back to where it was taken up, see `window_starts`.
+        starts.update(_of_today(window, position).without_empty().starts)
+        if _is_held(starts, log):
+            found = window
+    if found is None:
+        backfill = [window for window in superseded if window.lane is Lane.BACKFILL]
+        found = next((w for w in backfill if _is_held(_of_today(w, position).without_empty().starts, log)), None)
+    if found is None:
+        return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
+    return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
+
+
+def _is_held(starts: Offsets, log: LogSnapshot) -> bool:
+    held = [(log.bounds.get(tp), start) for tp, start in starts.items()]
+    return all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held)
 
 
 def _refuse_open(group: str, window: Window) -> None:

@@ -280,3 +280,13 @@ def test_the_way_out_goes_by_the_topic_and_not_by_offsets_alone() -> None:
     windows = [window({tp(0): (10, 20), CLICKS: (2, 3)}, 2, clicks="new"), BOTH]
     with pytest.raises(IllegalStepError, match="--to-window lake-000001"):
         plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, seen, windows, reads=READS)
+
+
+def test_the_way_out_does_not_lead_to_where_a_later_window_took_up_what_has_expired_since() -> None:
+    added = [window({tp(0): (10, 20), tp(1): (0, 3)}, 2), window({tp(0): (0, 10)}, 1)]
+    seen = log({tp(0): (0, 20), tp(1): (2, 3)})
+    with pytest.raises(IllegalStepError, match="under another group's name"):
+        plan_reset("lake", position({tp(0): 20, tp(1): 3}), {tp(0): 5, tp(1): 2}, seen, added)
+    anew = log({tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new")
+    with pytest.raises(IllegalStepError, match="under another group's name"):
+        plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, anew, [ON_BOTH, BOTH], reads=READS)
