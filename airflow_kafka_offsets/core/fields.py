@@ -114,7 +114,7 @@ def _types(options: object) -> str:
 
 
 FLAG = Kind("True or False", lambda value: isinstance(value, bool))
-ANY_TEXT = Kind("a text", is_text)
+ANY_TEXT = Kind("a text in UTF-8 without a NUL", is_text)
 TEXT = Kind("a text that is not empty", lambda value: is_text(value) and bool(value.strip()))
 CONN_ID = Kind(
     f"the id of an Airflow connection, a text of at most {MAX_CONN_ID} characters",

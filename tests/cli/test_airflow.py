@@ -92,7 +92,7 @@ def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
     run = airflow(home)
     nothing = run("kafka-offsets", "status")
     assert nothing.returncode == 3
-    assert f"There is no ledger at sqlite:///{home}/kafka_offsets.db yet" in nothing.stderr
+    assert f"There is no ledger in sqlite:///{home}/kafka_offsets.db yet" in nothing.stderr
     made = run("airflow", "kafka-offsets", "db", "upgrade")
     assert made.returncode == 0, made.stderr
     assert "none (no tables) before" in made.stdout

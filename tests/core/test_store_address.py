@@ -22,7 +22,7 @@ def test_the_timeout_has_a_default() -> None:
     assert parse_store_address("redis://redis_default").timeout == 10
 
 
-@given(path=st.text(max_size=30), timeout=st.integers(1, 300))
+@given(path=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30), timeout=st.integers(1, 300))
 def test_an_address_is_read_as_it_is_written(path: str, timeout: int) -> None:
     address = StoreAddress("files", "", f"/at/{path}", {"timeout": str(timeout)})
     assert parse_store_address(str(address)) == address
