@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 NAME_ANOTHER = (
@@ -13,16 +14,25 @@ NAME_ANOTHER = (
 """How a person chooses another cache folder."""
 
 
-def is_only_ours(path: Path) -> bool:
-    """Whether nobody but this user and root can have written a file or folder.
+def secured(path: Path) -> bool:
+    """Whether only this user and root can have written a file or folder; what a generous umask left open is closed first.
+
+    The group of root may write: images give it the rights of their user (``chgrp 0``, ``chmod g=u``), for platforms that choose the uid.
+    A file of this user that everyone can write stays as it is, and is not trusted: it may hold what another user wrote.
 
     Raises:
-        OSError: it is not there, or can't be looked at.
+        OSError: it is not there, or can't be looked at or changed.
     """
     found = path.lstat()
-    is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    is_shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return is_plain and found.st_uid in (os.geteuid(), 0) and not is_shared
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if not (is_folder or stat.S_ISREG(found.st_mode)) or found.st_uid not in (os.geteuid(), 0):
+        return False
+    open_to = found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if found.st_gid != 0 else 0))
+    # In a folder, others could only have put files of their own, which are looked at too.
+    may_be_closed = found.st_uid == os.geteuid() and (is_folder or open_to == stat.S_IWGRP)
+    if open_to and may_be_closed:
+        path.chmod(stat.S_IMODE(found.st_mode) & ~open_to)
+    return not open_to or may_be_closed
 
 
 def make_folder(folder: Path) -> bool:
@@ -31,7 +41,7 @@ def make_folder(folder: Path) -> bool:
     Raises:
         OSError: it can't be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
-        folder.chmod(0o755)  # whatever the umask: what others can write is not used
-    return is_only_ours(folder)
+    with suppress(FileExistsError):
+        folder.mkdir(parents=True)
+        folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | 0o755)  # whatever the umask
+    return secured(folder)

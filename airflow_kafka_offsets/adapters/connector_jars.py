@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, is_only_ours, make_folder
+from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, make_folder, secured
 from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
 
@@ -74,7 +74,7 @@ def kept_jars(folder: Path) -> list[Path] | None:
         is_whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
         jars = [folder / name for name in sorted(sizes)] if is_whole else None
         for path in (folder.parent, folder, folder / LIST, *jars) if jars else ():
-            if not is_only_ours(path):
+            if not secured(path):
                 raise _foreign(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -83,9 +83,10 @@ def kept_jars(folder: Path) -> list[Path] | None:
 
 def _foreign(path: Path) -> ConnectorUnavailableError:
     return ConnectorUnavailableError(
-        f"{path} belongs to somebody else, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
-        "would run with this task's rights. Nothing was planned or launched. Give it to this user or to root and take the right to "
-        f"write from all others (chmod go-w), or {NAME_ANOTHER}"
+        f"{path} belongs to another user, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
+        "would run with this task's rights. Nothing was planned or launched. In an image whose user is not the one that tasks run as, give the "
+        "folder to root and let everyone read it (chown -R root:0, chmod -R a+rX,go-w; docs/quickstart.md, The cache folder). Elsewhere, give it to "
+        f"this user, or {NAME_ANOTHER}"
     )
 
 

@@ -26,7 +26,7 @@ def cache_folder() -> Path:
 
     folder = chosen_folder(conf.get(SECTION, OPTION, fallback=None))
     try:
-        # A folder that is there keeps its mode: whoever shares it among users has said so by that.
+        # A folder that is there keeps its mode: several users may read what root has put there.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise BadInputError(

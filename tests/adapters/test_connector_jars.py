@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -196,35 +197,64 @@ def a_kept_jar(folder: Path) -> Path:
     return jar
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757])
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+ANY_GROUP = 65534
+
+
+@AS_ROOT
+@pytest.mark.parametrize("mode", [0o775, 0o2775])
 @pytest.mark.parametrize("which", [".", "..", LIST, JAR])
-def test_jars_that_others_can_write_are_not_used(folder: Path, which: str, mode: int) -> None:
+def test_what_a_umask_let_a_group_write_is_mended_and_used(folder: Path, which: str, mode: int) -> None:
     jar = a_kept_jar(folder)
-    assert kept_jars(folder) == [jar]
     path = (folder / which).resolve()
+    os.chown(path, -1, ANY_GROUP)
     path.chmod(mode)
-    with pytest.raises(
-        ConnectorUnavailableError, match="belongs to somebody else, or others can write to it"
-    ) as caught:
+    assert kept_jars(folder) == [jar]
+    assert stat.S_IMODE(path.stat().st_mode) == mode & ~0o022  # setgid stays
+
+
+@pytest.mark.parametrize("which", [".", ".."])
+def test_a_folder_of_ones_own_that_everybody_can_write_is_mended(folder: Path, which: str) -> None:
+    jar = a_kept_jar(folder)
+    (folder / which).resolve().chmod(0o777)
+    assert kept_jars(folder) == [jar]
+    assert not (folder / which).stat().st_mode & stat.S_IWOTH
+
+
+@pytest.mark.parametrize("which", [LIST, JAR])
+def test_a_file_that_everybody_can_write_is_not_used(folder: Path, which: str) -> None:
+    a_kept_jar(folder)
+    (folder / which).chmod(0o646)
+    with pytest.raises(ConnectorUnavailableError, match="belongs to another user, or others can write to it") as caught:
         kept_jars(folder)
-    assert str(path) in str(caught.value)
+    assert str(folder / which) in str(caught.value)
     assert "[kafka_offsets] cache_folder in Airflow's configuration" in str(caught.value)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_group_of_root_may_write_as_images_have_it(folder: Path) -> None:
+    jar = a_kept_jar(folder)
+    for path in (folder.parent, folder, folder / LIST, jar):
+        os.chown(path, -1, 0)
+        path.chmod(0o775)
+    assert kept_jars(folder) == [jar]
+    assert stat.S_IMODE(jar.stat().st_mode) == 0o775
+
+
+@AS_ROOT
 @pytest.mark.parametrize("which", [".", "..", LIST, JAR])
 def test_jars_of_another_user_are_not_used(folder: Path, which: str) -> None:
     a_kept_jar(folder)
     os.chown(folder / which, 65534, 65534)
-    with pytest.raises(ConnectorUnavailableError, match="belongs to somebody else"):
+    with pytest.raises(ConnectorUnavailableError, match=r"belongs to another user.*chown -R root:0") as caught:
         kept_jars(folder)
+    assert "cache_folder" in str(caught.value)
 
 
 def test_a_link_to_jars_elsewhere_is_not_used(folder: Path, tmp_path: Path) -> None:
     jar = a_kept_jar(folder)
     jar.rename(tmp_path / "elsewhere.jar")
     jar.symlink_to(tmp_path / "elsewhere.jar")
-    with pytest.raises(ConnectorUnavailableError, match="belongs to somebody else"):
+    with pytest.raises(ConnectorUnavailableError, match="belongs to another user"):
         kept_jars(folder)
 
 
@@ -232,7 +262,7 @@ def test_nothing_is_fetched_into_a_folder_of_somebody_else(folder: Path, tmp_pat
     (tmp_path / "shared").mkdir()
     folder.parent.parent.mkdir()
     folder.parent.symlink_to(tmp_path / "shared")
-    with pytest.raises(ConnectorUnavailableError, match=f"{folder.parent} belongs to somebody else"):
+    with pytest.raises(ConnectorUnavailableError, match=f"{folder.parent} belongs to another user"):
         fetch_jars(folder, Fetching(tmp_path / "spark", connector_package()))
     assert list((tmp_path / "shared").iterdir()) == []
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, is_only_ours, make_folder
+from airflow_kafka_offsets.adapters.cache import NAME_ANOTHER, make_folder, secured
 from airflow_kafka_offsets.adapters.connector_jars import tail_of
 from airflow_kafka_offsets.adapters.spark_home import OF_OTHER_RUNS
 from airflow_kafka_offsets.adapters.start.programs import Spark
@@ -79,7 +79,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
         return None
     try:
         wanted = name_now(spark)
-        if not is_only_ours(cache_folder / FOLDER):
+        if not secured(cache_folder / FOLDER):
             return None
         for path in sorted((cache_folder / FOLDER).iterdir()):
             name = parse_archive_name(path.name)
@@ -92,7 +92,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
 
 def _is_good(path: Path, name: ArchiveName) -> bool:
     # A JVM that maps a file which is shorter than its head says ends by SIGBUS.
-    return is_only_ours(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
+    return secured(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
 
 
 def make_archive(
@@ -222,7 +222,7 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
     """Hold the lock of a place, or get None: nobody waits for it, as what its holder makes is good for all."""
     if not make_folder(folder):
         raise StartArchiveError(
-            f"{folder} belongs to somebody else, or others can write to it: what is in it is not used. Remove it, or {NAME_ANOTHER}"
+            f"{folder} belongs to another user, or others can write to it: what is in it is not used. Remove it, or {NAME_ANOTHER}"
         )
     descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
     try:
