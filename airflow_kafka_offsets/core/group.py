@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.fields import (
 )
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.output import checked_tables
-from airflow_kafka_offsets.core.secrets import is_in_clear
+from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 
@@ -233,11 +233,13 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     """
     in_clear = [name for name, value in options.items() if is_in_clear(str(name), str(value))]
     if in_clear:
+        refused = [option for name in in_clear for option in options_in_clear(str(name), str(options[name]))]
         raise BadInputError(
             f"spark_options must not hold {', '.join(in_clear)} in clear: it would stand in the ledger, on spark-submit's "
             "command line and in Spark's UI. Write a reference that the cluster resolves, e.g. "
             "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers, and nothing beside it that is secret. In a login, "
             "username, principal and the like may stand in clear; every other option is a reference"
+            + (f", and here these are not: {', '.join(refused)}" if refused else "")
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:

@@ -15,9 +15,14 @@ _HARMLESS = frozenset(
     (
         *("username", "user", "principal", "servicename", "clientid", "client_id", "scope"),
         *("keytab", "ticketcache", "serviceprincipal"),
-        *("awsprofilename", "awsrolearn", "awsrolesessionname", "awsstsregion"),
+        *("awsprofilename", "awsrolearn", "awsrolesessionname", "awsstsregion", "awsmaxretries", "awsmaxbackofftimems"),
+        *("oauth.client.id", "oauth.scope", "oauth.audience"),
     )
 )
+
+# An address may carry a password before its host, or after a question mark.
+_ENDPOINT = re.compile(r"oauth\.[\w.]*endpoint\.uri")
+_NO_PLAIN_ADDRESS = re.compile(r"[@?#]")
 
 # ${provider:key} or ${provider:path:key}; without a colon, Kafka takes it for text.
 # https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/config/ConfigTransformer.java
@@ -51,12 +56,28 @@ def is_in_clear(name: str, value: str) -> bool:
     referring = _REFERENCE.sub(_ELSEWHERE, value.strip())
     if set(referring) == {_ELSEWHERE}:
         return False
-    is_login = "jaas" in name.lower() and _LOGIN.fullmatch(referring)
-    return not is_login or any(_is_option_in_clear(*option) for option in _OPTION.findall(referring))
+    return not _is_login(name, referring) or bool(options_in_clear(name, value))
+
+
+def options_in_clear(name: str, value: str) -> list[str]:
+    """Return the names of a login's options that must be references, and are none.
+
+    >>> options_in_clear("kafka.sasl.jaas.config", 'Module required username="lake" pw="hunter2" password="${env:P}";')
+    ['pw']
+    """
+    referring = _REFERENCE.sub(_ELSEWHERE, value.strip())
+    if not _is_login(name, referring):
+        return []
+    return [option for option, given in _OPTION.findall(referring) if _is_option_in_clear(option, given)]
+
+
+def _is_login(name: str, referring: str) -> bool:
+    return "jaas" in name.lower() and _LOGIN.fullmatch(referring) is not None
 
 
 def _is_option_in_clear(name: str, value: str) -> bool:
     bare = value.strip("\"'")
     is_switch = bare in ("true", "false")  # tokenauth=true
     is_harmless = name.lower() in _HARMLESS or name.lower().startswith("extension_")
-    return not (is_harmless or is_switch or set(bare) == {_ELSEWHERE})
+    is_endpoint = _ENDPOINT.fullmatch(name.lower()) is not None and not _NO_PLAIN_ADDRESS.search(bare)
+    return not (is_harmless or is_switch or is_endpoint or set(bare) == {_ELSEWHERE})

@@ -116,12 +116,21 @@ def test_a_group_holds_no_secret_in_clear(name: str) -> None:
         ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" pw="hunter2";'),
         ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" password="${env:P}" pin=hunter2;'),
         ("kafka.sasl.jaas.config", JAAS + ' username="${env:U}" pw=true other=hunter2;'),
+        ("kafka.sasl.jaas.config", JAAS + ' oauth.token.endpoint.uri="https://lake:hunter2@login/token";'),
+        ("kafka.sasl.jaas.config", JAAS + ' oauth.token.endpoint.uri="https://login/token?key=hunter2";'),
+        ("kafka.sasl.jaas.config", JAAS + ' oauth.client.id="lake" oauth.client.secret="hunter2";'),
     ],
 )
 def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> None:
     with pytest.raises(BadInputError, match=f"{name} in clear") as error:
         KafkaGroup("g", topics=["t"], spark_options={name: value})
     assert "hunter2" not in str(error.value)
+
+
+def test_the_option_of_a_login_that_is_refused_is_named() -> None:
+    login = JAAS + ' username="lake" pw="hunter2" password="${env:P}";'
+    with pytest.raises(BadInputError, match=r"here these are not: pw$"):
+        KafkaGroup("g", topics=["t"], spark_options={"kafka.sasl.jaas.config": login})
 
 
 @pytest.mark.parametrize(
@@ -141,6 +150,17 @@ def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> 
             'keyTab="/etc/lake.keytab" principal="lake@EXAMPLE.ORG";',
         ),
         ("kafka.sasl.jaas.config", 'software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName="lake";'),
+        (
+            "kafka.sasl.jaas.config",
+            JAAS
+            + ' oauth.client.id="lake" oauth.client.secret="${env:S}" oauth.token.endpoint.uri="https://login/token"'
+            ' oauth.scope="all" oauth.audience="kafka";',
+        ),
+        (
+            "kafka.sasl.jaas.config",
+            'software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="${env:ARN}" awsMaxRetries="3"'
+            ' awsMaxBackOffTimeMs="500";',
+        ),
         ("kafka.basic.auth.credentials.source", "USER_INFO"),
         ("kafka.sasl.oauthbearer.token.endpoint.url", "https://login/token"),
     ],
