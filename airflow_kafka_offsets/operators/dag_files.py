@@ -66,6 +66,8 @@ def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
         return found_file(file, folders, parameter) + mark + name
     if not is_relative(file):
         return path
+    if "{" in file:  # Path.glob knows no braces; Spark itself says if nothing is there
+        return f"{folders[0] / file}{mark}{name}"
     for folder in folders:
         if any(folder.glob(file)):
             return f"{folder / file}{mark}{name}"

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
+from airflow_kafka_offsets.operators.dag_files import found_files
 from tests.lab.topics import create_topic, produce
 from tests.operators.test_connector import run_without_kafka
 from tests.operators.test_large_windows import run_operator
@@ -291,6 +292,10 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
 def test_another_file_that_is_not_there_fails_the_task_at_once(name: str, worker: Path, dag: DAG) -> None:
     missing = {name: "jobs/none.x", "dag": dag}
     refused(worker, f"{name} 'jobs/none.x' is not there; looked for: {worker}/dags/jobs/", launch, worker, **missing)
+
+
+def test_a_relative_pattern_with_braces_begins_at_the_folder_and_is_left_to_spark(tmp_path: Path) -> None:
+    assert found_files("conf/{a}.txt#here", [tmp_path], "files") == f"{tmp_path}/conf/{{a}}.txt#here"
 
 
 def test_in_the_cluster_mode_of_a_standalone_cluster_paths_are_those_of_its_nodes(
