@@ -65,15 +65,15 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
         BadInputError: the params choose no replay that makes sense.
     """
     kind = run_type(context)
-    conf, own = context["dag_run"].conf or {}, context["dag"].params
+    conf = context["dag_run"].conf or {}
     if kind == "backfill":
-        check_keys(conf, own, (GROUP,))
+        check_keys(conf, context["dag"].params, (GROUP,))
         is_meant = is_of_group(group.name, _groups(context["dag"]), given_params(context), must_name=False)
         return _interval(context) if is_meant else None
     if kind in ("scheduled", "asset_triggered"):
         end = _plain(context.get("data_interval_end")) if kind == "scheduled" else None
         return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
-    check_keys(conf, own)
+    check_keys(conf, context["dag"].params)
     given = given_params(context)
     if not names_replay(given):
         return Live(at_most=at_most)

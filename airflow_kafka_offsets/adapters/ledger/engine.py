@@ -235,8 +235,9 @@ def is_there(url: str | URL) -> bool:
 
 
 def _file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None: it has none."""
-    is_file = url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:"
+    """Return the file of a SQLite database; None: it has none, or its URL says more than a path, as an offset store's may."""
+    is_path = url.database and url.database != ":memory:" and not url.database.startswith("file:")
+    is_file = url.get_backend_name() == "sqlite" and is_path
     return Path(str(url.database)) if is_file else None
 
 
