@@ -53,6 +53,9 @@ class Left:
         taken_by: another run that works on it now; None: none does.
         next_try: Airflow's number of the try that follows by itself; None: none does.
         was_stopped: somebody stopped the task; after a person did that, no try follows by itself.
+        was_skipped: its job said that the task is to be skipped.
+        needs_person: Kafka no longer has what the window is to read: no try can succeed until a person has decided.
+        is_rerun: the window was committed before this task.
     """
 
     window: Window
@@ -61,6 +64,9 @@ class Left:
     taken_by: Claim | None = None
     next_try: int | None = None
     was_stopped: bool = False
+    was_skipped: bool = False
+    needs_person: bool = False
+    is_rerun: bool = False
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -162,7 +168,8 @@ def _done(one: Done) -> str:
 def _left(one: Left) -> str:
     window = one.window
     became, now, commands = _standing(one)
-    job = "no success of its job is recorded; the error is below" if one.job is None else f"succeeded: {one.job}"
+    below = "it skipped the task" if one.was_skipped else "no success of its job is recorded; the error is below"
+    job = below if one.job is None else one.job if one.job in (NO_JOB, GREEN_TASK) else f"succeeded: {one.job}"
     look = f"kafka-offsets windows {window.id}"
     return _block(
         f"Window {window.id}: {became}",
@@ -179,7 +186,9 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
     window, group = one.window, one.window.group
     match one.state:
         case None:
-            return "not known to be committed", "the ledger does not answer; the next try looks there first", []
+            return "not known to be committed", "the ledger does not say; whoever tries next looks there first", []
+        case State.COMMITTED if not one.is_rerun or one.job is not None:
+            return "committed; the task failed after that", "the watermark has passed it", []
         case State.COMMITTED:
             said = "what its job wrote may be incomplete until it has run again"
             return "not run again to its end; it stays committed", f"the watermark stays where it is; {said}", []
@@ -190,23 +199,28 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
             passed = "" if window.lane is Lane.BACKFILL else f": the watermark of group {group} has not passed it"
             holder = f"; {one.taken_by} works on it" if one.taken_by is not None else ""
             give_up = f"kafka-offsets abandon {window.id} --why '...'  # only to give it up for good"
-            return "not committed", f"the window is open{passed}, and nothing is lost{holder}", [give_up]
+            return "not committed", f"the window is open{passed}{holder}", [give_up]
         case state:
             return f"not committed, as it was {state} meanwhile", "what its job wrote under this id has to go", []
 
 
 def _next(one: Left) -> str:
+    if one.state is not None and not one.state.owns:
+        return "a new run plans its offsets under another id, unless they were recorded as a gap"
+    if one.state is State.COMMITTED and not one.is_rerun:
+        return "nothing. A retry of this task runs no job again"
     if one.taken_by is not None:
         return f"{one.taken_by} commits it; a retry of this task does not"
-    if one.state is not None and not one.state.owns:
-        return "a new run plans its offsets again, under another id"
+    if one.needs_person:
+        return "a person decides: the error below says what is gone, and what to type. Until then each try fails alike"
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
         starts = f"Airflow starts try {one.next_try} of this task: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     if one.window.lane is Lane.BACKFILL or one.state is State.COMMITTED:
         return f"no retry is left. Clear this task: {work}; or replay the window"
-    return f"no retry is left. The next run of the DAG takes the window over as it is; or clear this task: {work}"
+    retry = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
+    return f"{retry}. The next run of the DAG takes the window over as it is; or clear this task: {work}"
 
 
 def _offsets(window: Window) -> list[str]:

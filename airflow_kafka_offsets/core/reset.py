@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, named_ranges
 from airflow_kafka_offsets.core.ownership import GroupState, Position, to_abandon
+from airflow_kafka_offsets.core.request import name_windows
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
@@ -267,7 +268,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
             f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
-            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{_numbers(reset.superseded)}"}}'. """
+            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'. """
             "If you do mean it: add --supersede"
         )
 
@@ -291,11 +292,6 @@ def _nobody_reads(reset: Reset) -> str:
             "recorded. Keep that part of their output, or take the topic into the group's topics again before."
         )
     return told
-
-
-def _numbers(windows: Sequence[Window]) -> str:
-    first, last = windows[0].seq, windows[-1].seq
-    return f"{first}-{last}" if last - first + 1 == len(windows) > 1 else ",".join(str(w.seq) for w in windows)
 
 
 def summary(reset: Reset) -> dict[str, object]:

@@ -10,13 +10,19 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+)
 
 from airflow_kafka_offsets.core.ending import NO_JOB, Done, Left, failed_afterwards, last_words
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaOffsetsError,
     LedgerUnavailableError,
+    LogError,
     NotYetError,
     counted,
     name_some,
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim, Held
     from airflow_kafka_offsets.operators.definition import Stop
     from airflow_kafka_offsets.service import Planned, WindowService
+
+# After these, Airflow starts no other try.
+_FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, AirflowTaskTerminated, BadInputError)
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +92,13 @@ class Ending:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         if self._folded:
             log.info("::endgroup::")
+        try:
+            self._tell(exc)
+        except Exception:
+            # How the task ends is not for its log to decide.
+            log.warning("What became of the windows can't be told", exc_info=True)
+
+    def _tell(self, exc: BaseException | None) -> None:
         if exc is None:
             log.info("%s", last_words(self._done))
             return
@@ -90,7 +106,8 @@ class Ending:
             log.error("%s", failed_afterwards(self._done))
             return
         not_begun = [Left(p.window, p.window.state) for p in rest[1:]]
-        log.error("%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
+        level = logging.INFO if isinstance(exc, AirflowSkipException) else logging.ERROR
+        log.log(level, "%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
 
     def _left(self, planned: Planned, exc: BaseException) -> Left:
         held = self._held(planned, exc)
@@ -102,6 +119,9 @@ class Ending:
             taken_by=None if held is None or is_mine else held.holder,
             next_try=self._next_try(exc),
             was_stopped=self._stop is not None and self._stop.is_kill(exc),
+            was_skipped=isinstance(exc, AirflowSkipException),
+            needs_person=isinstance(exc, LogError),
+            is_rerun=planned.is_rerun,
         )
 
     def _held(self, planned: Planned, exc: BaseException) -> Held | None:
@@ -113,6 +133,6 @@ class Ending:
             return None
 
     def _next_try(self, exc: BaseException) -> int | None:
-        is_final = isinstance(exc, AirflowFailException | BadInputError) and not isinstance(exc, NotYetError)
+        is_final = isinstance(exc, _FINAL) and not isinstance(exc, NotYetError)
         ti = self._context["ti"]
         return None if is_final or ti.try_number > ti.max_tries else ti.try_number + 1

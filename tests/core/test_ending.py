@@ -71,7 +71,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
                 "Window lake-000012: not committed\n",
                 "        orders-1: 10 to 13\n",
                 "job: no success of its job is recorded; the error is below\n",
-                "now: the window is open: the watermark of group lake has not passed it, and nothing is lost\n",
+                "now: the window is open: the watermark of group lake has not passed it\n",
                 "next: Airflow starts try 2 of this task: the job runs again, on the same offsets under the same id\n",
                 "type: kafka-offsets windows lake-000012\n",
                 GIVE_UP,
@@ -87,7 +87,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(replace(OPEN, lane=Lane.BACKFILL), State.PLANNED),
-            ["now: the window is open, and nothing is lost\n", "Clear this task: the job runs again", "or replay the"],
+            ["now: the window is open\n", "Clear this task: the job runs again", "or replay the"],
         ),
         (
             Left(OPEN, State.PLANNED, "read", taken_by=claim("other"), next_try=2),
@@ -102,13 +102,35 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
             ],
         ),
         (
-            Left(OPEN, State.COMMITTED),
+            Left(OPEN, State.COMMITTED, is_rerun=True),
             ["not run again to its end; it stays committed", "the watermark stays where it is", "or replay the window"],
         ),
+        (
+            Left(OPEN, State.COMMITTED, "read", next_try=2),
+            ["committed; the task failed after that", "the watermark has passed it", "A retry of this task runs no job"],
+        ),
+        (
+            Left(OPEN, State.COMMITTED, taken_by=claim("other")),
+            ["committed; the task failed after that", "next: nothing. A retry of this task runs no job again"],
+        ),
+        (
+            Left(OPEN, State.COMMITTED, "read", is_rerun=True),
+            ["committed; the task failed after that", "now: the watermark has passed it"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, next_try=2, needs_person=True),
+            ["now: the window is open: the watermark", "next: a person decides: the error below says what is gone"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, was_skipped=True),
+            ["job: it skipped the task\n", "next: the task was skipped, so no retry comes. The next run of the DAG takes"],
+        ),
+        (Left(OPEN, State.PLANNED, NO_JOB), [f"job: {NO_JOB}\n"]),
+        (Left(OPEN, State.ABANDONED, taken_by=claim("other")), ["unless they were recorded as a gap"]),
         (Left(OPEN, State.ABANDONED), ["not committed, as it was abandoned meanwhile", "under another id"]),
         (
             Left(OPEN, None, "read", next_try=2),
-            ["not known to be committed", "now: the ledger does not answer", "it only commits"],
+            ["not known to be committed", "now: the ledger does not say", "it only commits"],
         ),
     ],
 )  # fmt: skip
@@ -121,7 +143,9 @@ def test_a_window_that_is_left_says_what_is_open_what_a_retry_does_and_what_to_t
 
 def test_of_several_windows_each_has_a_line_and_the_one_that_failed_the_block() -> None:
     done = [Done(window(TEN, n), True, "10 records read of 10 offsets") for n in range(1, 31)]
-    text = last_words(done[:2], [Left(window(TEN, 3), State.COMMITTED), *[Left(window(TEN, n), None) for n in (4, 5)]])
+    text = last_words(
+        done[:2], [Left(window(TEN, 3), State.COMMITTED, is_rerun=True), *[Left(window(TEN, n), None) for n in (4, 5)]]
+    )
     assert text.startswith("2 windows of group lake done:\n    lake-000001: run again; it was committed before")
     assert "\nNot begun: 2 windows, from lake-000004 on.\nWindow lake-000003: not run again to its end" in text
     lines = last_words(done).splitlines()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError, StoreUnavailableError
@@ -105,6 +105,31 @@ def test_a_failure_says_what_is_open_and_what_comes_next(
     assert last.getMessage().startswith("Window lake-000001: not committed\n")
     assert says in last.getMessage()
     assert "type: kafka-offsets windows lake-000001" in last.getMessage()
+
+
+def test_a_skip_is_no_failure_and_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def skip(planned: Planned) -> Report:
+        raise AirflowSkipException("not today")
+
+    with pytest.raises(AirflowSkipException):
+        task(world, skip)
+    last = caplog.records[-1]
+    assert last.levelname == "INFO"
+    assert "next: the task was skipped, so no retry comes. The next run of the DAG takes" in last.getMessage()
+
+
+def test_what_can_not_be_told_changes_nothing(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.service, "row", break_)
+    with pytest.raises(RuntimeError, match="half-way"):
+        task(world, fail)
+    assert "What became of the windows can't be told" in caplog.text
 
 
 def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
