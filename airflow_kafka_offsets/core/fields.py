@@ -78,7 +78,7 @@ def read_time(text: str) -> datetime:
 
 def or_none(kind: Kind) -> Kind:
     """Return the kind that also takes None."""
-    return Kind(f"{kind.expected}, or None", lambda value: value is None or kind.takes(value))
+    return Kind(f"{kind.expected}, or None", lambda value: value is None or kind.takes(value), kind.shown)
 
 
 def whole(low: int, high: int = MAX_OFFSET) -> Kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import platform
 import shutil
 import stat
 import tempfile
@@ -40,10 +41,22 @@ _DEPLOY_MODE = "spark.submit.deployMode"
 def task_folder() -> Iterator[Path]:
     """Give a task a folder that only its user can enter, and remove it in the end; first, the logins of killed tasks are removed."""
     _remove_logins_of_killed()
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, _LOCK).open("w") as lock:
-        # The kernel releases it with this process, however that ends; a driver does not inherit it.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name, _LOCK)):
         yield Path(name)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    with file.open("w") as lock:
+        # Other machines may see this folder, and not this lock.
+        lock.write(platform.node())
+        lock.flush()
+        try:
+            # The kernel releases it with this process, however that ends; a driver does not inherit it.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            file.unlink()  # this file system has no locks: nobody may take the task for a dead one
+        yield
 
 
 def _remove_logins_of_killed() -> None:
@@ -61,6 +74,8 @@ def _holds_login_of_killed(folder: Path) -> bool:
     if not is_our_folder or not (folder / _LOGIN).exists():
         return False
     with (folder / _LOCK).open("r+") as lock:
+        if lock.read() != platform.node():
+            return False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
-from airflow_kafka_offsets.core.fields import TEXT, Kind, check_attributes
+from airflow_kafka_offsets.core.fields import ANY_TEXT, TEXT, Kind, check_attributes, check_fields, or_none
 from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators import launching, standalone
@@ -33,6 +34,25 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.operators.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service import Planned, WindowService
+
+
+def _type(value: object) -> str:
+    return f"a {type(value).__name__}"  # not the value, which may hold a secret
+
+
+_ARGUMENTS = Kind(
+    "a list of arguments",
+    lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping),
+    _type,
+)
+_CONF = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping), _type)
+_LAUNCH = {
+    "application": TEXT,
+    "application_args": or_none(_ARGUMENTS),
+    "conf": or_none(_CONF),
+    **dict.fromkeys(("files", "py_files", "jars", "archives", "properties_file"), or_none(ANY_TEXT)),
+}
+"""The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
 _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or TEXT.takes(value))
 
@@ -160,9 +180,10 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         from airflow_kafka_offsets.wiring.machine import check_submit
 
         wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
+        if isinstance(self.application, os.PathLike):
+            self.application = os.fspath(self.application)
+        check_fields({name: getattr(self, "_archives" if name == "archives" else name) for name in _LAUNCH}, _LAUNCH)
         check_spark_conf(self.conf or {})
-        if isinstance(self.application_args, str):
-            raise BadInputError("application_args must be a list of arguments, not one text")
         self._archive = start.chosen_archive(self.start_archive)
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self._get_hook()

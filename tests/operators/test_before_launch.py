@@ -319,3 +319,21 @@ def test_a_relative_job_runs_from_the_folder_of_its_dag(
     produce(kafka, topic, 10)
     result = run_operator(kafka, [topic], tmp_path, monkeypatch, application="job.py", dag=dag_at(tmp_path))
     assert result["records"] == 10
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("application", None, "application must be a text that is not empty; got None"),
+        ("application_args", "--day 1", "application_args must be a list of arguments, or None; got a str"),
+        ("conf", "spark.ssl.keyPassword=canary", "conf must be a mapping of names to values, or None; got a str"),
+        ("files", ["a.csv", "b.csv"], "files must be a text in UTF-8 without a NUL, or None; got "),
+    ],
+)
+def test_a_field_of_the_launch_is_checked_by_its_type(worker: Path, field: str, value: object, says: str) -> None:
+    assert "canary" not in refused(worker, says, launch, worker, **{field: value})
+
+
+def test_a_path_is_taken_as_python_has_it(worker: Path) -> None:
+    plans(launch, worker, application=worker / "job.py")
+    refused(worker, "application '.*nowhere.py' is not there", launch, worker, application=worker / "nowhere.py")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -149,6 +151,32 @@ def test_what_is_not_known_to_be_of_a_dead_task_of_ours_stays(
         assert (elsewhere / "login.properties").exists()
         assert without_lock.exists()
         assert just_made.exists()
+
+
+def test_where_files_have_no_locks_a_task_works_and_nobody_takes_it_for_a_dead_one(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as without_locks:
+        without_locks.setattr(fcntl, "flock", refuse)
+        task = task_folder()
+        folder = task.__enter__()
+    write_login("...", folder)
+    with task_folder():
+        assert (folder / "login.properties").exists()
+    task.__exit__(None, None, None)
+    assert not folder.exists()
+
+
+def test_the_login_of_a_task_on_another_machine_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, process = another_task
+    (folder / "lock").write_text("another-machine")
+    process.kill()
+    process.wait()
+    with task_folder():
+        assert folder.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
