@@ -92,7 +92,7 @@ def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None
     assert pair == [f"{name}=={version(name)}" for name in ("pyspark", "pyspark-client")]
     check_versions_agree(*(requirement.partition("==")[2] for requirement in pair))
     install, *_ = blocks(ROOT / "docs" / "quickstart.md", "")
-    assert "[spark," in install
+    assert "[spark]" in install
     assert f"`spark` brings Spark {version('pyspark')} " in (ROOT / "docs" / "quickstart.md").read_text()
 
 

@@ -261,7 +261,12 @@ class TestMariaDB(SchemaContract):
 
 @pytest.mark.parametrize(
     ("url", "what"),
-    [("nonsense", "can read"), ("oracle://u:canary@db/x", "not in oracle"), ("mssql+pyodbc://u:canary@db/x", "not in")],
+    [
+        ("nonsense", "can read"),
+        ("oracle://u:canary@db/x", "not in oracle"),
+        ("mssql+pyodbc://u:canary@db/x", "not in"),
+        ("postgres://u:canary@db/x", "write postgresql://"),
+    ],
 )
 def test_a_url_that_can_not_be_a_ledger_is_refused_without_its_password(url: str, what: str) -> None:
     with pytest.raises(BadInputError, match=what) as raised:

@@ -100,7 +100,8 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
         case "mysql" | "mariadb":
             return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
         case other:
-            raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}")
+            hint = ": write postgresql://" if other == "postgres" else ""
+            raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}{hint}")
 
 
 def _check_file(url: URL, what: str) -> None:
