@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
 from airflow_kafka_offsets.auditing import audit as audit_table
-from airflow_kafka_offsets.cli.documents import Document
+from airflow_kafka_offsets.cli.documents import Document, range_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
@@ -63,14 +63,7 @@ def _document(finding: Finding) -> Document:
 
 
 def _range(piece: Piece) -> Document:
-    return {
-        "topic": piece.tp.topic,
-        "partition": piece.tp.partition,
-        "start": piece.offsets.start,
-        "end": piece.offsets.end,
-        "span": piece.offsets.span,
-        "copies": piece.copies,
-    }
+    return {**range_document(piece.tp, piece.offsets), "copies": piece.copies}
 
 
 def _text(document: Document, ways: Sequence[str]) -> str:

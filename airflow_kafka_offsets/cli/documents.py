@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.ports import Act, Attempt, WindowRow
@@ -36,10 +36,18 @@ def owner_document(owner: Owner | None) -> Document | None:
 
 def ranges_document(ranges: OffsetRanges) -> list[Document]:
     """Return offset ranges, one for each topic-partition; ``end`` is one past the last offset."""
-    return [
-        {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end, "span": r.span}
-        for tp, r in ranges.items()
-    ]
+    return [range_document(tp, offsets) for tp, offsets in ranges.items()]
+
+
+def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
+    """Return offsets of one topic-partition."""
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "start": offsets.start,
+        "end": offsets.end,
+        "span": offsets.span,
+    }
 
 
 def window_document(row: WindowRow) -> Document:

@@ -12,27 +12,16 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-
-PACKAGE = "airflow_kafka_offsets"
+from tests.architecture.test_parsing import GROUP, PACKAGE
 
 HELP = {
+    *GROUP,
     "cli",
     "cli.arguments",
     "cli.exit_codes",
     "cli.parser",
     "cli.running",
-    "core",
-    "core.errors",
-    "core.fields",
-    "core.group",
-    "core.log",
-    "core.offsets",
-    "core.output",
     "core.place",
-    "core.secrets",
-    "core.spark_json",
-    "core.starting",
-    "core.store_address",
     "core.window",
     "core.window_id",
 }

@@ -93,15 +93,21 @@ def test_a_question_leaves_the_log_of_an_application_at_work_as_it_is(cli: Cli, 
     application.close()
 
 
+def copy_of(folder: Path, *names: str) -> Path:
+    """Return a folder with the bytes that some files of another have now."""
+    copied = folder / "copied"
+    copied.mkdir()
+    for name in names:
+        (copied / name).write_bytes((folder / name).read_bytes())
+    return copied
+
+
 def test_a_question_makes_no_file_beside_a_copied_database_and_its_log(cli: Cli, tmp_path: Path) -> None:
     application = a_shop(tmp_path / "shop.db", "wal")
     application.execute("PRAGMA wal_autocheckpoint=0")
     application.execute("INSERT INTO customers VALUES ('Zoë')")
     application.commit()
-    copied = tmp_path / "copied"
-    copied.mkdir()
-    for name in ("shop.db", "shop.db-wal"):
-        (copied / name).write_bytes((tmp_path / name).read_bytes())
+    copied = copy_of(tmp_path, "shop.db", "shop.db-wal")
     application.close()
     before = bytes_of(copied)
     done = cli("status", "--offline", "--ledger", f"sqlite:///{copied / 'shop.db'}")
@@ -169,10 +175,7 @@ def test_a_question_does_not_roll_back_what_another_application_left_half_way(cl
     application = a_shop(tmp_path / "shop.db")
     application.execute("PRAGMA cache_size=1")
     application.execute("INSERT INTO customers SELECT hex(randomblob(2000)) FROM pragma_function_list LIMIT 200")
-    crashed = tmp_path / "crashed"
-    crashed.mkdir()
-    for name in ("shop.db", "shop.db-journal"):
-        (crashed / name).write_bytes((tmp_path / name).read_bytes())
+    crashed = copy_of(tmp_path, "shop.db", "shop.db-journal")
     application.close()
     before = bytes_of(crashed)
     done = cli("status", "--offline", "--ledger", f"sqlite:///{crashed / 'shop.db'}")

@@ -116,11 +116,6 @@ def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))
 
 
-def _refuse_foreign_file(engine: Engine, found: Found) -> None:
-    if _is_file(engine) and found.others and not found.ours:
-        raise _foreign(engine, found)
-
-
 def _is_file(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
 
@@ -132,6 +127,12 @@ def _refuse_newer(engine: Engine, revision: str | None) -> None:
             "the version of airflow-provider-kafka-offsets that the other machines have (kafka-offsets db upgrade "
             "can't go back)"
         )
+
+
+def _refuse_to_upgrade(engine: Engine, found: Found, *, beside_others: bool) -> None:
+    _refuse_newer(engine, found.revision)
+    if not beside_others and _is_file(engine) and found.others and not found.ours:
+        raise _foreign(engine, found)
 
 
 def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
@@ -149,9 +150,7 @@ def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
     from alembic.config import Config
 
     found = look(engine)
-    _refuse_newer(engine, found.revision)
-    if not beside_others:
-        _refuse_foreign_file(engine, found)
+    _refuse_to_upgrade(engine, found, beside_others=beside_others)
     if _is_file(engine) and not found.others:
         with translated(engine):
             use_write_ahead_log(engine)
@@ -159,9 +158,7 @@ def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
         # Inside of the transaction: on SQLite a second process waits here, and then finds the work done. The look from outside
         # does not see what only stands in a write-ahead log, either.
         found = _found(connection)
-        _refuse_newer(engine, found.revision)
-        if not beside_others:
-            _refuse_foreign_file(engine, found)
+        _refuse_to_upgrade(engine, found, beside_others=beside_others)
         if found.revision != REVISION:
             config = Config()
             config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
