@@ -101,6 +101,11 @@ def one_of(choices: Iterable[str]) -> Kind:
     return Kind(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
 
 
+def type_of(value: object) -> str:
+    """Show a value by its type alone, as it may hold a secret."""
+    return f"a {type(value).__name__}"
+
+
 def _is_option(item: tuple[object, object]) -> bool:
     name, value = item
     return is_text(name) and (is_text(value) or isinstance(value, bool | int | float))
@@ -109,7 +114,7 @@ def _is_option(item: tuple[object, object]) -> bool:
 def _types(options: object) -> str:
     # Not the values: some may be secrets.
     if not isinstance(options, Mapping):
-        return f"a {type(options).__name__}"
+        return type_of(options)
     return short({name: type(value) for name, value in options.items() if not _is_option((name, value))})
 
 
@@ -125,5 +130,6 @@ OPTIONS = Kind(
     lambda options: isinstance(options, Mapping) and all(map(_is_option, options.items())),
     _types,
 )
+MAPPING = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping))
 POLL_INTERVAL = seconds(0, 86_400)
 DURATION = Kind("a timedelta above zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))

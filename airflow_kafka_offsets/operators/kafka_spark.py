@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.fields import Kind, check_attributes, check_fields, or_none
+from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators.assets import emit_events
 from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
@@ -38,7 +38,7 @@ _INTERRUPT_SECONDS = 3.0
 _PROGRESS_BAR = "spark.ui.showConsoleProgress"
 _FUNCTION = {
     "python_callable": Kind("a function", callable),
-    "op_kwargs": or_none(Kind("a mapping of names to values", lambda given: isinstance(given, Mapping))),
+    "op_kwargs": or_none(MAPPING),
 }
 
 log = logging.getLogger(__name__)

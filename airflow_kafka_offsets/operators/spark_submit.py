@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
-from airflow_kafka_offsets.core.fields import ANY_TEXT, TEXT, Kind, check_attributes, check_fields, or_none
+from airflow_kafka_offsets.core.fields import (
+    ANY_TEXT,
+    MAPPING,
+    TEXT,
+    Kind,
+    check_attributes,
+    check_fields,
+    or_none,
+    type_of,
+)
 from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators import launching, standalone
@@ -36,16 +46,12 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.service import Planned, WindowService
 
 
-def _type(value: object) -> str:
-    return f"a {type(value).__name__}"  # not the value, which may hold a secret
-
-
 _ARGUMENTS = Kind(
     "a list of arguments",
     lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping),
-    _type,
+    type_of,
 )
-_CONF = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping), _type)
+_CONF = replace(MAPPING, shown=type_of)
 _LAUNCH = {
     "application": TEXT,
     "application_args": or_none(_ARGUMENTS),
