@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Kafkas
 from confluent_kafka.admin import AclOperation
 
@@ -309,6 +309,49 @@ class TestTransactional(KafkaContract):
         assert store.read(group, [topic]) == at(topic, 5, 99)
         with pytest.raises(StoreDriftError, match=r"-1: 99"):
             store.advance(group, {}, at(topic, 5, 10))
+
+    def test_a_broker_that_can_not_say_how_our_commit_ended_as_another_writer_began_is_asked_again(
+        self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Confused(Producer):
+            def commit_transaction(self, *_: object) -> None:
+                # What Kafka 4.2 answered once, when two writers changed the transaction at one moment.
+                Producer({**broker.client_config(), "transactional.id": PREFIX + group}).init_transactions(20)
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn commit failed", False, False, True))
+
+        tries = iter([Confused, Producer])
+        monkeypatch.setattr(adapter, "Producer", lambda settings: next(tries)(settings))
+        store.advance(group, {}, at(topic, 5, 10))
+        assert store.read(group, [topic]) == at(topic, 5, 10)
+        assert list(tries) == []
+
+    def test_a_transaction_that_a_broker_neither_commits_nor_ends_may_be_written(
+        self, store: KafkaStore, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Broken(Producer):
+            def commit_transaction(self, *_: object) -> None:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn commit failed", False, False, True))
+
+            def abort_transaction(self, *_: object) -> None:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
+
+        monkeypatch.setattr(adapter, "Producer", Broken)
+        with pytest.raises(StoreOutcomeUnknownError, match="all of them are written or none is") as caught:
+            store.advance(group, {}, at(topic, 5, 10))
+        assert "Nothing was written" not in str(caught.value)
+
+    def test_a_transaction_that_a_broker_does_not_commit_but_ends_was_not_written(
+        self, store: KafkaStore, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Refused(Producer):
+            def commit_transaction(self, *_: object) -> None:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn commit failed", False, False, True))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(adapter, "Producer", Refused)
+            with pytest.raises(StoreUnavailableError, match="Nothing was written"):
+                store.advance(group, {}, at(topic, 5, 10))
+        assert store.read(group, [topic]) == {}
 
     def test_what_a_dead_writer_left_pending_hides_the_offsets_until_the_next_commit(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str

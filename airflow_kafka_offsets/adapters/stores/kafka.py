@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any
 
 import confluent_kafka
@@ -193,7 +193,7 @@ class KafkaStore:
 
     def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka went silent while it committed the offsets of group {group} ({self._said(error)}): {what}. "
+            f"{self.name}: Kafka did not say whether it took the offsets of group {group} ({self._said(error)}): {what}. "
             "The same commit again tells"
         )
 
@@ -243,8 +243,8 @@ class _Commit:
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED or error.txn_requires_abort():
-                return self._failed(producer, exc)
-            raise self._store._unknown(self._group, error, "all of them are written or none is") from exc
+                return self._failed(producer, exc, is_commit=True)
+            raise self._unknown(error) from exc
         self._check_written()
         return True
 
@@ -302,15 +302,24 @@ class _Commit:
             raise store._error(self._group, error, tuple(self._heard)) from exc
         return producer
 
-    def _failed(self, producer: Producer, exc: KafkaException) -> bool:
+    def _failed(self, producer: Producer, exc: KafkaException, *, is_commit: bool = False) -> bool:
         """End a transaction that can't be committed; False: because somebody else began one."""
         error = exc.args[0]
         if error.code() in _FENCED:
             return self._lost()
-        # As far as it goes: what is left open ends with its time-out, or with the next writer.
-        with suppress(KafkaException):
+        try:
             producer.abort_transaction(self._store._timeout)
+        except KafkaException as ended:
+            # A broker whose transaction two writers change at one moment can answer UNKNOWN: only a look tells what it did.
+            if ended.args[0].code() in _FENCED:
+                return self._lost()
+            if is_commit:
+                raise self._unknown(error) from exc
+            # Never committed: what is left open ends with its time-out, or with the next writer.
         raise self._store._error(self._group, error, tuple(self._heard)) from exc
+
+    def _unknown(self, error: KafkaError) -> StoreOutcomeUnknownError:
+        return self._store._unknown(self._group, error, "all of them are written or none is")
 
     def _lost(self) -> bool:
         # Writers that fence each other at once would do so again and again.
