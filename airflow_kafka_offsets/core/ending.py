@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import MAX_NAMED, counted
 from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
-from airflow_kafka_offsets.core.window import COMMITTING_HINT, Claim, Lane, State, Window
+from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 MAX_LINES = 8
 """How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
@@ -50,7 +50,7 @@ class Left:
         window: as it was planned.
         state: where it is now; None: the ledger does not answer.
         job: what is known of its job, whose success is recorded; None: no success is recorded.
-        taken_by: another run that works on it now; None: none does.
+        taken_by: the task, or the later try of this one, that had it last; None: this try.
         next_try: Airflow's number of the try that follows by itself; None: none does.
         was_stopped: somebody stopped the task; after a person did that, no try follows by itself.
         was_skipped: its job said that the task is to be skipped.
@@ -61,7 +61,7 @@ class Left:
     window: Window
     state: State | None
     job: str | None = None
-    taken_by: Claim | None = None
+    taken_by: str | None = None
     next_try: int | None = None
     was_stopped: bool = False
     was_skipped: bool = False
@@ -187,8 +187,13 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
     match one.state:
         case None:
             return "not known to be committed", "the ledger does not say; whoever tries next looks there first", []
-        case State.COMMITTED if not one.is_rerun or one.job is not None:
-            return "committed; the task failed after that", "the watermark has passed it", []
+        case State.COMMITTED if not one.is_rerun:
+            if one.taken_by is None and one.job is not None:
+                return "committed; the task failed after that", "nothing of it is open", []
+            by = f": {one.taken_by} had it last" if one.taken_by is not None else ""
+            return "committed meanwhile, and not by this try", f"nothing of it is open{by}", []
+        case State.COMMITTED if one.job is not None:
+            return "run again, but its commit failed; it stays committed", "the watermark stays where it is", []
         case State.COMMITTED:
             said = "what its job wrote may be incomplete until it has run again"
             return "not run again to its end; it stays committed", f"the watermark stays where it is; {said}", []
@@ -205,22 +210,34 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
 
 
 def _next(one: Left) -> str:
-    if one.state is not None and not one.state.owns:
+    window = one.window
+    if one.state is State.SUPERSEDED:
+        return "a retry of this task is refused, as a reset gave its offsets to others. A new run reads what nobody has"
+    if one.state is State.ABANDONED and window.lane is Lane.BACKFILL:
+        return "no run plans its offsets by itself; a replay of them does"
+    if one.state is State.ABANDONED:
         return "a new run plans its offsets under another id, unless they were recorded as a gap"
-    if one.state is State.COMMITTED and not one.is_rerun:
+    is_done = one.state is State.COMMITTED and not one.is_rerun
+    if is_done and one.job is not None:
         return "nothing. A retry of this task runs no job again"
+    if is_done and one.taken_by is not None:
+        return "nothing. Only a clear of this task runs its job again"
     if one.taken_by is not None:
-        return f"{one.taken_by} commits it; a retry of this task does not"
+        return f"{one.taken_by} commits it; this try does not"
     if one.needs_person:
         return "a person decides: the error below says what is gone, and what to type. Until then each try fails alike"
+    return _by_itself(one)
+
+
+def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
         starts = f"Airflow starts try {one.next_try} of this task: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
+    ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
     if one.window.lane is Lane.BACKFILL or one.state is State.COMMITTED:
-        return f"no retry is left. Clear this task: {work}; or replay the window"
-    retry = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
-    return f"{retry}. The next run of the DAG takes the window over as it is; or clear this task: {work}"
+        return f"{ended}. Clear this task: {work}; or replay the window"
+    return f"{ended}. The next run of the DAG takes the window over as it is; or clear this task: {work}"
 
 
 def _offsets(window: Window) -> list[str]:

@@ -159,6 +159,10 @@ class Claim:
         """Whether both belong to one DAG run."""
         return (self.dag_id, self.run_id) == (other.dag_id, other.run_id)
 
+    def lets_commit(self, other: Claim) -> bool:
+        """Whether another claim may commit what this one holds: a task's own work, nobody else; a plan task's, its whole run."""
+        return self == other if self.scope is Scope.TASK else self.is_same_run(other)
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -232,8 +236,7 @@ def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> boo
         IllegalStepError: the window was abandoned or superseded in the meantime.
     """
     is_own_work = window.holder.scope is Scope.TASK
-    is_mine = window.holder == claim if is_own_work else window.holder.is_same_run(claim)
-    if not is_mine:
+    if not window.holder.lets_commit(claim):
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
     if is_own_work and window.span > 0 and outcome is not Outcome.SUCCEEDED:
         raise NoEvidenceError(_no_evidence(window, outcome))

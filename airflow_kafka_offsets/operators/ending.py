@@ -111,12 +111,11 @@ class Ending:
 
     def _left(self, planned: Planned, exc: BaseException) -> Left:
         held = self._held(planned, exc)
-        is_mine = held is None or held.holder.is_same_run(self._claim)
         return Left(
             planned.window,
             None if held is None else held.window.state,
             self._job,
-            taken_by=None if held is None or is_mine else held.holder,
+            taken_by=None if held is None else self._taken_by(held),
             next_try=self._next_try(exc),
             was_stopped=self._stop is not None and self._stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
@@ -131,6 +130,13 @@ class Ending:
             return self._service.row(planned.window.id).held
         except KafkaOffsetsError:
             return None
+
+    def _taken_by(self, held: Held) -> str | None:
+        if not held.holder.lets_commit(self._claim):
+            return str(held.holder)
+        own = [a.try_number for a in self._service.attempts(held.window.id) if a.claim == self._claim]
+        later = [number for number in own if number > self._context["ti"].try_number]
+        return f"try {later[-1]} of this task" if later else None
 
     def _next_try(self, exc: BaseException) -> int | None:
         is_final = isinstance(exc, _FINAL) and not isinstance(exc, NotYetError)

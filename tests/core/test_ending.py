@@ -9,7 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.ending import MAX_LINES, NO_JOB, Done, Left, failed_afterwards, in_short, last_words
 from airflow_kafka_offsets.core.window import Lane, State
-from tests.core.examples import claim, ranges, tp, window
+from tests.core.examples import ranges, tp, window
 
 TEN = {tp(0): (0, 6), tp(1): (10, 14), tp(2): (7, 7)}
 
@@ -51,6 +51,7 @@ def test_many_partitions_are_summed_up_by_topic() -> None:
 
 
 OPEN = window(TEN, 12, State.PLANNED)
+OTHER = "dag/other/load"
 GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'  # only to give it up for good"
 
 
@@ -90,8 +91,8 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
             ["now: the window is open\n", "Clear this task: the job runs again", "or replay the"],
         ),
         (
-            Left(OPEN, State.PLANNED, "read", taken_by=claim("other"), next_try=2),
-            ["dag/other/load works on it", "next: dag/other/load commits it; a retry of this task does not"],
+            Left(OPEN, State.PLANNED, "read", taken_by=OTHER, next_try=2),
+            ["dag/other/load works on it", "next: dag/other/load commits it; this try does not"],
         ),
         (
             Left(OPEN, State.COMMITTING, "read", next_try=2),
@@ -107,15 +108,19 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.COMMITTED, "read", next_try=2),
-            ["committed; the task failed after that", "the watermark has passed it", "A retry of this task runs no job"],
+            ["committed; the task failed after that", "nothing of it is open", "A retry of this task runs no job again"],
         ),
         (
-            Left(OPEN, State.COMMITTED, taken_by=claim("other")),
-            ["committed; the task failed after that", "next: nothing. A retry of this task runs no job again"],
+            Left(OPEN, State.COMMITTED, taken_by=OTHER),
+            ["committed meanwhile, and not by this try", "dag/other/load had it last", "Only a clear of this task runs"],
         ),
         (
-            Left(OPEN, State.COMMITTED, "read", is_rerun=True),
-            ["committed; the task failed after that", "now: the watermark has passed it"],
+            Left(OPEN, State.COMMITTED, next_try=2),
+            ["committed meanwhile, and not by this try", "next: Airflow starts try 2 of this task: the job runs again"],
+        ),
+        (
+            Left(OPEN, State.COMMITTED, "read", is_rerun=True, next_try=2),
+            ["run again, but its commit failed; it stays committed", "now: the watermark stays where it is\n", "it only commits"],
         ),
         (
             Left(OPEN, State.PLANNED, next_try=2, needs_person=True),
@@ -126,7 +131,13 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
             ["job: it skipped the task\n", "next: the task was skipped, so no retry comes. The next run of the DAG takes"],
         ),
         (Left(OPEN, State.PLANNED, NO_JOB), [f"job: {NO_JOB}\n"]),
-        (Left(OPEN, State.ABANDONED, taken_by=claim("other")), ["unless they were recorded as a gap"]),
+        (Left(OPEN, State.ABANDONED, taken_by=OTHER), ["unless they were recorded as a gap"]),
+        (Left(replace(OPEN, lane=Lane.BACKFILL), State.ABANDONED), ["no run plans its offsets by itself; a replay"]),
+        (Left(OPEN, State.SUPERSEDED, next_try=2), ["next: a retry of this task is refused"]),
+        (
+            Left(OPEN, State.COMMITTED, is_rerun=True, was_skipped=True),
+            ["next: the task was skipped, so no retry comes. Clear this task", "or replay the window"],
+        ),
         (Left(OPEN, State.ABANDONED), ["not committed, as it was abandoned meanwhile", "under another id"]),
         (
             Left(OPEN, None, "read", next_try=2),

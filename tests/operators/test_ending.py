@@ -9,12 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError, StoreUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    LedgerUnavailableError,
+    NoEvidenceError,
+    OutputError,
+    StoreUnavailableError,
+    WindowBusyError,
+)
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Scope, State
+from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.operators import planning
 from airflow_kafka_offsets.operators.definition import Stop
 from airflow_kafka_offsets.operators.ending import Ending
@@ -28,6 +35,7 @@ from tests.stores.memory import MemoryStore
 
 LOAD = claim("run")
 FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
+CLEARED = Try(2, 3, 2, NOON)
 
 
 @pytest.fixture
@@ -143,6 +151,94 @@ def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.
         task(world, run, stop=stop)
     said = "next: the task was stopped. Unless a person did that, Airflow starts try 2 of this task: the job runs again"
     assert said in logged(caplog)[-1]
+
+
+def test_a_sibling_that_has_the_window_now_is_named_and_a_retry_is_not_promised_to_commit(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sibling = claim("run", map_index=1)
+
+    def lose_it(planned: Planned) -> Report:
+        world.die(LOAD)
+        world.service.take(world.group, planned.window.id, sibling, world.over.__contains__)
+        return read(planned)
+
+    with pytest.raises(WindowBusyError):
+        task(world, lose_it)
+    said = logged(caplog)[-1]
+    assert "dag/run/load[1] works on it" in said
+    assert "next: dag/run/load[1] commits it; this try does not" in said
+
+
+def test_a_later_try_that_goes_on_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def be_taken_for_dead(planned: Planned) -> Report:
+        [again] = world.ask(LOAD, this_try=SECOND)
+        world.service.start_attempt(again.window, LOAD, SECOND)
+        return read(planned)
+
+    with pytest.raises(NoEvidenceError, match="a later attempt"):
+        task(world, be_taken_for_dead)
+    assert "next: try 2 of this task commits it; this try does not" in logged(caplog)[-1]
+
+
+@pytest.mark.parametrize("other", [claim("other"), None])
+def test_a_window_that_was_committed_by_somebody_else_is_told_as_that(
+    world: World, caplog: pytest.LogCaptureFixture, other: Claim | None
+) -> None:
+    def be_overtaken(planned: Planned) -> Report:
+        world.die(LOAD)
+        if other is None:
+            world.service.commit_by_hand(planned.window.id, "ann", "its output is complete")
+        else:
+            world.run(other)
+        return fail(planned)
+
+    with pytest.raises(RuntimeError):
+        task(world, be_overtaken)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: committed meanwhile, and not by this try\n")
+    ran: list[int] = []
+    task(world, lambda planned: ran.append(planned.window.seq) or read(planned), SECOND)
+    assert ran == [1], "its job runs again: no success of this task is recorded"
+    assert "runs no job" not in said
+    assert ("dag/other/load" in said) == (other is not None)
+
+
+def test_a_window_that_this_task_committed_before_it_was_timed_out_is_told_as_committed(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = world.service.commit
+
+    def commit_and_be_timed_out(*args: Any) -> bool:
+        commit(*args)
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(world.service, "commit", commit_and_be_timed_out)
+    with pytest.raises(AirflowTaskTimeout):
+        task(world, read)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: committed; the task failed after that\n")
+    assert "next: nothing. A retry of this task runs no job again" in said
+    monkeypatch.undo()
+    task(world, fail, SECOND)
+
+
+def test_a_rerun_whose_commit_fails_says_that_its_job_is_done(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(LOAD)
+
+    def refuse(*_: Any) -> bool:
+        raise OutputError("the table has no such column")
+
+    monkeypatch.setattr(world.service, "commit", refuse)
+    with pytest.raises(OutputError):
+        task(world, read, CLEARED)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: run again, but its commit failed; it stays committed\n")
+    assert "may be incomplete" not in said
+    assert "job: succeeded: 20 records read" in said
+    assert "it only commits" in said
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
