@@ -17,6 +17,8 @@ MAX_LINES = 8
 """How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
 
 NO_JOB = "nothing to read, so none was launched"
+SILENT = "the ledger does not answer"
+NOT_ASKED = "the ledger was not asked, as the task was stopped"
 GREEN_TASK = "another launcher ran it: that this task runs, after it, is all the evidence of its success"
 
 
@@ -48,7 +50,7 @@ class Left:
 
     Attributes:
         window: as it was planned.
-        state: where it is now; None: the ledger does not answer.
+        state: where it is now; None: not known.
         job: what is known of its job, whose success is recorded; None: no success is recorded.
         taken_by: the task, or the later try of this one, that had it last; None: this try.
         next_try: Airflow's number of the try that follows by itself; None: none does.
@@ -56,6 +58,7 @@ class Left:
         was_skipped: its job said that the task is to be skipped.
         needs_person: Kafka no longer has what the window is to read: no try can succeed until a person has decided.
         is_rerun: the window was committed before this task.
+        why_unknown: why `state` is not known.
     """
 
     window: Window
@@ -67,6 +70,7 @@ class Left:
     was_skipped: bool = False
     needs_person: bool = False
     is_rerun: bool = False
+    why_unknown: str = SILENT
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -186,7 +190,8 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
     window, group = one.window, one.window.group
     match one.state:
         case None:
-            return "not known to be committed", "the ledger does not say; whoever tries next looks there first", []
+            known = "run again to its end; it was committed before" if one.is_rerun else "committed"
+            return f"not known to be {known}", f"{one.why_unknown}; whoever tries next looks there first", []
         case State.COMMITTED if not one.is_rerun:
             if one.taken_by is None and one.job is not None:
                 return "committed; the task failed after that", "nothing of it is open", []
@@ -225,7 +230,10 @@ def _next(one: Left) -> str:
     if one.taken_by is not None:
         return f"{one.taken_by} commits it; this try does not"
     if one.needs_person:
-        return "a person decides: the error below says what is gone, and what to type. Until then each try fails alike"
+        return (
+            "a person decides: the error below, or that of the next try, says what is gone and what to type. Until then each "
+            "try fails alike"
+        )
     return _by_itself(one)
 
 
@@ -235,7 +243,8 @@ def _by_itself(one: Left) -> str:
         starts = f"Airflow starts try {one.next_try} of this task: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
-    if one.window.lane is Lane.BACKFILL or one.state is State.COMMITTED:
+    is_committed = one.is_rerun or one.state is State.COMMITTED
+    if one.window.lane is Lane.BACKFILL or is_committed:
         return f"{ended}. Clear this task: {work}; or replay the window"
     return f"{ended}. The next run of the DAG takes the window over as it is; or clear this task: {work}"
 

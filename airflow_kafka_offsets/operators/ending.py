@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from airflow.sdk.exceptions import (
     AirflowTaskTerminated,
 )
 
-from airflow_kafka_offsets.core.ending import NO_JOB, Done, Left, failed_afterwards, last_words
+from airflow_kafka_offsets.core.ending import NO_JOB, NOT_ASKED, Done, Left, failed_afterwards, last_words
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaOffsetsError,
@@ -27,6 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     counted,
     name_some,
 )
+from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -110,26 +112,30 @@ class Ending:
         log.log(level, "%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
 
     def _left(self, planned: Planned, exc: BaseException) -> Left:
-        held = self._held(planned, exc)
-        return Left(
+        left = Left(
             planned.window,
-            None if held is None else held.window.state,
+            None,
             self._job,
-            taken_by=None if held is None else self._taken_by(held),
             next_try=self._next_try(exc),
             was_stopped=self._stop is not None and self._stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
-            needs_person=isinstance(exc, LogError),
+            needs_person=isinstance(exc, LogError | DataLossOfJobError),
             is_rerun=planned.is_rerun,
         )
-
-    def _held(self, planned: Planned, exc: BaseException) -> Held | None:
+        if left.was_stopped:  # in a few seconds the process is killed
+            return replace(left, why_unknown=NOT_ASKED)
         if isinstance(exc, LedgerUnavailableError):  # it had its time
-            return None
+            return left
+        return self._with_state(left)
+
+    def _with_state(self, left: Left) -> Left:
         try:
-            return self._service.row(planned.window.id).held
-        except KafkaOffsetsError:
-            return None
+            held = self._service.row(left.window.id).held
+            return replace(left, state=held.window.state, taken_by=self._taken_by(held))
+        except LedgerUnavailableError:
+            return left
+        except KafkaOffsetsError as exc:
+            return replace(left, why_unknown=str(exc))
 
     def _taken_by(self, held: Held) -> str | None:
         if not held.holder.lets_commit(self._claim):

@@ -124,7 +124,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED, next_try=2, needs_person=True),
-            ["now: the window is open: the watermark", "next: a person decides: the error below says what is gone"],
+            ["now: the window is open: the watermark", "next: a person decides: the error below, or that of"],
         ),
         (
             Left(OPEN, State.PLANNED, was_skipped=True),
@@ -140,8 +140,16 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (Left(OPEN, State.ABANDONED), ["not committed, as it was abandoned meanwhile", "under another id"]),
         (
+            Left(OPEN, None, is_rerun=True, why_unknown="the ledger was not asked"),
+            [
+                "Window lake-000012: not known to be run again to its end; it was committed before\n",
+                "now: the ledger was not asked; whoever",
+                "or replay the window",
+            ],
+        ),
+        (
             Left(OPEN, None, "read", next_try=2),
-            ["not known to be committed", "now: the ledger does not say", "it only commits"],
+            ["not known to be committed", "now: the ledger does not answer; whoever tries next looks", "it only commits"],
         ),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
@@ -14,10 +15,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, A
 from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    LedgerSchemaError,
     LedgerUnavailableError,
     NoEvidenceError,
     OutputError,
     StoreUnavailableError,
+    TopicRecreatedError,
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.tries import Try
@@ -28,6 +31,7 @@ from airflow_kafka_offsets.operators.ending import Ending
 from airflow_kafka_offsets.operators.job_files import Report
 from airflow_kafka_offsets.operators.work import Work
 from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World
@@ -239,6 +243,66 @@ def test_a_rerun_whose_commit_fails_says_that_its_job_is_done(
     assert "may be incomplete" not in said
     assert "job: succeeded: 20 records read" in said
     assert "it only commits" in said
+
+
+@pytest.mark.parametrize(
+    "error", [TopicRecreatedError("recreated"), DataLossOfJobError("Kafka no longer holds all offsets of the window")]
+)
+def test_what_kafka_no_longer_has_is_not_promised_to_be_read_again(
+    world: World, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def run(planned: Planned) -> Report:
+        raise error
+
+    with pytest.raises(type(error)):
+        task(world, run)
+    assert "next: a person decides: the error below, or that of" in logged(caplog)[-1]
+    assert "runs again" not in logged(caplog)[-1]
+
+
+def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked"))
+        stop.set()  # as on_kill does; in five seconds Airflow kills the process
+        raise RuntimeError("the driver was killed")
+
+    with pytest.raises(RuntimeError):
+        task(world, run, stop=stop)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: not known to be committed\n")
+    assert "now: the ledger was not asked, as the task was stopped" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (LedgerUnavailableError("no answer from postgres"), "now: the ledger does not answer"),
+        (
+            LedgerSchemaError("the tables are of version 3: kafka-offsets db upgrade"),
+            "now: the tables are of version 3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("question", ["row", "attempts"])
+def test_why_the_ledger_does_not_say_is_told(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    error: Exception,
+    says: str,
+) -> None:
+    def run(planned: Planned) -> Report:
+        monkeypatch.setattr(world.service, question, Mock(side_effect=error))
+        return fail(planned)
+
+    with pytest.raises(RuntimeError):
+        task(world, run)
+    assert says in logged(caplog)[-1]
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
