@@ -59,6 +59,8 @@ class Left:
         needs_person: Kafka no longer has what the window is to read: no try can succeed until a person has decided.
         is_rerun: the window was committed before this task.
         why_unknown: why `state` is not known.
+        can_reconnect: the next try can go on with the driver of this one.
+        has_policy: whether a try follows is also for the task's retry policy to say.
     """
 
     window: Window
@@ -71,6 +73,8 @@ class Left:
     needs_person: bool = False
     is_rerun: bool = False
     why_unknown: str = SILENT
+    can_reconnect: bool = False
+    has_policy: bool = False
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -240,7 +244,10 @@ def _next(one: Left) -> str:
 def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
-        starts = f"Airflow starts try {one.next_try} of this task: {work}"
+        unless = ", unless its retry policy says no" if one.has_policy else ""
+        if one.job is None and one.can_reconnect:
+            work = f"it goes on with the driver if that is there, or else {work}"
+        starts = f"Airflow starts try {one.next_try} of this task{unless}: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
     is_committed = one.is_rerun or one.state is State.COMMITTED

@@ -57,6 +57,7 @@ class Ending:
         claim: the task.
         planned: its windows, in the order in which it works on them.
         stop: of a task that runs the jobs itself; then what is logged meanwhile is folded. None: another launcher runs them.
+        can_reconnect: a retry of the task can go on with the driver of the try before it.
     """
 
     def __init__(
@@ -66,12 +67,15 @@ class Ending:
         claim: Claim,
         planned: Sequence[Planned],
         stop: Stop | None = None,
+        *,
+        can_reconnect: bool = False,
     ) -> None:
         self._context = context
         self._service = service
         self._claim = claim
         self._planned = planned
         self._stop = stop
+        self._can_reconnect = can_reconnect
         self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
         self._done: list[Done] = []
         self._job: str | None = None
@@ -121,6 +125,9 @@ class Ending:
             was_skipped=isinstance(exc, AirflowSkipException),
             needs_person=isinstance(exc, LogError | DataLossOfJobError),
             is_rerun=planned.is_rerun,
+            can_reconnect=self._can_reconnect,
+            # Not asked here: it is the user's code, and Airflow asks it once.
+            has_policy=getattr(self._context.get("task"), "retry_policy", None) is not None,
         )
         if left.was_stopped:  # in a few seconds the process is killed
             return replace(left, why_unknown=NOT_ASKED)

@@ -132,6 +132,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._job: JobName | None = None
         self._note: Callable[[str], None] | None = None
         self._has_retry = False
+        self._reconnects = False
         self._told: Told | None = None
 
     @failing_at_once
@@ -158,7 +159,8 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         claim = self._claim = claim_of(context, Scope.TASK)
         self._has_retry = context["ti"].try_number <= context["ti"].max_tries
         planned = plan_or_take(self, context, service, claim)
-        with Ending(context, service, claim, planned, self._stop) as ending:
+        can_reconnect = self._reconnects and context.get("task_state_store") is not None
+        with Ending(context, service, claim, planned, self._stop, can_reconnect=can_reconnect) as ending:
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),
@@ -217,6 +219,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         if not (hook._should_track_driver_status and standalone.is_python(self.application)):
             check_submit(hook._connection["spark_binary"], start.environment_of(hook))
         self._told = self._with_connector(hook)
+        self._reconnects = self._can_reconnect(hook)
         return options
 
     def _find_files(self) -> None:

@@ -91,6 +91,22 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
             ["now: the window is open\n", "Clear this task: the job runs again", "or replay the"],
         ),
         (
+            Left(OPEN, State.PLANNED, next_try=2, can_reconnect=True),
+            ["next: Airflow starts try 2 of this task: it goes on with the driver if that is there, or else the job runs again"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, "read", next_try=2, can_reconnect=True),
+            ["next: Airflow starts try 2 of this task: it only commits\n"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, can_reconnect=True),
+            ["takes the window over as it is; or clear this task: the job runs again"],
+        ),
+        (
+            Left(OPEN, State.PLANNED, next_try=2, has_policy=True),
+            ["next: Airflow starts try 2 of this task, unless its retry policy says no: the job runs again"],
+        ),
+        (
             Left(OPEN, State.PLANNED, "read", taken_by=OTHER, next_try=2),
             ["dag/other/load works on it", "next: dag/other/load commits it; this try does not"],
         ),

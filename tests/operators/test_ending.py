@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,9 +13,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
+from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkSubmitOperator, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     LedgerSchemaError,
@@ -53,12 +57,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield world
 
 
-def task(world: World, run: Callable[[Planned], Report], this_try: Try = FIRST, stop: Stop | None = None) -> None:
+def task(
+    world: World,
+    run: Callable[[Planned], Report],
+    this_try: Try = FIRST,
+    stop: Stop | None = None,
+    policy: RetryPolicy | None = None,
+) -> None:
     """Let a try of the task plan and work."""
     stop = stop or Stop()
     ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
     run_ = SimpleNamespace(start_date=this_try.run_started)
-    context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run_}
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries, retry_policy=policy), "dag_run": run_}
     planned = world.ask(LOAD, this_try=this_try)
     with Ending(context, world.service, LOAD, planned, stop) as ending:
         Work(context, world.service, world.group, LOAD, run, stop, ending).all(planned)
@@ -302,6 +312,52 @@ def test_why_the_ledger_does_not_say_is_told(
 
     with pytest.raises(RuntimeError):
         task(world, run)
+    assert says in logged(caplog)[-1]
+
+
+def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    policy = ExceptionRetryPolicy(rules=[RetryRule(RuntimeError, RetryAction.FAIL)])
+    with pytest.raises(RuntimeError):
+        task(world, fail, policy=policy)
+    assert "next: Airflow starts try 2 of this task, unless its retry policy says no: the job" in logged(caplog)[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "store", "says"),
+    [
+        (
+            {"yarn_track_via_rm_api": True},
+            object(),
+            "it goes on with the driver if that is there, or else the job runs",
+        ),
+        ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
+        ({"durable": False}, object(), "try 2 of this task: the job runs again"),
+    ],
+)
+def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job_again(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    store: object,
+    says: str,
+) -> None:
+    rm = {"yarn_resourcemanager_webapp_address": "http://rm:8088", "deploy-mode": "cluster"}
+    yarn = {"conn_type": "spark", "host": "yarn", "extra": rm}
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(yarn))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    operator = KafkaSparkSubmitOperator(
+        task_id="load", group=world.group, application="local:///job.py", conn_id="yarn", connector=None, **options
+    )
+    # No YARN is needed to see what is said of a driver that failed.
+    monkeypatch.setattr(operator, "_launch", lambda _context, planned, *_: fail(planned))
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "task_state_store": store}
+    with pytest.raises(RuntimeError):
+        operator.execute(context)
     assert says in logged(caplog)[-1]
 
 
