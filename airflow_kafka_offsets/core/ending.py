@@ -163,10 +163,32 @@ def failed_afterwards(done: Sequence[Done]) -> str:
     return f"{last_words(done)}\nThe task failed after that. A retry runs no job again that has succeeded."
 
 
+def handed_on(windows: Sequence[Window]) -> str:
+    """Return what the log of a plan task ends with.
+
+    Args:
+        windows: those that it gives to the tasks after it, oldest first; at least one.
+    """
+    if len(windows) == 1:
+        return _block(f"Window {windows[0].id}: {_handed_on(windows[0])}", *_offsets(windows[0]))
+    lines = [f"{window.id}: {_size(window.ranges)}; {_handed_on(window)}" for window in windows]
+    return _list(f"{counted(len(windows), 'window')} of group {windows[0].group} handed on:", lines)
+
+
+def _handed_on(window: Window) -> str:
+    if window.state is State.COMMITTED:
+        return "committed before, the tasks after this one run it again"
+    return "planned; the tasks after this one run and commit it"
+
+
 def _several(done: Sequence[Done]) -> str:
     lines = [f"{one.window.id}: {one.became} ({one.job})" for one in done]
+    return _list(f"{counted(len(done), 'window')} of group {done[0].window.group} done:", lines)
+
+
+def _list(headline: str, lines: Sequence[str]) -> str:
     shown = lines if len(lines) <= MAX_NAMED else [*lines[: MAX_NAMED - 1], "...", lines[-1]]
-    return _block(f"{counted(len(done), 'window')} of group {done[0].window.group} done:", *shown)
+    return _block(headline, *shown)
 
 
 def _done(one: Done) -> str:

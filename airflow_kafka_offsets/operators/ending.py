@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import (
     AirflowTaskTerminated,
 )
 
-from airflow_kafka_offsets.core.ending import NO_JOB, NOT_ASKED, Done, Left, failed_afterwards, last_words
+from airflow_kafka_offsets.core.ending import NO_JOB, NOT_ASKED, Done, Left, failed_afterwards, handed_on, last_words
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaOffsetsError,
@@ -46,6 +46,12 @@ log = logging.getLogger(__name__)
 def tell_quiet(planned: Planned) -> None:
     """Let the log end with a window in which there was nothing to read, and which is committed."""
     log.info("%s", last_words([Done(planned.window, planned.is_rerun, NO_JOB)]))
+
+
+def tell_handed_on(planned: Sequence[Planned]) -> None:
+    """Let the log of a plan task end with what it gives to the tasks after it, if there is anything."""
+    if planned:
+        log.info("%s", handed_on([p.window for p in planned]))
 
 
 class Ending:

@@ -48,7 +48,7 @@ class _PlanOperator(BaseOperator):
         """Plan, commit what is empty, and return the other windows."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.ending import tell_quiet
+        from airflow_kafka_offsets.operators.ending import tell_handed_on, tell_quiet
         from airflow_kafka_offsets.operators.planning import placeholders, plan, window_result
         from airflow_kafka_offsets.operators.runs import claim_of
 
@@ -59,7 +59,9 @@ class _PlanOperator(BaseOperator):
             if p.window.span == 0:
                 service.commit(p.window.id, claim)
                 tell_quiet(p)
-        return [{**window_result(self.group, p), **placeholders(p.window)} for p in planned if p.window.span]
+        filled = [p for p in planned if p.window.span]
+        tell_handed_on(filled)
+        return [{**window_result(self.group, p), **placeholders(p.window)} for p in filled]
 
 
 class PlanWindowOperator(_PlanOperator):
@@ -93,11 +95,13 @@ class PlanWindowOperator(_PlanOperator):
         """Take the window that a plan task of the run handed over."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.ending import tell_handed_on
         from airflow_kafka_offsets.operators.planning import placeholders, take, window_result
         from airflow_kafka_offsets.operators.runs import claim_of
 
         service = wiring.open_service(self.group)
         given = take(self, context, service, claim_of(context, Scope.RUN), self.window)
+        tell_handed_on([given])
         return {**window_result(self.group, given), **placeholders(given.window)}
 
 

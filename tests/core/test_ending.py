@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_kafka_offsets.core.ending import MAX_LINES, NO_JOB, Done, Left, failed_afterwards, in_short, last_words
+from airflow_kafka_offsets.core.ending import (
+    MAX_LINES,
+    NO_JOB,
+    Done,
+    Left,
+    failed_afterwards,
+    handed_on,
+    in_short,
+    last_words,
+)
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.core.examples import ranges, tp, window
 
@@ -193,3 +202,19 @@ def test_a_task_that_fails_when_all_is_done_says_so() -> None:
     text = failed_afterwards([Done(window(TEN), False, "read")])
     assert text.startswith("Window lake-000001: committed\n")
     assert text.endswith("The task failed after that. A retry runs no job again that has succeeded.")
+
+
+def test_windows_that_are_handed_on_are_told_with_their_offsets() -> None:
+    assert handed_on([OPEN]) == (
+        "Window lake-000012: planned; the tasks after this one run and commit it\n"
+        "    offsets: 10 offsets in 2 partitions\n"
+        "        orders-0: 0 to 5\n"
+        "        orders-1: 10 to 13"
+    )
+    again = handed_on([window(TEN, n) for n in range(1, 31)]).splitlines()
+    assert again[:2] == [
+        "30 windows of group lake handed on:",
+        "    lake-000001: 10 offsets in 2 partitions; committed before, the tasks after this one run it again",
+    ]
+    assert len(again) == 12
+    assert again[-1].startswith("    lake-000030: ")

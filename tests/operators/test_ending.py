@@ -426,3 +426,19 @@ def test_a_plan_task_that_finds_nothing_new_ends_alike(
     with pytest.raises(Exception, match="nothing to launch"):
         PlanWindowOperator(task_id="plan", group=world.group).execute(context)
     assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
+
+
+def test_a_plan_task_ends_with_what_it_hands_on(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    given = PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    head = "Window lake-000001: planned; the tasks after this one run and commit it\n    offsets: 20 offsets in 2 partitions\n"
+    assert logged(caplog)[-1].startswith(head)
+    caplog.clear()
+    PlanWindowOperator(task_id="plan", group=world.group, window=given).execute(context)
+    assert logged(caplog)[-1].startswith(head)
