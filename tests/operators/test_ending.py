@@ -14,7 +14,13 @@ from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+)
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkSubmitOperator, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import (
@@ -111,11 +117,13 @@ def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixtur
         (FIRST, RuntimeError("half-way"), "next: Airflow starts try 2 of this task: the job runs again"),
         (LAST, RuntimeError("half-way"), "next: no retry is left. The next run of the DAG takes the window over"),
         (FIRST, AirflowFailException("no"), "next: no retry is left."),
+        (FIRST, AirflowSensorTimeout("no"), "next: no retry is left."),
+        (FIRST, AirflowTaskTerminated("no"), "next: no retry is left."),
         (FIRST, BadInputError("no"), "next: no retry is left."),
     ],
 )
 def test_a_failure_says_what_is_open_and_what_comes_next(
-    world: World, caplog: pytest.LogCaptureFixture, this_try: Try, error: Exception, says: str
+    world: World, caplog: pytest.LogCaptureFixture, this_try: Try, error: BaseException, says: str
 ) -> None:
     def run(planned: Planned) -> Report:
         raise error
