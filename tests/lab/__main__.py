@@ -31,6 +31,7 @@ from tests.lab.jars import (
     spark_connector_jars,
 )
 from tests.lab.java import JavaError, java
+from tests.lab.kafka import make_kafka_archive
 from tests.lab.redis import redis_program
 from tests.lab.start import folder_for_launches
 
@@ -78,6 +79,11 @@ def prepare_launches() -> None:
     _say(f"==> Spark's connector and start archive for launches: {folder_for_launches()}")
 
 
+def prepare_brokers() -> None:
+    """Get what makes the start of a broker cheap."""
+    _say(f"==> Start archive for Kafka's brokers: {make_kafka_archive() or 'none, they start without'}")
+
+
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
     try:
@@ -88,6 +94,7 @@ def main() -> None:
         install_programs,
         fetch_spark_connector,
         prepare_launches,
+        prepare_brokers,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
     ]
     with ThreadPoolExecutor(len(jobs)) as pool:

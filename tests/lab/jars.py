@@ -101,11 +101,6 @@ def spark_connector() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
 
 
-def kafka_classpath() -> str:
-    """Return a class path that runs a Kafka broker and lets it log to stdout."""
-    return f"{log_settings()}:{class_path(KAFKA)}"
-
-
 def hbase_classpath() -> str:
     """Return a class path that runs HBase and its Thrift gateway, and lets them log to stdout."""
     return f"{log_settings()}:{class_path(HBASE)}"

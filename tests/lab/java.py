@@ -23,11 +23,17 @@ def java() -> str:
     if program is None:
         where = f"in JAVA_HOME={home}" if home else "on PATH"
         raise JavaError(f"no java {where}: install Java 17 (Debian: openjdk-17-jre-headless)")
-    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
+    said = java_version(program)
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < 17:
         raise JavaError(f"Java 17 or later is needed, {program} is: {said.strip()}")
     return program
+
+
+@cache
+def java_version(program: str) -> str:
+    """Return what a Java says of itself."""
+    return subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
 
 
 def pyspark_home() -> Path:

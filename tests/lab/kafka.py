@@ -18,10 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.lab.archives import archive_options, make_archive
 from tests.lab.certificates import make_certificates
-from tests.lab.jars import kafka_classpath
+from tests.lab.jars import KAFKA, class_path, log_settings
 from tests.lab.java import java
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
+from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +154,11 @@ class KafkaBroker(OneServer):
         draft.rename(self._settings)
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
-        return [java(), *self._jvm_options, "-cp", kafka_classpath(), main_class, *arguments]
+        classes = class_path(KAFKA)
+        # No folder is on the class path, as an archive forbids it.
+        log = f"-Dlog4j.configuration={(log_settings() / 'log4j.properties').as_uri()}"
+        options = [*archive_options(classes), *self._jvm_options, log]
+        return [java(), *options, "-cp", classes, main_class, *arguments]
 
     def _is_serving(self) -> bool:
         if not accepts_connections(self.port):
@@ -261,6 +267,17 @@ class SecureKafkaBroker(KafkaBroker):
         make_certificates(self.tls)
         logins = [f"SCRAM-SHA-512=[name={user},password={self.password(user)}]" for user in self.users]
         super()._format(*arguments, *(part for login in logins for part in ("--add-scram", login)))
+
+
+def make_kafka_archive() -> Path | None:
+    """Make the archive that brokers start from, if there is none, and return it; None: it could not be made."""
+
+    def run(options: Sequence[str], folder: Path) -> None:
+        with KafkaBroker(folder / "kafka", jvm_options=(*_JVM, *options)) as broker:
+            create_topic(broker, "any")
+            produce(broker, "any", 1)
+
+    return make_archive(class_path(KAFKA), run)
 
 
 def _new_cluster_id() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.synchronize import Barrier
 from typing import Any, Self
 
@@ -21,6 +22,14 @@ from tests.service.memory_log import MemoryLog
 
 PROCESSES = 16
 ROUNDS = 3
+
+_DRIVERS = (
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "psycopg",
+    "sqlalchemy.dialects.mysql.pymysql",
+    "pymysql.connections",
+)
 
 # What a contender does when the gun goes off; prepared before.
 Race = Callable[[SqlLedger, str, int], Callable[[], Any]]
@@ -158,8 +167,14 @@ def _set_up(start: Barrier) -> None:
     _start = start
 
 
+@cache
+def _ledger(url: str) -> SqlLedger:
+    # Kept: it holds no connection, and each new one has to compile its statements again.
+    return SqlLedger(url)
+
+
 def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:
-    ledger = SqlLedger(url)
+    ledger = _ledger(url)
     answers = []
     for name in names:
         go = race(ledger, name, me)
@@ -195,7 +210,7 @@ class Competition:
     def __enter__(self) -> Self:
         # All are forked from one clean process that has no connection: sixteen interpreters would import for a minute.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "alembic.command", "alembic.config", "sqlalchemy.dialects.sqlite"])
+        context.set_forkserver_preload([__name__, "alembic.command", "alembic.config", *_DRIVERS])
         self._pool = context.Pool(PROCESSES, _set_up, (context.Barrier(PROCESSES),))
         return self
 

@@ -1,0 +1,46 @@
+"""The archives of classes that the lab's servers start from."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab import archives, cache
+from tests.lab.archives import archive_options, make_archive
+from tests.lab.kafka import KafkaBroker, make_kafka_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the lab keep what it makes in an empty folder."""
+    for module in (archives, cache):
+        monkeypatch.setattr(module, "CACHE", tmp_path)
+    return tmp_path
+
+
+def test_a_broker_starts_from_its_archive(tmp_path: Path) -> None:
+    archive = make_kafka_archive()
+    program, *rest = KafkaBroker(tmp_path)._java("kafka.tools.StorageTool", "random-uuid")
+    assert f"-XX:SharedArchiveFile={archive}" in rest
+    # With this option, a JVM that can't use it does not start.
+    subprocess.run([program, "-Xshare:on", *rest], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("written", [None, b"", b"no archive"])
+def test_a_run_that_was_cut_off_leaves_no_archive(empty_cache: Path, written: bytes | None) -> None:
+    def run(options: Sequence[str], folder: Path) -> None:
+        if written is not None:
+            (folder / "draft.jsa").write_bytes(written)
+
+    classes = "any.jar"
+    assert make_archive(classes, run) is None
+    assert archive_options(classes) == []
+    assert not (empty_cache / "archives").exists()
