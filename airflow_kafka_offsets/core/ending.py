@@ -1,7 +1,7 @@
 """What the log of a task ends with: its window, the offsets in short, what became of it, and what to do when it is not committed.
 
 A log of Spark is long, so this is one block at its end, the same whoever launched the job. A task with several windows ends with
-a line for each, and with the whole block of the one that it stopped at.
+a line for each, and with the whole block of the one that it stopped at. A task that got no window ends with what failed.
 """
 
 from __future__ import annotations
@@ -75,6 +75,27 @@ class Left:
     why_unknown: str = SILENT
     can_reconnect: bool = False
     has_policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoWindow:
+    """A task that failed before it had a window.
+
+    Attributes:
+        what: what it did not get, as a sentence.
+        failed: what failed.
+        next_try: Airflow's number of the try that follows by itself; None: none does.
+        had_tries: a try before this one may have had a window.
+        has_policy: whether a try follows is also for the task's retry policy to say.
+        look: a command that shows more; None: what failed names its own, or none helps.
+    """
+
+    what: str
+    failed: str
+    next_try: int | None = None
+    had_tries: bool = False
+    has_policy: bool = False
+    look: str | None = None
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -161,6 +182,23 @@ def last_words(done: Sequence[Done], left: Sequence[Left] = ()) -> str:
 def failed_afterwards(done: Sequence[Done]) -> str:
     """Return what the log of a task ends with that fails when all of its windows are done."""
     return f"{last_words(done)}\nThe task failed after that. A retry runs no job again that has succeeded."
+
+
+def no_window(one: NoWindow) -> str:
+    """Return what the log of a task ends with that failed before it had a window."""
+    failed = "\n        ".join(line.rstrip() for line in one.failed.strip().splitlines())
+    follows = f"{_starts(one.next_try, has_policy=one.has_policy)}. Until that is mended, it fails alike"
+    return _block(
+        one.what,
+        f"failed: {failed}",
+        *(["now: a window that an earlier try had is as that try left it"] if one.had_tries else []),
+        f"next: {'no retry is left. When that is mended, clear this task' if one.next_try is None else follows}",
+        *([f"type: {one.look}"] if one.look is not None else []),
+    )
+
+
+def _starts(next_try: int | None, *, has_policy: bool) -> str:
+    return f"Airflow starts try {next_try} of this task{', unless its retry policy says no' if has_policy else ''}"
 
 
 def handed_on(windows: Sequence[Window]) -> str:
@@ -266,10 +304,9 @@ def _next(one: Left) -> str:
 def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
-        unless = ", unless its retry policy says no" if one.has_policy else ""
         if one.job is None and one.can_reconnect:
             work = f"it goes on with the driver if that is there, or else {work}"
-        starts = f"Airflow starts try {one.next_try} of this task{unless}: {work}"
+        starts = f"{_starts(one.next_try, has_policy=one.has_policy)}: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
     is_committed = one.is_rerun or one.state is State.COMMITTED

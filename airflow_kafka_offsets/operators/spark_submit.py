@@ -149,16 +149,17 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.operators import start
-        from airflow_kafka_offsets.operators.ending import Ending
-        from airflow_kafka_offsets.operators.planning import plan_or_take
+        from airflow_kafka_offsets.operators.ending import Ending, until_windows
+        from airflow_kafka_offsets.operators.planning import id_of_given, plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.operators.work import Work, task_result
 
-        options = self._check_input()
-        service = wiring.open_service(self.group)
-        claim = self._claim = claim_of(context, Scope.TASK)
-        self._has_retry = context["ti"].try_number <= context["ti"].max_tries
-        planned = plan_or_take(self, context, service, claim)
+        with until_windows(context, self.group.name, id_of_given(self.window)):
+            options = self._check_input()
+            service = wiring.open_service(self.group)
+            claim = self._claim = claim_of(context, Scope.TASK)
+            self._has_retry = context["ti"].try_number <= context["ti"].max_tries
+            planned = plan_or_take(self, context, service, claim)
         can_reconnect = self._reconnects and context.get("task_state_store") is not None
         with Ending(context, service, claim, planned, self._stop, can_reconnect=can_reconnect) as ending:
             work = Work(

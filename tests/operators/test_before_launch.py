@@ -13,10 +13,20 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaGroup,
+    KafkaSparkOperator,
+    KafkaSparkSqlOperator,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    wiring,
+)
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
+from airflow_kafka_offsets.operators import ending
 from airflow_kafka_offsets.operators.dag_files import found_files
 from tests.lab.topics import create_topic, produce
+from tests.operators.logs import as_logged
 from tests.operators.test_connector import run_without_kafka
 from tests.operators.test_large_windows import run_operator
 
@@ -69,6 +79,7 @@ def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any)
     with pytest.raises(AirflowFailException, match=message) as caught:
         task(*args, **arguments)
     assert ledger(folder) == before
+    assert len(as_logged(caught.value)) == 1, "one traceback is enough"
     return str(caught.value)
 
 
@@ -83,6 +94,13 @@ def plans(task: Any, *args: Any, **arguments: Any) -> None:
         task(*args, **arguments)
 
 
+def last_words(caplog: pytest.LogCaptureFixture) -> str:
+    """Return what the log ends with, before Airflow adds the error."""
+    last = caplog.records[-1]
+    assert last.levelname == "ERROR"
+    return last.getMessage()
+
+
 def script(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o755)
@@ -92,6 +110,78 @@ def script(path: Path) -> Path:
 def test_a_worker_that_has_all_of_it_plans(worker: Path) -> None:
     plans(launch, worker)
     plans(call)
+
+
+@pytest.mark.parametrize("task", ["launch", "call", "sql"])
+def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
+    task: str, worker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if task == "sql":
+        operator = KafkaSparkSqlOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), sql="SELECT 1; SELECT 2")
+        said = refused(worker, "None of the statements", run_without_kafka, operator)
+    else:
+        monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
+        said = refused(worker, "no bin/java is", *((launch, worker) if task == "launch" else (call,)))
+    assert last_words(caplog) == (
+        "No window of group g was planned\n"
+        f"    failed: {said}\n"
+        "    next: no retry is left. When that is mended, clear this task"
+    )
+
+
+@pytest.mark.parametrize("task", ["launch", "call", "plan"])
+def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
+    task: str, worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = PlanWindowOperator(task_id="load", group=KafkaGroup("g", topics=["t"], kafka_timeout=1))
+    run: Any = {"launch": (launch, worker), "call": (call,), "plan": (run_without_kafka, operator)}[task]
+    with pytest.raises(KafkaUnavailableError) as caught:
+        run[0](*run[1:])
+    assert len(as_logged(caught.value)) == 1
+    assert last_words(caplog) == (
+        "No window of group g was planned\n"
+        f"    failed: {caught.value}\n"
+        "    next: no retry is left. When that is mended, clear this task\n"
+        "    type: kafka-offsets plan g --dag d"
+    )
+
+
+def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_never_hides_it(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError as exc:
+            raise RuntimeError("a canary that somebody may have put in here") from exc
+
+    monkeypatch.setattr(wiring, "open_service", fail)
+    with pytest.raises(RuntimeError) as caught:
+        launch(worker)
+    assert [stack.exc_type for stack in as_logged(caught.value)] == ["RuntimeError", "ZeroDivisionError"]
+    assert "failed: RuntimeError, which stands below\n" in last_words(caplog)
+    assert "canary" not in last_words(caplog)
+    monkeypatch.setattr(ending, "no_window", fail)
+    with pytest.raises(RuntimeError, match="a canary"):
+        launch(worker)
+    assert "What failed can't be told" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("task", "window", "headline"),
+    [
+        ("launch", "g-000001", "This try did not get window g-000001"),
+        ("commit", "g-000001", "This try did not get window g-000001"),
+        ("commit", 17, "This try did not get its window"),
+    ],
+)
+def test_a_window_that_can_not_be_given_to_a_task_is_told_at_its_end(
+    task: str, window: object, headline: str, worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit: Any = CommitWindowOperator(task_id="load", window=window)
+    with pytest.raises(AirflowFailException) as caught:
+        launch(worker, window=window) if task == "launch" else run_without_kafka(commit)
+    assert last_words(caplog).startswith(f"{headline}\n    failed: {caught.value}\n")
 
 
 @pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])
