@@ -237,7 +237,7 @@ class KafkaSparkOperator(PySparkOperator):
             report = directory / "report.json"
             options = self._with_login(spark, directory)
             window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
-            value = call(function, args, kwargs, {"spark": spark, "window": window})
+            value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
             self._returned[window_id] = self._checked_value(value)
             window.finish()  # here, for task processes of Airflow end without the exit guard
             return read_report(report, planned.window)
@@ -297,6 +297,32 @@ class KafkaSparkOperator(PySparkOperator):
         thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
+
+
+def _returned(function: Callable[[], Any]) -> Any:
+    """Call the user's function, and refuse an end by which Airflow would take the task for done, or wait, while its window is open.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    from airflow.sdk.exceptions import (
+        AirflowRescheduleException,
+        DagRunTriggerException,
+        DownstreamTasksSkipped,
+        TaskAwaitingInput,
+        TaskDeferred,
+    )
+
+    try:
+        return function()
+    except (
+        *(AirflowRescheduleException, DagRunTriggerException, DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
+    ) as exc:
+        raise BadInputError(
+            f"The function raised {type(exc).__name__}, by which Airflow ends or suspends a task that is its own: nothing is committed. Let the "
+            "function return, so that its window is committed, and leave this to a task after it, such as @task.short_circuit. To leave the "
+            "window to a later run, raise AirflowSkipException"
+        ) from exc
 
 
 def quiet_conf(settings: Mapping[str, Any]) -> dict[str, str]:
