@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +50,11 @@ _ARGUMENTS = Kind(
     lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping),
     type_of,
 )
-_CONF = replace(MAPPING, shown=type_of)
 _LAUNCH = {
     "application": TEXT,
     "application_args": or_none(_ARGUMENTS),
-    "conf": or_none(_CONF),
-    **dict.fromkeys(("files", "py_files", "jars", "archives", "properties_file"), or_none(ANY_TEXT)),
+    "conf": or_none(MAPPING),
+    **dict.fromkeys(("files", "py_files", "jars", "archives", "properties_file", "keytab"), or_none(ANY_TEXT)),
 }
 """The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
@@ -229,6 +227,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         folders = folders_of(self.get_dag())
         self.application = found_file(self.application, folders, "application")
         self.properties_file = found_file(self.properties_file or "", folders, "properties_file") or None
+        self.keytab = found_file(self.keytab or "", folders, "keytab") or None
         self.py_files = found_files(self.py_files, folders, "py_files")
         self.files = found_files(self.files, folders, "files")
         self.jars = found_files(self.jars, folders, "jars")

@@ -22,7 +22,13 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 
-from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkSubmitOperator, PlanWindowOperator, wiring
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    wiring,
+)
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     LedgerSchemaError,
@@ -450,3 +456,39 @@ def test_a_plan_task_ends_with_what_it_hands_on(
     caplog.clear()
     PlanWindowOperator(task_id="plan", group=world.group, window=given).execute(context)
     assert logged(caplog)[-1].startswith(head)
+
+
+def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr(planning, "MAX_RANGES_IN_XCOM", 1)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    [given] = PlanWindowsOperator(task_id="plan", group=world.group).execute(context)
+    assert given["ranges"] is None
+    assert any("are left to the ledger" in message for message in logged(caplog))
+    assert logged(caplog)[-1].startswith("Window lake-000001: planned; the tasks after this one")
+
+
+def test_a_plan_task_that_can_not_commit_an_empty_window_says_what_is_open(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(claim("before", "plan", scope=Scope.RUN))
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1, try_number=1, max_tries=1)
+    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    plan = planning.plan
+
+    def plan_and_lose_the_ledger(*args: Any) -> list[Planned]:
+        planned = plan(*args)
+        monkeypatch.setattr(world.service, "commit", Mock(side_effect=LedgerUnavailableError("no answer")))
+        return planned
+
+    monkeypatch.setattr(planning, "plan", plan_and_lose_the_ledger)
+    with pytest.raises(LedgerUnavailableError):
+        PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000002: not known to be committed\n")
