@@ -16,6 +16,9 @@ from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Wind
 MAX_LINES = 8
 """How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
 
+MAX_SAID = 300
+"""Characters of what Spark said."""
+
 NO_JOB = "nothing to read, so none was launched"
 SILENT = "the ledger does not answer"
 NOT_ASKED = "the ledger was not asked, as the task was stopped"
@@ -61,6 +64,7 @@ class Left:
         why_unknown: why `state` is not known.
         can_reconnect: the next try can go on with the driver of this one.
         has_policy: whether a try follows is also for the task's retry policy to say.
+        spark_said: the line of Spark's output that says most of the failure, without secrets; None: nobody read it.
     """
 
     window: Window
@@ -75,6 +79,7 @@ class Left:
     why_unknown: str = SILENT
     can_reconnect: bool = False
     has_policy: bool = False
+    spark_said: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +248,15 @@ def _left(one: Left) -> str:
         f"Window {window.id}: {became}",
         *_offsets(window),
         f"job: {job}",
+        *([f"Spark's last error: {_short(one.spark_said)}"] if one.job is None and one.spark_said else []),
         f"now: {now}",
         f"next: {_next(one)}",
         *(f"type: {command}" for command in (look, *commands)),
     )
+
+
+def _short(said: str) -> str:
+    return said if len(said) <= MAX_SAID else f"{said[: MAX_SAID - 3]}..."
 
 
 def _standing(one: Left) -> tuple[str, str, list[str]]:

@@ -6,7 +6,7 @@ Airflow's page folds the lines between ``::group::NAME`` and ``::endgroup::``, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -47,6 +47,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.spark.errors import KafkaWindowError
+from airflow_kafka_offsets.wiring import without_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -146,6 +147,7 @@ class Ending:
         planned: its windows, in the order in which it works on them.
         stop: of a task that runs the jobs itself; then what is logged meanwhile is folded. None: another launcher runs them.
         can_reconnect: a retry of the task can go on with the driver of the try before it.
+        spark_said: return the line of Spark's output that says most of a failure, if its output was read.
     """
 
     def __init__(
@@ -157,6 +159,7 @@ class Ending:
         stop: Stop | None = None,
         *,
         can_reconnect: bool = False,
+        spark_said: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._context = context
         self._service = service
@@ -164,6 +167,7 @@ class Ending:
         self._planned = planned
         self._stop = stop
         self._can_reconnect = can_reconnect
+        self._spark_said = spark_said
         self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
         self._done: list[Done] = []
         self._job: str | None = None
@@ -215,6 +219,8 @@ class Ending:
             is_rerun=planned.is_rerun,
             can_reconnect=self._can_reconnect,
             has_policy=_has_policy(self._context),
+            # Before it is cut: half a secret would not be known for one.
+            spark_said=without_secrets(self._spark_said()),
         )
         if left.was_stopped:  # in a few seconds the process is killed
             return replace(left, why_unknown=NOT_ASKED)

@@ -132,6 +132,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._has_retry = False
         self._reconnects = False
         self._told: Told | None = None
+        self._spark_said: str | None = None
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -159,7 +160,11 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
             self._has_retry = context["ti"].try_number <= context["ti"].max_tries
             planned = plan_or_take(self, context, service, claim)
         can_reconnect = self._reconnects and context.get("task_state_store") is not None
-        with Ending(context, service, claim, planned, self._stop, can_reconnect=can_reconnect) as ending:
+        with Ending(
+            *(context, service, claim, planned, self._stop),
+            can_reconnect=can_reconnect,
+            spark_said=lambda: self._spark_said,
+        ) as ending:
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),
@@ -259,7 +264,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
-        self._span = planned.window.span
+        self._span, self._spark_said = planned.window.span, None
         with self._fields_as_given(), task_folder() as directory:
             report = directory / "report.json" if self._is_client_mode() else None
             self._prepare(planned, options, directory, report)
@@ -442,9 +447,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _noting(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
         """Note the job's id as soon as spark-submit says it, which may go on for many seconds then."""
+        from airflow_kafka_offsets.core.spark_log import more_telling
+
         noted = None
         for line in lines:
             yield line
+            self._spark_said = more_telling(self._spark_said, line)
             if noted is None and (noted := launching.submitted(hook, line)) and self._note:
                 self._note(noted)
         if noted and hook._is_yarn:

@@ -249,3 +249,13 @@ NONE_PLANNED = NoWindow("No window of group lake was planned", "application 'job
 )
 def test_a_task_that_gets_no_window_says_what_failed_and_what_comes_next(one: NoWindow, says: str) -> None:
     assert says in no_window(one)
+
+
+def test_the_last_error_of_spark_stands_where_no_success_is_recorded() -> None:
+    said = "ValueError: " + "x" * 1000
+    lines = last_words([], [Left(OPEN, State.PLANNED, spark_said=said)]).splitlines()
+    [line] = [line for line in lines if "Spark" in line]
+    assert line.startswith("    Spark's last error: ValueError: xxx")
+    assert line.endswith("xxx...")
+    assert len(line) < 400
+    assert "last error" not in last_words([], [Left(OPEN, State.PLANNED, "10 records read", spark_said=said)])
