@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -46,20 +47,53 @@ def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
     return next((home for home in homes if jar_names(home)), None)
 
 
+def python_without_spark(binary: str, environment: Mapping[str, str]) -> str | None:
+    """Return how the Python is named that a PySpark of pip asks for its home, and that knows none: such a launch fails for certain.
+
+    Args:
+        binary: such as ``spark-submit``.
+        environment: that it is started with.
+
+    Returns:
+        Such as ``python3``, or ``PYSPARK_PYTHON=/opt/python``. None: it knows one, is not asked, or does not answer.
+    """
+    program = shutil.which(binary, path=environment.get("PATH"))
+    script = Path(program).absolute().parent / "find_spark_home.py" if program else None
+    if environment.get("SPARK_HOME") or script is None or not script.exists():
+        return None
+    name, python = _python_asked(environment)
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        try:
+            said = _ask(python, script, environment)
+        except FileNotFoundError:
+            return name
+        return None if said.returncode == 0 else name
+    return None
+
+
+def _python_asked(environment: Mapping[str, str]) -> tuple[str, str]:
+    for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
+        if python := environment.get(variable):
+            return f"{variable}={python}", python
+    return "python3", "python3"
+
+
+def _ask(python: str, script: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*shlex.split(python), str(script)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+    )
+
+
 def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
     """Let a PySpark that pip installed find its home, as its `find-spark-home` does: by the Python that drivers run on."""
-    python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        said = subprocess.run(
-            [*shlex.split(python), str(script)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_SECONDS,
-        )
-        return Path(said.stdout.strip())
+        said = _ask(_python_asked(environment)[1], script, environment)
+        return Path(said.stdout.strip()) if said.returncode == 0 else None
     return None
 
 
@@ -74,6 +108,17 @@ def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:
     # Where pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION): https://issues.apache.org/jira/browse/SPARK-32017
     homes = (package / "spark-distribution", package)
     return next((home for home in homes if jar_names(home)), None)
+
+
+def pyspark_version() -> str | None:
+    """Return the version of the Python files that this process imports as pyspark; None: they are in an archive, or not there."""
+    found = find_spec("pyspark")
+    with suppress(OSError):
+        if found is not None and found.origin is not None:
+            said = Path(found.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
+            version = re.search(r"""^__version__\b[^=]*=\s*["']([^"']+)""", said, re.MULTILINE)
+            return version[1] if version else None
+    return None
 
 
 def jar_names(home: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """What the log of a task ends with: its window, the offsets in short, what became of it, and what to do when it is not committed.
 
 A log of Spark is long, so this is one block at its end, the same whoever launched the job. A task with several windows ends with
-a line for each, and with the whole block of the one that it stopped at.
+a line for each, and with the whole block of the one that it stopped at. A task that got no window ends with what failed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Wind
 
 MAX_LINES = 8
 """How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
+
+MAX_SAID = 300
+"""Characters of what Spark said."""
 
 NO_JOB = "nothing to read, so none was launched"
 SILENT = "the ledger does not answer"
@@ -61,6 +64,7 @@ class Left:
         why_unknown: why `state` is not known.
         can_reconnect: the next try can go on with the driver of this one.
         has_policy: whether a try follows is also for the task's retry policy to say.
+        spark_said: the line of Spark's output that says most of the failure, without secrets; None: nobody read it.
     """
 
     window: Window
@@ -75,6 +79,28 @@ class Left:
     why_unknown: str = SILENT
     can_reconnect: bool = False
     has_policy: bool = False
+    spark_said: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoWindow:
+    """A task that failed before it had a window.
+
+    Attributes:
+        what: what it did not get, as a sentence.
+        failed: what failed.
+        next_try: Airflow's number of the try that follows by itself; None: none does.
+        had_tries: a try before this one may have had a window.
+        has_policy: whether a try follows is also for the task's retry policy to say.
+        look: a command that shows more; None: what failed names its own, or none helps.
+    """
+
+    what: str
+    failed: str
+    next_try: int | None = None
+    had_tries: bool = False
+    has_policy: bool = False
+    look: str | None = None
 
 
 def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
@@ -163,6 +189,23 @@ def failed_afterwards(done: Sequence[Done]) -> str:
     return f"{last_words(done)}\nThe task failed after that. A retry runs no job again that has succeeded."
 
 
+def no_window(one: NoWindow) -> str:
+    """Return what the log of a task ends with that failed before it had a window."""
+    failed = "\n        ".join(line.rstrip() for line in one.failed.strip().splitlines())
+    follows = f"{_starts(one.next_try, has_policy=one.has_policy)}. Until that is mended, it fails alike"
+    return _block(
+        one.what,
+        f"failed: {failed}",
+        *(["now: a window that an earlier try had is as that try left it"] if one.had_tries else []),
+        f"next: {'no retry is left. When that is mended, clear this task' if one.next_try is None else follows}",
+        *([f"type: {one.look}"] if one.look is not None else []),
+    )
+
+
+def _starts(next_try: int | None, *, has_policy: bool) -> str:
+    return f"Airflow starts try {next_try} of this task{', unless its retry policy says no' if has_policy else ''}"
+
+
 def handed_on(windows: Sequence[Window]) -> str:
     """Return what the log of a plan task ends with.
 
@@ -205,10 +248,15 @@ def _left(one: Left) -> str:
         f"Window {window.id}: {became}",
         *_offsets(window),
         f"job: {job}",
+        *([f"Spark's last error: {_short(one.spark_said)}"] if one.job is None and one.spark_said else []),
         f"now: {now}",
         f"next: {_next(one)}",
         *(f"type: {command}" for command in (look, *commands)),
     )
+
+
+def _short(said: str) -> str:
+    return said if len(said) <= MAX_SAID else f"{said[: MAX_SAID - 3]}..."
 
 
 def _standing(one: Left) -> tuple[str, str, list[str]]:
@@ -266,10 +314,9 @@ def _next(one: Left) -> str:
 def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
-        unless = ", unless its retry policy says no" if one.has_policy else ""
         if one.job is None and one.can_reconnect:
             work = f"it goes on with the driver if that is there, or else {work}"
-        starts = f"Airflow starts try {one.next_try} of this task{unless}: {work}"
+        starts = f"{_starts(one.next_try, has_policy=one.has_policy)}: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
     ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
     is_committed = one.is_rerun or one.state is State.COMMITTED

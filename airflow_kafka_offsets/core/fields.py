@@ -130,6 +130,6 @@ OPTIONS = Kind(
     lambda options: isinstance(options, Mapping) and all(map(_is_option, options.items())),
     _types,
 )
-MAPPING = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping))
+MAPPING = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping), type_of)
 POLL_INTERVAL = seconds(0, 86_400)
 DURATION = Kind("a timedelta above zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))

@@ -46,7 +46,7 @@ def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
     for place in places:
         if Path(place).exists():
             return place
-    raise _missing(path, places, parameter)
+    raise _missing(path, folders, parameter)
 
 
 def found_files(paths: str | None, folders: Sequence[Path], parameter: str) -> str | None:
@@ -71,15 +71,23 @@ def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
     for folder in folders:
         if any(folder.glob(file)):
             return f"{folder / file}{mark}{name}"
-    raise _missing(file, [str(folder / file) for folder in folders], parameter)
+    raise _missing(file, folders, parameter)
 
 
-def _missing(path: str, places: Sequence[str], parameter: str) -> BadInputError:
-    where = (
-        "A relative path begins at the folder of the DAG file"
-        if is_relative(path)
-        else f"If it is on the cluster's nodes, say local:{path}"
-    )
+def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputError:
+    places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
+    said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on the worker. Nothing was planned."
+    if not is_relative(path):
+        return BadInputError(f"{said} If it is on the cluster's nodes, say local:{path}")
+    archive = _archive_around(folders[0])
+    if archive is None:
+        return BadInputError(f"{said} A relative path begins at the folder of the DAG file")
     return BadInputError(
-        f"{parameter} {path!r} is not there; looked for: {', '.join(places)} on the worker. Nothing was planned. {where}"
+        f"{said} The DAG file is inside of {archive}, and Spark reads no file in there. Put this one beside the archive, and say its whole path: "
+        f"{parameter}='{archive.parent / path}'"
     )
+
+
+def _archive_around(folder: Path) -> Path | None:
+    """Return the file that a folder is inside of, as Airflow takes DAG files from a zip; None: it is an ordinary one."""
+    return next((place for place in (folder, *folder.parents) if place.is_file()), None)

@@ -46,7 +46,9 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
         except BadInputError as exc:
             from airflow.sdk.exceptions import AirflowFailException
 
-            raise AirflowFailException(str(exc)) from exc
+            # In its place: two tracebacks that end with the same sentence would be one too many.
+            begun = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
+            raise AirflowFailException(str(exc)).with_traceback(begun) from exc.__cause__
 
     return checked
 

@@ -116,19 +116,27 @@ class KafkaSparkOperator(PySparkOperator):
     @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
+        from airflow_kafka_offsets.operators.ending import Ending, until_windows
+        from airflow_kafka_offsets.operators.planning import id_of_given
+        from airflow_kafka_offsets.operators.work import Work
+
+        with until_windows(context, self.group.name, id_of_given(self.window)):
+            self._check_input()
+            self._plan(context)
+        # Around the session too: Spark says a lot when it starts and when it stops.
+        with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
+            self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
+            return super().execute(context)
+
+    def _check_input(self) -> None:
+        """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.reader_options import reader_options
-        from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.operators import start
         from airflow_kafka_offsets.operators.connect import remote_url, token_in_url
-        from airflow_kafka_offsets.operators.ending import Ending
         from airflow_kafka_offsets.operators.job_files import refuse_login
-        from airflow_kafka_offsets.operators.planning import plan_or_take
-        from airflow_kafka_offsets.operators.runs import claim_of
-        from airflow_kafka_offsets.operators.work import Work
         from airflow_kafka_offsets.wiring.machine import check_pyspark, check_session
 
-        # First what refuses bad input, before anything is written.
         connection = wiring.find_connection(self.conn_id) if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
@@ -142,15 +150,18 @@ class KafkaSparkOperator(PySparkOperator):
         check_pyspark()
         quiet = {} if self._remote else quiet_conf(self._settings)
         self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection), **quiet}
+
+    def _plan(self, context: Context) -> None:
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.operators.planning import plan_or_take
+        from airflow_kafka_offsets.operators.runs import claim_of
+
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
         self._try_number = context["ti"].try_number
         self._store = context.get("task_state_store")
         self._planned = plan_or_take(self, context, self._service, self._claim)
-        # Around the session too: Spark says a lot when it starts and when it stops.
-        with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
-            self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
-            return super().execute(context)
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
@@ -226,7 +237,7 @@ class KafkaSparkOperator(PySparkOperator):
             report = directory / "report.json"
             options = self._with_login(spark, directory)
             window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
-            value = call(function, args, kwargs, {"spark": spark, "window": window})
+            value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
             self._returned[window_id] = self._checked_value(value)
             window.finish()  # here, for task processes of Airflow end without the exit guard
             return read_report(report, planned.window)
@@ -286,6 +297,32 @@ class KafkaSparkOperator(PySparkOperator):
         thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
+
+
+def _returned(function: Callable[[], Any]) -> Any:
+    """Call the user's function, and refuse an end by which Airflow would take the task for done, or wait, while its window is open.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    from airflow.sdk.exceptions import (
+        AirflowRescheduleException,
+        DagRunTriggerException,
+        DownstreamTasksSkipped,
+        TaskAwaitingInput,
+        TaskDeferred,
+    )
+
+    try:
+        return function()
+    except (
+        *(AirflowRescheduleException, DagRunTriggerException, DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
+    ) as exc:
+        raise BadInputError(
+            f"The function raised {type(exc).__name__}, by which Airflow ends or suspends a task that is its own: nothing is committed. Let the "
+            "function return, so that its window is committed, and leave this to a task after it, such as @task.short_circuit. To leave the "
+            "window to a later run, raise AirflowSkipException"
+        ) from exc
 
 
 def quiet_conf(settings: Mapping[str, Any]) -> dict[str, str]:

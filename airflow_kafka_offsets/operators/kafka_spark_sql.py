@@ -53,7 +53,10 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
     @failing_at_once
     def execute(self, context: Context) -> None:
         """Plan, run the statements, check, commit."""
+        super().execute(context)
+
+    def _check_input(self) -> None:
         statements = split(self.sql)
         check_statements(statements, self.view, self.parameters)
         self.op_kwargs = {"statements": statements, "view": self.view, "parameters": self.parameters}
-        super().execute(context)
+        super()._check_input()

@@ -147,6 +147,14 @@ def take(operator: Planner, context: Context, service: WindowService, claim: Cla
     return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, try_of(context)))
 
 
+def id_of_given(window: Any) -> str | None:
+    """Return the id of the window that a task was given; None: it was given none, or something that names none."""
+    try:
+        return named_window(window)[0]
+    except BadInputError:
+        return None
+
+
 def named_window(window: Any) -> tuple[str, str | None]:
     """Return the id of a window and the connection of its ledger, from what a plan task returned or from an id.
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +50,11 @@ _ARGUMENTS = Kind(
     lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping),
     type_of,
 )
-_CONF = replace(MAPPING, shown=type_of)
 _LAUNCH = {
     "application": TEXT,
     "application_args": or_none(_ARGUMENTS),
-    "conf": or_none(_CONF),
-    **dict.fromkeys(("files", "py_files", "jars", "archives", "properties_file"), or_none(ANY_TEXT)),
+    "conf": or_none(MAPPING),
+    **dict.fromkeys(("files", "py_files", "jars", "archives", "properties_file", "keytab"), or_none(ANY_TEXT)),
 }
 """The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
@@ -134,6 +132,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self._has_retry = False
         self._reconnects = False
         self._told: Told | None = None
+        self._spark_said: str | None = None
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -149,18 +148,23 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.operators import start
-        from airflow_kafka_offsets.operators.ending import Ending
-        from airflow_kafka_offsets.operators.planning import plan_or_take
+        from airflow_kafka_offsets.operators.ending import Ending, until_windows
+        from airflow_kafka_offsets.operators.planning import id_of_given, plan_or_take
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.operators.work import Work, task_result
 
-        options = self._check_input()
-        service = wiring.open_service(self.group)
-        claim = self._claim = claim_of(context, Scope.TASK)
-        self._has_retry = context["ti"].try_number <= context["ti"].max_tries
-        planned = plan_or_take(self, context, service, claim)
+        with until_windows(context, self.group.name, id_of_given(self.window)):
+            options = self._check_input()
+            service = wiring.open_service(self.group)
+            claim = self._claim = claim_of(context, Scope.TASK)
+            self._has_retry = context["ti"].try_number <= context["ti"].max_tries
+            planned = plan_or_take(self, context, service, claim)
         can_reconnect = self._reconnects and context.get("task_state_store") is not None
-        with Ending(context, service, claim, planned, self._stop, can_reconnect=can_reconnect) as ending:
+        with Ending(
+            *(context, service, claim, planned, self._stop),
+            can_reconnect=can_reconnect,
+            spark_said=lambda: self._spark_said,
+        ) as ending:
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),
@@ -228,6 +232,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         folders = folders_of(self.get_dag())
         self.application = found_file(self.application, folders, "application")
         self.properties_file = found_file(self.properties_file or "", folders, "properties_file") or None
+        self.keytab = found_file(self.keytab or "", folders, "keytab") or None
         self.py_files = found_files(self.py_files, folders, "py_files")
         self.files = found_files(self.files, folders, "files")
         self.jars = found_files(self.jars, folders, "jars")
@@ -259,7 +264,7 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
-        self._span = planned.window.span
+        self._span, self._spark_said = planned.window.span, None
         with self._fields_as_given(), task_folder() as directory:
             report = directory / "report.json" if self._is_client_mode() else None
             self._prepare(planned, options, directory, report)
@@ -442,9 +447,12 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
 
     def _noting(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
         """Note the job's id as soon as spark-submit says it, which may go on for many seconds then."""
+        from airflow_kafka_offsets.core.spark_log import more_telling
+
         noted = None
         for line in lines:
             yield line
+            self._spark_said = more_telling(self._spark_said, line)
             if noted is None and (noted := launching.submitted(hook, line)) and self._note:
                 self._note(noted)
         if noted and hook._is_yarn:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.fields import Kind, check_fields
+from airflow_kafka_offsets.core.fields import Kind, check_fields, type_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,7 @@ VIEW = Kind(
 _PARAMETERS = Kind(
     "a mapping of names to values",
     lambda parameters: isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters),
+    type_of,
 )
 _SQL = Kind(
     "a text of SQL, or a list of such texts",

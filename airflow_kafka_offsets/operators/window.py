@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.operators.definition import OnOpenWindow
+    from airflow_kafka_offsets.service import Planned
 
 
 class _PlanOperator(BaseOperator):
@@ -44,24 +45,32 @@ class _PlanOperator(BaseOperator):
     def _plan(self, context: Context) -> Any:
         raise NotImplementedError
 
-    def _planned(self, context: Context, at_most: int, new: int) -> list[dict[str, Any]]:
+    def _planned(self, context: Context, at_most: int, new: int) -> list[Planned]:
         """Plan, commit what is empty, and return the other windows."""
         from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.ending import NO_JOB
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.ending import tell_handed_on, tell_quiet
-        from airflow_kafka_offsets.operators.planning import placeholders, plan, window_result
+        from airflow_kafka_offsets.operators.ending import Ending, until_windows
+        from airflow_kafka_offsets.operators.planning import plan
         from airflow_kafka_offsets.operators.runs import claim_of
 
-        service = wiring.open_service(self.group)
-        claim = claim_of(context, Scope.RUN)
-        planned = plan(self, context, service, claim, at_most, new)
-        for p in planned:
-            if p.window.span == 0:
-                service.commit(p.window.id, claim)
-                tell_quiet(p)
-        filled = [p for p in planned if p.window.span]
-        tell_handed_on(filled)
-        return [{**window_result(self.group, p), **placeholders(p.window)} for p in filled]
+        with until_windows(context, self.group.name):
+            service = wiring.open_service(self.group)
+            claim = claim_of(context, Scope.RUN)
+            planned = plan(self, context, service, claim, at_most, new)
+        empty = [p for p in planned if not p.window.span]
+        if empty:
+            with Ending(context, service, claim, empty) as ending:
+                for p in empty:
+                    ending.job_done(NO_JOB)
+                    service.commit(p.window.id, claim)
+                    ending.committed(p)
+        return [p for p in planned if p.window.span]
+
+    def _handed_on(self, planned: Planned) -> dict[str, Any]:
+        from airflow_kafka_offsets.operators.planning import placeholders, window_result
+
+        return {**window_result(self.group, planned), **placeholders(planned.window)}
 
 
 class PlanWindowOperator(_PlanOperator):
@@ -85,24 +94,26 @@ class PlanWindowOperator(_PlanOperator):
         self.window = window
 
     def _plan(self, context: Context) -> dict[str, Any]:
-        if self.window is not None:
-            return self._taken(context)
-        if windows := self._planned(context, at_most=1, new=1):
-            return windows[0]
-        raise AirflowSkipException("The window is empty and committed: nothing to launch")
+        from airflow_kafka_offsets.operators.ending import tell_handed_on
 
-    def _taken(self, context: Context) -> dict[str, Any]:
+        windows = self._planned(context, at_most=1, new=1) if self.window is None else [self._taken(context)]
+        if not windows:
+            raise AirflowSkipException("The window is empty and committed: nothing to launch")
+        result = self._handed_on(windows[0])
+        tell_handed_on(windows)
+        return result
+
+    def _taken(self, context: Context) -> Planned:
         """Take the window that a plan task of the run handed over."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.ending import tell_handed_on
-        from airflow_kafka_offsets.operators.planning import placeholders, take, window_result
+        from airflow_kafka_offsets.operators.ending import until_windows
+        from airflow_kafka_offsets.operators.planning import id_of_given, take
         from airflow_kafka_offsets.operators.runs import claim_of
 
-        service = wiring.open_service(self.group)
-        given = take(self, context, service, claim_of(context, Scope.RUN), self.window)
-        tell_handed_on([given])
-        return {**window_result(self.group, given), **placeholders(given.window)}
+        with until_windows(context, self.group.name, id_of_given(self.window)):
+            service = wiring.open_service(self.group)
+            return take(self, context, service, claim_of(context, Scope.RUN), self.window)
 
 
 class PlanWindowsOperator(_PlanOperator):
@@ -121,10 +132,14 @@ class PlanWindowsOperator(_PlanOperator):
     """
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_kafka_offsets.operators.ending import tell_handed_on
         from airflow_kafka_offsets.operators.planning import small_together
 
         at_most = conf.getint("core", "max_map_length")
-        return small_together(self._planned(context, at_most, new=min(self.group.max_open_windows, at_most)))
+        windows = self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
+        results = small_together([self._handed_on(p) for p in windows])
+        tell_handed_on(windows)  # last, as what is left out of the results is logged too
+        return results
 
 
 class CommitWindowOperator(BaseOperator):
@@ -153,14 +168,15 @@ class CommitWindowOperator(BaseOperator):
         from airflow_kafka_offsets.core.ending import GREEN_TASK
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
-        from airflow_kafka_offsets.operators.ending import Ending
-        from airflow_kafka_offsets.operators.planning import committed_result, named_window, patiently
+        from airflow_kafka_offsets.operators.ending import Ending, until_windows
+        from airflow_kafka_offsets.operators.planning import committed_result, id_of_given, named_window, patiently
         from airflow_kafka_offsets.operators.runs import claim_of
         from airflow_kafka_offsets.service import Planned
 
-        window_id, ledger_conn_id = named_window(self.window)
-        service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
-        window = service.window(window_id)
+        with until_windows(context, None, id_of_given(self.window)):
+            window_id, ledger_conn_id = named_window(self.window)
+            service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
+            window = service.window(window_id)
         # As planned: a commit that is tried twice finds itself done, and this is the first run still.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)

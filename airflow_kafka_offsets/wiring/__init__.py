@@ -237,6 +237,14 @@ def mask(secret: str | None) -> None:
         mask_secret(secret)
 
 
+def without_secrets(text: str | None) -> str | None:
+    """Return a text as Airflow's log would show it."""
+    # Airflow's own deprecation names this place; it offers no other.
+    from airflow.sdk._shared.secrets_masker import redact
+
+    return None if text is None else str(redact(text))
+
+
 def is_true(value: object) -> bool:
     """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
 

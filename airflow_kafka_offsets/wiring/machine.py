@@ -12,10 +12,17 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.spark_home import find_home, home_of_pyspark
+from airflow_kafka_offsets.adapters.spark_home import (
+    find_home,
+    home_of_pyspark,
+    jar_names,
+    pyspark_version,
+    python_without_spark,
+)
 from airflow_kafka_offsets.adapters.start.programs import find_java
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.spark_versions import check_versions_agree
+from airflow_kafka_offsets.core.spark_versions import check_java, check_session_spark, check_versions_agree
+from airflow_kafka_offsets.spark.connector import spark_build
 
 _INSTALL = "pip install 'airflow-provider-kafka-offsets[spark]'"
 _SUBMIT = "spark-submit"
@@ -37,8 +44,10 @@ def check_submit(binary: str, environment: Mapping[str, str]) -> None:
     is_sparks_own = (Path(program).resolve().parent / "spark-class").exists()  # another script may set JAVA_HOME
     if is_sparks_own:
         _check_spark_home(environment)
-    if is_sparks_own and find_java(environment) is None:
-        _refuse_without_java(find_home(binary, environment), environment)
+        home = find_home(binary, environment)
+        if home is None:
+            _refuse_python_without_spark(program, environment)
+        _check_java(home, environment)
     try:
         check_pyspark()
     except BadInputError:
@@ -60,8 +69,9 @@ def check_session(environment: Mapping[str, str]) -> None:
             f"Nothing was planned. Install Spark on each worker: {_INSTALL}; or give the task the conn_id of a connection of type "
             "spark_connect"
         )
-    if find_java(environment) is None:
-        _refuse_without_java(home, environment)
+    _check_java(home, environment)
+    if environment.get("SPARK_HOME"):
+        _check_session_spark(home)
 
 
 def check_pyspark() -> None:
@@ -87,10 +97,9 @@ def _no_submit(binary: str, environment: Mapping[str, str]) -> str:
     places = [Path(environment["SPARK_HOME"], "bin")] if environment.get("SPARK_HOME") else []
     for folder in [*places, Path(sys.executable).parent]:
         if (folder / name).exists():
-            return (
-                f"{said} It is in {folder}: export PATH={folder}:$PATH where the worker is started, or say "
-                f"spark_binary='{folder / name}' on the operator"
-            )
+            path = f"{said} It is in {folder}: export PATH={folder}:$PATH where the worker is started"
+            is_of_pip = (folder / "find_spark_home.py").exists()  # it asks the Python of the path where Spark is
+            return path if is_of_pip else f"{path}, or say spark_binary='{folder / name}' on the operator"
     other = "" if name == _SUBMIT else f" (which brings {_SUBMIT}: that has to be the connection's spark-binary then)"
     return (
         f"{said} Install Spark on each worker: {_INSTALL}{other}; or, for another version of Spark, put the bin folder of an unpacked one "
@@ -107,10 +116,43 @@ def _check_spark_home(environment: Mapping[str, str]) -> None:
         )
 
 
-def _refuse_without_java(home: Path | None, environment: Mapping[str, str]) -> None:
+def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -> None:
+    asked = python_without_spark(program, environment)
+    if asked is None:
+        return
+    folder = Path(program).absolute().parent
+    has_python = (folder / "python3").exists()
+    path = (
+        f"export PATH={folder}:$PATH where the worker is started, with no PYSPARK_PYTHON of another environment; or "
+        if has_python
+        else ""
+    )
+    raise BadInputError(
+        f"{program} asks {asked} where its Spark is, and that Python has none, so no Spark job can be launched; nothing was planned. It must be the "
+        f"Python that Spark is installed for: {path}set SPARK_HOME to the folder of Spark"
+    )
+
+
+def _check_session_spark(home: Path) -> None:
+    build, ours = spark_build(jar_names(home)), pyspark_version()
+    if build is not None and ours is not None:
+        check_session_spark(str(home), build.version, ours)
+
+
+def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
     settings = Path(environment.get("SPARK_CONF_DIR") or (home or Path()) / "conf")
     if home is None or (settings / "spark-env.sh").exists():  # it may set JAVA_HOME
         return
+    java = find_java(environment)
+    if java is None:
+        _refuse_without_java(environment)
+        return
+    build = spark_build(jar_names(home))
+    if build is not None and java.version is not None:
+        check_java(build.version, java.version, java.program)
+
+
+def _refuse_without_java(environment: Mapping[str, str]) -> None:
     java_home = environment.get("JAVA_HOME")
     what = (
         f"JAVA_HOME is {java_home}, where no bin/java is"

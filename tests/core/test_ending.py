@@ -12,10 +12,12 @@ from airflow_kafka_offsets.core.ending import (
     NO_JOB,
     Done,
     Left,
+    NoWindow,
     failed_afterwards,
     handed_on,
     in_short,
     last_words,
+    no_window,
 )
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.core.examples import ranges, tp, window
@@ -218,3 +220,42 @@ def test_windows_that_are_handed_on_are_told_with_their_offsets() -> None:
     ]
     assert len(again) == 12
     assert again[-1].startswith("    lake-000030: ")
+
+
+NONE_PLANNED = NoWindow("No window of group lake was planned", "application 'job.py' is not there")
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (
+            NONE_PLANNED,
+            "No window of group lake was planned\n"
+            "    failed: application 'job.py' is not there\n"
+            "    next: no retry is left. When that is mended, clear this task",
+        ),
+        (
+            replace(NONE_PLANNED, next_try=2, has_policy=True),
+            "next: Airflow starts try 2 of this task, unless its retry policy says no. Until that is mended, it fails alike",
+        ),
+        (
+            replace(NONE_PLANNED, next_try=3, had_tries=True),
+            "    now: a window that an earlier try had is as that try left it\n"
+            "    next: Airflow starts try 3 of this task. Until that is mended, it fails alike",
+        ),
+        (replace(NONE_PLANNED, look="kafka-offsets windows lake"), "\n    type: kafka-offsets windows lake"),
+        (replace(NONE_PLANNED, failed="no jar\n:: PROBLEMS\n"), "    failed: no jar\n        :: PROBLEMS\n    next: "),
+    ],
+)
+def test_a_task_that_gets_no_window_says_what_failed_and_what_comes_next(one: NoWindow, says: str) -> None:
+    assert says in no_window(one)
+
+
+def test_the_last_error_of_spark_stands_where_no_success_is_recorded() -> None:
+    said = "ValueError: " + "x" * 1000
+    lines = last_words([], [Left(OPEN, State.PLANNED, spark_said=said)]).splitlines()
+    [line] = [line for line in lines if "Spark" in line]
+    assert line.startswith("    Spark's last error: ValueError: xxx")
+    assert line.endswith("xxx...")
+    assert len(line) < 400
+    assert "last error" not in last_words([], [Left(OPEN, State.PLANNED, "10 records read", spark_said=said)])

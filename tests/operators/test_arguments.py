@@ -61,7 +61,7 @@ WRONG: list[tuple[tuple[Callable[..., Any], dict[str, Any]], dict[str, Any], str
     (SUBMIT, {"compiler": None}, "compiler must be one of auto, quick, late, full; got None"),
     (SUBMIT, {"ship": None}, "ship must be True, False or a path; got None"),
     (CALL, {"python_callable": 5}, "python_callable must be a function; got 5"),
-    (CALL, {"op_kwargs": ["a"]}, "op_kwargs must be a mapping of names to values, or None; got"),
+    (CALL, {"op_kwargs": "canary"}, "op_kwargs must be a mapping of names to values, or None; got a str"),
     (COMMIT, {"ledger_conn_id": 5}, "ledger_conn_id must be the id of an Airflow connection"),
     (ENOUGH, {"min_span": "5"}, "min_span must be a whole number"),
     (ENOUGH, {"max_age": 60}, "max_age must be a timedelta above zero, or None; got 60"),

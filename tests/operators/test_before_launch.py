@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaGroup,
+    KafkaSparkOperator,
+    KafkaSparkSqlOperator,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    wiring,
+)
+from airflow_kafka_offsets.adapters import spark_home
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
+from airflow_kafka_offsets.operators import ending
 from airflow_kafka_offsets.operators.dag_files import found_files
+from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
+from tests.operators.logs import as_logged
 from tests.operators.test_connector import run_without_kafka
 from tests.operators.test_large_windows import run_operator
 
@@ -69,6 +83,7 @@ def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any)
     with pytest.raises(AirflowFailException, match=message) as caught:
         task(*args, **arguments)
     assert ledger(folder) == before
+    assert len(as_logged(caught.value)) == 1, "one traceback is enough"
     return str(caught.value)
 
 
@@ -83,6 +98,13 @@ def plans(task: Any, *args: Any, **arguments: Any) -> None:
         task(*args, **arguments)
 
 
+def last_words(caplog: pytest.LogCaptureFixture) -> str:
+    """Return what the log ends with, before Airflow adds the error."""
+    last = caplog.records[-1]
+    assert last.levelname == "ERROR"
+    return last.getMessage()
+
+
 def script(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o755)
@@ -92,6 +114,78 @@ def script(path: Path) -> Path:
 def test_a_worker_that_has_all_of_it_plans(worker: Path) -> None:
     plans(launch, worker)
     plans(call)
+
+
+@pytest.mark.parametrize("task", ["launch", "call", "sql"])
+def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
+    task: str, worker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if task == "sql":
+        operator = KafkaSparkSqlOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), sql="SELECT 1; SELECT 2")
+        said = refused(worker, "None of the statements", run_without_kafka, operator)
+    else:
+        monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
+        said = refused(worker, "no bin/java is", *((launch, worker) if task == "launch" else (call,)))
+    assert last_words(caplog) == (
+        "No window of group g was planned\n"
+        f"    failed: {said}\n"
+        "    next: no retry is left. When that is mended, clear this task"
+    )
+
+
+@pytest.mark.parametrize("task", ["launch", "call", "plan"])
+def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
+    task: str, worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = PlanWindowOperator(task_id="load", group=KafkaGroup("g", topics=["t"], kafka_timeout=1))
+    run: Any = {"launch": (launch, worker), "call": (call,), "plan": (run_without_kafka, operator)}[task]
+    with pytest.raises(KafkaUnavailableError) as caught:
+        run[0](*run[1:])
+    assert len(as_logged(caught.value)) == 1
+    assert last_words(caplog) == (
+        "No window of group g was planned\n"
+        f"    failed: {caught.value}\n"
+        "    next: no retry is left. When that is mended, clear this task\n"
+        "    type: kafka-offsets plan g --dag d"
+    )
+
+
+def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_never_hides_it(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError as exc:
+            raise RuntimeError("a canary that somebody may have put in here") from exc
+
+    monkeypatch.setattr(wiring, "open_service", fail)
+    with pytest.raises(RuntimeError) as caught:
+        launch(worker)
+    assert [stack.exc_type for stack in as_logged(caught.value)] == ["RuntimeError", "ZeroDivisionError"]
+    assert "failed: RuntimeError, which stands below\n" in last_words(caplog)
+    assert "canary" not in last_words(caplog)
+    monkeypatch.setattr(ending, "no_window", fail)
+    with pytest.raises(RuntimeError, match="a canary"):
+        launch(worker)
+    assert "What failed can't be told" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("task", "window", "headline"),
+    [
+        ("launch", "g-000001", "This try did not get window g-000001"),
+        ("commit", "g-000001", "This try did not get window g-000001"),
+        ("commit", 17, "This try did not get its window"),
+    ],
+)
+def test_a_window_that_can_not_be_given_to_a_task_is_told_at_its_end(
+    task: str, window: object, headline: str, worker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit: Any = CommitWindowOperator(task_id="load", window=window)
+    with pytest.raises(AirflowFailException) as caught:
+        launch(worker, window=window) if task == "launch" else run_without_kafka(commit)
+    assert last_words(caplog).startswith(f"{headline}\n    failed: {caught.value}\n")
 
 
 @pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])
@@ -117,7 +211,97 @@ def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypat
 def test_spark_submit_is_looked_for_where_the_launch_will_look(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     plans(launch, worker, env_vars={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
-    plans(launch, worker, spark_binary=str(PROGRAMS / "spark-submit"))
+    fields = {"SPARK_HOME": str(pyspark_home()), "PATH": "/usr/bin:/bin"}
+    plans(launch, worker, spark_binary=str(PROGRAMS / "spark-submit"), env_vars=fields)
+
+
+@pytest.mark.parametrize("named_by", ["PATH", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"])
+@pytest.mark.parametrize("answer", ["exit 1", "no such program"])
+def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
+    named_by: str, answer: str, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = worker / "other" / "python3"
+    if answer != "no such program":
+        script(python).write_text(f"#!/bin/sh\n{answer}\n")
+    java = Path(shutil.which("java") or "").parent
+    monkeypatch.setenv("PATH", f"{worker}/other:{java}" if named_by == "PATH" else f"{PROGRAMS}:{java}")
+    if named_by != "PATH":
+        monkeypatch.setenv(named_by, str(python))
+    binary = str(PROGRAMS / "spark-submit")
+    if named_by == "PATH" and answer == "no such program":
+        monkeypatch.setenv("PATH", str(script(worker / "java" / "java").parent))
+    asked = "python3" if named_by == "PATH" else f"{named_by}={python}"
+    said = refused(worker, f"^{binary} asks {asked}", launch, worker, spark_binary=binary)
+    assert f"export PATH={PROGRAMS}:$PATH" in said
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))  # then nobody is asked
+    plans(launch, worker, spark_binary=binary)
+
+
+def test_a_spark_submit_whose_python_does_not_answer_is_not_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_home, "_SECONDS", 0.2)
+    python = script(worker / "python")
+    python.write_text("#!/bin/sh\nexec sleep 20\n")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    plans(launch, worker)
+
+
+def test_a_spark_home_of_another_version_than_pyspark_fails_a_session_at_once(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(spark_of(worker, "3.5.6")))
+    said = refused(worker, f"^SPARK_HOME is {worker}/spark, a Spark 3.5.6, and pyspark is 4.0.", call)
+    assert "pip install 'pyspark==3.5.*'" in said
+    plans(launch, worker)  # spark-submit gives the job the Python files of its own Spark
+    (worker / "spark" / "jars" / "spark-core_2.12-3.5.6.jar").unlink()
+    plans(call)
+
+
+@pytest.mark.parametrize("task", ["launch", "call"])
+@pytest.mark.parametrize(
+    ("version", "wanted"), [("11.0.2", 17), ("1.8.0_402", 17), ("17.0.1", None), ("25", None), ("", None)]
+)
+def test_a_java_that_is_too_old_fails_the_task_at_once(
+    task: str, version: str, wanted: int | None, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = (launch, worker) if task == "launch" else (call,)
+    monkeypatch.setenv("JAVA_HOME", str(java_of(worker, version)))
+    if wanted is None:
+        plans(*run)
+        return
+    number = version.removeprefix("1.").partition(".")[0]
+    said = refused(worker, f"^Spark 4.0.0 needs Java {wanted} or later, and the worker's is Java {number}", *run)
+    assert f"({worker}/jdk/bin/java)" in said
+
+
+@pytest.mark.parametrize(("version", "is_enough"), [("1.7.0_80", False), ("1.8.0_402", True)])
+def test_an_older_spark_takes_an_older_java(
+    version: str, is_enough: bool, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_of(worker, version)))
+    monkeypatch.setenv("SPARK_HOME", str(spark_of(worker, "3.5.6")))
+    if is_enough:
+        plans(launch, worker)
+    else:
+        refused(worker, "^Spark 3.5.6 needs Java 8 or later, and the worker's is Java 7", launch, worker)
+        script(worker / "spark" / "conf" / "spark-env.sh")  # it may set JAVA_HOME
+        plans(launch, worker)
+
+
+def java_of(folder: Path, version: str) -> Path:
+    """Make the home of a Java that says this of itself."""
+    home = script(folder / "jdk" / "bin" / "java").parents[1]
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\n' if version else "")
+    return home
+
+
+def spark_of(folder: Path, version: str) -> Path:
+    """Make the home of a Spark whose jars say that it is of this version."""
+    home = script(folder / "spark" / "bin" / "spark-class").parents[1]
+    (home / "jars").mkdir()
+    (home / "jars" / f"spark-core_2.12-{version}.jar").touch()
+    return home
 
 
 @pytest.mark.parametrize("task", ["launch", "call"])
@@ -270,7 +454,7 @@ def test_what_is_no_path_of_this_machine_is_left_to_spark(application: str) -> N
 
 def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: DAG) -> None:
     jobs = worker / "dags" / "jobs"
-    for name in ("lib.zip", "eu.conf", "a.jar", "venv.tgz", "spark.conf"):
+    for name in ("lib.zip", "eu.conf", "a.jar", "venv.tgz", "spark.conf", "me.keytab"):
         script(jobs / name)
     operator = checked(
         dag=dag,
@@ -280,18 +464,35 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
         jars="jobs/*.jar,/opt/jars/*.jar",
         archives="jobs/venv.tgz#environment",
         properties_file="jobs/spark.conf",
+        keytab="jobs/me.keytab",
     )
     assert operator.py_files == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
     assert operator.files == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
     assert operator.jars == f"{jobs}/*.jar,/opt/jars/*.jar"
     assert operator._archives == f"{jobs}/venv.tgz#environment"
     assert operator.properties_file == f"{jobs}/spark.conf"
+    assert operator.keytab == f"{jobs}/me.keytab"
 
 
-@pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file"])
+@pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file", "keytab"])
 def test_another_file_that_is_not_there_fails_the_task_at_once(name: str, worker: Path, dag: DAG) -> None:
     missing = {name: "jobs/none.x", "dag": dag}
     refused(worker, f"{name} 'jobs/none.x' is not there; looked for: {worker}/dags/jobs/", launch, worker, **missing)
+
+
+@pytest.mark.parametrize("path", ["jobs/orders.py", "jobs/*.jar"])
+def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_so(tmp_path: Path, path: str) -> None:
+    with ZipFile(tmp_path / "dags.zip", "w") as file:
+        file.writestr("etl/orders.py", "")
+        file.writestr("etl/jobs/orders.py", "")
+    with pytest.raises(
+        BadInputError, match=f"The DAG file is inside of {tmp_path}/dags.zip, and Spark reads no file in"
+    ) as caught:
+        found_files(path, [tmp_path / "dags.zip" / "etl"], "files")
+    assert f"{tmp_path}/jobs/" in str(caught.value), "a place that would do"
+    script(tmp_path / "templates" / "jobs" / "orders.py")
+    folders = [tmp_path / "dags.zip" / "etl", tmp_path / "templates"]
+    assert found_files("jobs/orders.py", folders, "files") == f"{tmp_path}/templates/jobs/orders.py"
 
 
 def test_a_relative_pattern_with_braces_begins_at_the_folder_and_is_left_to_spark(tmp_path: Path) -> None:

@@ -21,8 +21,15 @@ from airflow.sdk.exceptions import (
     AirflowTaskTerminated,
     AirflowTaskTimeout,
 )
+from airflow.sdk.log import mask_secret
 
-from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkSubmitOperator, PlanWindowOperator, wiring
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    wiring,
+)
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     LedgerSchemaError,
@@ -450,3 +457,73 @@ def test_a_plan_task_ends_with_what_it_hands_on(
     caplog.clear()
     PlanWindowOperator(task_id="plan", group=world.group, window=given).execute(context)
     assert logged(caplog)[-1].startswith(head)
+
+
+def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr(planning, "MAX_RANGES_IN_XCOM", 1)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    [given] = PlanWindowsOperator(task_id="plan", group=world.group).execute(context)
+    assert given["ranges"] is None
+    assert any("are left to the ledger" in message for message in logged(caplog))
+    assert logged(caplog)[-1].startswith("Window lake-000001: planned; the tasks after this one")
+
+
+def test_a_plan_task_that_can_not_commit_an_empty_window_says_what_is_open(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(claim("before", "plan", scope=Scope.RUN))
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1, try_number=1, max_tries=1)
+    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    plan = planning.plan
+
+    def plan_and_lose_the_ledger(*args: Any) -> list[Planned]:
+        planned = plan(*args)
+        monkeypatch.setattr(world.service, "commit", Mock(side_effect=LedgerUnavailableError("no answer")))
+        return planned
+
+    monkeypatch.setattr(planning, "plan", plan_and_lose_the_ledger)
+    with pytest.raises(LedgerUnavailableError):
+        PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000002: not known to be committed\n")
+
+
+def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_its_secrets(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    caplog.set_level("INFO")
+    mask_secret("hunter2-" * 50)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    program, told = tmp_path / "spark-submit", tmp_path / "told"
+    told.write_text(f"ValueError: no table at jdbc:x?password={'hunter2-' * 50}\n")
+    program.write_text(f"#!/bin/sh\ncat {told}\necho 26/11/23 07:18:44 INFO Hook: called\nexit 1\n")
+    program.chmod(0o755)
+    operator = KafkaSparkSubmitOperator(
+        task_id="load",
+        group=world.group,
+        application="local:///job.py",
+        conn_id="spark",
+        connector=None,
+        spark_binary=str(program),
+    )
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    with pytest.raises(Exception, match="Cannot execute"):
+        operator.execute(context)
+    said = logged(caplog)[-1]
+    assert "\n    Spark's last error: ValueError: no table at jdbc:x?password=***\n" in said
+    assert "hunter2" not in said, "also where the line is cut"
+    told.write_text("")
+    with pytest.raises(Exception, match="Cannot execute"):
+        operator.execute(context)
+    assert "last error" not in logged(caplog)[-1], "that of the launch before is not told"

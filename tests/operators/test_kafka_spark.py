@@ -6,18 +6,29 @@ import os
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import (
+    AirflowRescheduleException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+    TaskAwaitingInput,
+    TaskDeferred,
+)
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError, NotYetError
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, spark
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
+from airflow_kafka_offsets.core.reader_options import reader_options
 from airflow_kafka_offsets.operators.connect import remote_url
 from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
+from airflow_kafka_offsets.service import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.wiring import find_connection
+from tests.operators.test_job_files import window_of
 
 MINE = {"spark.jars.packages": "my:jar:1"}
 
@@ -99,6 +110,12 @@ class Session:
     def stop(self) -> None:
         self.hear("stop")
 
+    def clearTags(self) -> None:
+        """There are none."""
+
+    def addTag(self, tag: str) -> None:
+        """Nothing is at work."""
+
     def hear(self, what: str) -> None:
         self.told.append((what, threading.current_thread() is threading.main_thread()))
 
@@ -127,6 +144,53 @@ def test_a_task_that_was_stopped_while_its_session_opened_calls_no_function() ->
     session: Any = Session(is_connect=True)
     with pytest.raises(KafkaOffsetsError, match="nothing is launched any more"):
         operator._job(lambda: pytest.fail("the function was called"), None, spark=session)  # type: ignore[arg-type]
+
+
+class Window:
+    """A window of which nothing is read."""
+
+    def __init__(self, *_: object) -> None:
+        self.is_finished = False
+
+    def finish(self) -> None:
+        pytest.fail("the function did not return")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        DownstreamTasksSkipped(tasks=["report"]),
+        TaskDeferred(trigger=object(), method_name="resume"),
+        AirflowRescheduleException(datetime(2026, 1, 1, tzinfo=UTC)),
+        TaskAwaitingInput(method_name="resume"),
+    ],
+    ids=lambda end: type(end).__name__,
+)
+def test_a_function_can_not_end_its_task_in_a_way_that_leaves_a_green_task_and_an_open_window(
+    end: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(window: Any) -> None:
+        raise end
+
+    operator, session = operator_with(), Session(is_connect=True)
+    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    monkeypatch.setattr(spark, "KafkaWindow", Window)
+    with pytest.raises(
+        BadInputError, match=f"The function raised {type(end).__name__}, .* nothing is committed"
+    ) as caught:
+        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+    assert caught.value.__cause__ is end, "where it was raised"
+
+
+def test_a_function_may_skip_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(window: Any) -> None:
+        raise AirflowSkipException("not today")
+
+    operator, session = operator_with(), Session(is_connect=True)
+    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    monkeypatch.setattr(spark, "KafkaWindow", Window)
+    with pytest.raises(AirflowSkipException):
+        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
 
 
 WITHOUT_A_SERVER = """

@@ -39,6 +39,7 @@ from airflow_kafka_offsets.operators.planning import plan
 from airflow_kafka_offsets.operators.runs import request_of, task_is_over, try_of
 from airflow_kafka_offsets.operators.window import CommitWindowOperator
 from tests.core.examples import tp
+from tests.operators.logs import as_logged
 from tests.service.world import World
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
@@ -175,7 +176,20 @@ class Task:
 def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
     with pytest.raises(AirflowFailException, match=str(wrong)) as raised:
         Task(wrong).execute({})
-    assert raised.value.__cause__ is wrong
+    [only] = as_logged(raised.value)
+    assert only.frames[-1].filename == __file__, "where it was raised is still told"
+
+
+def test_what_lies_below_bad_input_is_still_told() -> None:
+    def fail(_: Any, context: Any) -> None:
+        try:
+            raise ZeroDivisionError("what it stumbled on")
+        except ZeroDivisionError as exc:
+            raise BadInputError("in the function's own words") from exc
+
+    with pytest.raises(AirflowFailException) as raised:
+        failing_at_once(fail)(None, {})
+    assert [stack.exc_type for stack in as_logged(raised.value)] == ["AirflowFailException", "ZeroDivisionError"]
 
 
 @pytest.mark.parametrize(
