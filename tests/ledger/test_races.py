@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from airflow_kafka_offsets.adapters.ledger import sql_ledger
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.ledger import races
-from tests.ledger.examples import add, add_all, check_laws, claim, commit, draft, succeed
+from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
 from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
 
 LOST = "ConcurrentChangeError"
@@ -163,6 +166,23 @@ class TestPostgres(Races):
     def url(self, postgres_url: str) -> str:
         """Return where the ledger is."""
         return postgres_url
+
+    def test_a_gap_that_another_abandonment_seems_to_leave_is_not_asked_about(
+        self, url: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger, other = SqlLedger(url), SqlLedger(url)
+        held = add(ledger, name, 0, 10)
+        look = sql_ledger._position
+
+        def look_too_late(*args: Any) -> Any:
+            monkeypatch.undo()
+            other.abandon(held.window.id, act())
+            return look(*args)
+
+        monkeypatch.setattr(sql_ledger, "_position", look_too_late)
+        with pytest.raises(ConcurrentChangeError):
+            ledger.abandon(held.window.id, act())
+        assert len(ledger.acts(name)) == 1
 
 
 class TestStrictPostgres(StrictRaces):

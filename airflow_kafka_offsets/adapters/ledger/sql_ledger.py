@@ -250,9 +250,9 @@ class SqlLedger:
             group = _group(connection, parse_window_id(window_id)[0], groups)
             held = _found(connection, window_id)
             done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
-            check_gap(done, leave_gap)
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             _advance(connection, group.name, group.version, **origin)
+            check_gap(done, leave_gap)  # not before: nobody is asked about what was read while another one changed it
             _change(connection, group.id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
