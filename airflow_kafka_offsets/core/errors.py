@@ -199,7 +199,7 @@ class NoLedgerError(LedgerSchemaError):
         where: the database, without a password.
     """
 
-    def __init__(self, message: str, where: str) -> None:
+    def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message)
         self.where = where
 

@@ -90,8 +90,9 @@ class SqlLedger:
             schema.upgrade(self._engine)
         if revision is None:
             log.warning(
-                "There was no ledger in %s, and a new one was made: the windows of each group begin at 000001 there. If there was "
-                "one before, stop here and bring it back: docs/howto/keep-the-ledger.md",
+                "A new ledger was made: %s. On a first run that is right. The windows of each group begin at 000001 in it. If there "
+                "was one before, what it has committed would be read and written again: turn the DAGs off, and bring that one "
+                "back: docs/howto/keep-the-ledger.md",
                 where(self._engine),
             )
 
