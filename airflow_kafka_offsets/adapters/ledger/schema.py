@@ -54,8 +54,9 @@ def look(engine: Engine) -> Found:
         LedgerUnavailableError: the database did not answer, or the folder of its file is not there.
     """
     if folder := missing_folder(engine.url):
+        slashes = "" if folder.is_absolute() else " (an absolute one begins with four slashes)"
         raise LedgerUnavailableError(
-            f"There is no folder {folder} for the ledger {where(engine)}: check the path, or make the folder first"
+            f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder first"
         )
     if not is_there(engine.url):
         return Found()
