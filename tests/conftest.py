@@ -13,7 +13,7 @@ from hypothesis import settings
 from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
-from tests.lab.start import SHORT_LIFE, start_variables
+from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lanes import Lanes
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def pytest_configure() -> None:
     """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
-    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE}"
+    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 
