@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
-from tests.lab.start import SHORT_LIFE, start_variables
+from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lanes import Lanes
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def pytest_configure() -> None:
     sweep()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
-    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE}"
+    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 

@@ -41,7 +41,7 @@ from airflow_kafka_offsets.spark.options import (
     schema,
     source_version,
 )
-from airflow_kafka_offsets.spark.source import is_stopped, load, parallelism
+from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -313,7 +313,7 @@ class WindowReading:
         chosen = reader_options(self.ranges, self._handoff.isolation_level, given, options)
         version = source_version(given, options)
         if not self._planned:
-            return self._spark.createDataFrame([], schema(chosen)), 0
+            return empty_frame(self._spark, schema(chosen)), 0
         if is_split_by_user(given, options):
             return load(self._spark, chosen, version), len(self._planned)
         tasks = layout(self._planned.values(), parallelism(self._spark))

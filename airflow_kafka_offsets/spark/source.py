@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,13 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
 def is_classic(spark: SparkSession) -> bool:
     """Tell whether the session's driver is this process, and not a Spark Connect server."""
     return hasattr(spark, "sparkContext")
+
+
+def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
+    """Return a frame of no rows, for which no task starts Python: it may be missing there, and takes a second to start."""
+    # From a list Spark makes a frame whose tasks run Python, also when the list is empty. This frame has no tasks.
+    rows: Any = spark.sparkContext.emptyRDD() if is_classic(spark) else []
+    return spark.createDataFrame(rows, schema)
 
 
 def session_id(spark: SparkSession) -> str:

@@ -28,8 +28,10 @@ from tests.lab.java import java, pyspark_home
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
 SHORT_LIFE = "-XX:+UseSerialGC"
 """The option of a JVM that saves a driver that lives for seconds a tenth of its CPU."""
+MUCH_CODE = "-XX:ReservedCodeCacheSize=240m"
+"""The option of a JVM with one compiler that runs a hundred jobs: in the 48 MB that it has otherwise, it throws code away and compiles it again."""
 
-_SERVER = (SHORT_LIFE, *compiler_options("auto", span=0))
+_SERVER = (SHORT_LIFE, MUCH_CODE, *compiler_options("auto", span=0))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.spark import KafkaWindow, guard
-from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import jdbc_jars
 from tests.lab.tables import FEW_RECORDS, table_settings
@@ -46,18 +45,17 @@ def handoff(topics: dict[str, dict[int, tuple[int, int]]], **values: Any) -> Han
 
 
 def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSession:
-    """Start Spark with the connector of its own version, and with Delta and Iceberg.
+    """Start Spark with the settings of Delta and Iceberg.
 
     Args:
         directory: for what it keeps; Iceberg's tables are below its `iceberg`.
-        jars: of Delta and Iceberg, and what else it needs.
+        jars: of the Kafka connector, Delta and Iceberg, and what else it needs. By name Spark would look them up in Ivy at each start.
         threads: how many tasks run at once.
     """
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.jars.packages": connector_package(),
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -77,7 +75,7 @@ def spark(
     spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     """Run Spark on two threads."""
-    session = open_spark(tmp_path_factory.mktemp("spark"), [*table_jars, *jdbc_jars()])
+    session = open_spark(tmp_path_factory.mktemp("spark"), [*spark_connector, *table_jars, *jdbc_jars()])
     yield session
     session.stop()
 

@@ -15,6 +15,7 @@ import pytest
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from airflow_kafka_offsets.spark.shipping import write_zip
+from tests.lab.jars import spark_connector_jars
 from tests.lab.topics import abort_transaction, create_topic, produce
 from tests.spark.conftest import handoff
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("spark_connector")
 
 
-def submit(directory: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def submit(directory: Path, code: str, *arguments: str, by_name: bool = False) -> subprocess.CompletedProcess[str]:
     job = directory / "job.py"
     job.write_text(
         "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n" + textwrap.dedent(code)
     )
     programs = Path(sys.executable).parent
+    files = ",".join(map(str, spark_connector_jars()))
+    # By name Spark looks them up in Ivy, for four seconds of the CPU.
+    connector = {"spark.jars.packages": connector_package()} if by_name else {"spark.jars": files}
     options = {
-        "spark.jars.packages": connector_package(),
+        **connector,
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
@@ -65,7 +69,7 @@ def test_a_job_of_three_lines(kafka: KafkaBroker, topic: str, tmp_path: Path) ->
         except ImportError:
             print("no core here")
     """
-    job = submit(tmp_path, code, "--conf", f"{CONF_WINDOW}={given.to_json()}")
+    job = submit(tmp_path, code, "--conf", f"{CONF_WINDOW}={given.to_json()}", by_name=True)
     assert job.returncode == 0, job.stderr
     assert "airflow_kafka_offsets_spark.zip/airflow_kafka_offsets/__init__.py" in job.stdout
     assert "no core here" in job.stdout

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options, with_window_id
+from airflow_kafka_offsets.spark.source import empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -108,7 +109,7 @@ class DeltaTable:
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
         """Make the table, for frames like this one, if there is none."""
-        empty = self._spark.createDataFrame([], frame.schema)
+        empty = empty_frame(self._spark, frame.schema)
         writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
         try:
             self._save(writer)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, with_window_id
+from airflow_kafka_offsets.spark.source import empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +124,7 @@ class IcebergTable:
 
     def _announce(self) -> None:
         """Let a snapshot that changes nothing name the window: a MERGE takes no properties."""
-        writer = self._spark.createDataFrame([], self._spark.table(self.name).schema).writeTo(self.name)
+        writer = empty_frame(self._spark, self._spark.table(self.name).schema).writeTo(self.name)
         for name, value in self._properties().items():
             writer = writer.option(name, value)
         writer.append()
@@ -140,7 +141,7 @@ class IcebergTable:
         if self._spark.catalog.tableExists(self.name):
             return
         columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
-        writer = self._spark.createDataFrame([], rows.schema).writeTo(self.name).using("iceberg")
+        writer = empty_frame(self._spark, rows.schema).writeTo(self.name).using("iceberg")
         try:
             (writer.partitionedBy(*columns) if columns else writer).create()
         except Exception:

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, T
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
-from airflow_kafka_offsets.spark.source import is_classic
+from airflow_kafka_offsets.spark.source import empty_frame, is_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,7 +168,7 @@ class JdbcTable:
         """Make what is missing of the target: the table, with the frame's types, or the window's column and an index."""
         if not self._has(WINDOW_ID):
             # Not of the frame itself: this would be its first action, which is the one that is counted.
-            self._write(self._spark.createDataFrame([], df.schema), self.target.quoted)
+            self._write(empty_frame(self._spark, df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
 
     def publish(self, stage: Stage, label: Label) -> None:

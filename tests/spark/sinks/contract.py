@@ -92,6 +92,11 @@ class Rerun:
         """Return window id and `n` of all rows of the target, which some window was written to."""
         raise NotImplementedError
 
+    @pytest.fixture(autouse=True)
+    def _no_task_has_python(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let each task fail that would start Python: an executor needs it only for what the user's own job does in Python."""
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/here")
+
     @pytest.fixture
     def run(self, make_window: MakeWindow, ranges: Ranges, target: Any) -> Run:
         """Return a function that runs the job of the window with a number, and returns the window."""

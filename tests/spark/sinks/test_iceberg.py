@@ -50,13 +50,18 @@ def table(topic: str) -> str:
     return f"{CATALOG}.db.`{topic}`"
 
 
+def literal(row: tuple[str | None, int, str]) -> str:
+    """Return a row as SQL has it."""
+    return f"({', '.join('null' if value is None else repr(value) for value in row)})"
+
+
 @pytest.fixture
 def merge(spark: SparkSession, make_window: MakeWindow, ranges: Ranges, table: str) -> Merge:
     """Return a function that merges rows (k, version, v) as the window with a number, and returns the table's rows."""
 
     def run(seq: int, *rows: tuple[str | None, int, str], **how: Any) -> list[tuple]:
         window = make_window(ranges, window_id=window_id(seq), seq=seq)
-        brought = spark.createDataFrame(list(rows), "k string, version int, v string")
+        brought = spark.sql(f"SELECT * FROM VALUES {', '.join(map(literal, rows))} AS brought (k, version, v)")
         # One row of the window is as good as another here: all that counts is that it is read.
         frame = window.read().selectExpr("count(*) as records").crossJoin(brought).drop("records")
         window.write_iceberg(frame, table, merge_on="k", **how)

@@ -52,7 +52,13 @@ def sinks(folder: Path, topic: str) -> list[tuple[SinkContract, str]]:
 
 @pytest.mark.timeout(900)
 def test_a_killed_job_leaves_each_target_as_it_was_and_the_next_try_puts_it_right(
-    spark: SparkSession, kafka: KafkaBroker, topic: str, ranges: Ranges, table_jars: list[Path], tmp_path: Path
+    spark: SparkSession,
+    kafka: KafkaBroker,
+    topic: str,
+    ranges: Ranges,
+    spark_connector: list[Path],
+    table_jars: list[Path],
+    tmp_path: Path,
 ) -> None:
     def run(sink: SinkContract, target: str, seq: int, condition: str) -> None:
         job(sink.code, window_of(spark, kafka.bootstrap_servers, ranges, seq), target, condition)
@@ -66,7 +72,7 @@ def test_a_killed_job_leaves_each_target_as_it_was_and_the_next_try_puts_it_righ
         tmp_path,
         {
             "warehouse": str(warehouse.parent),
-            "jars": [str(jar) for jar in table_jars],
+            "jars": [str(jar) for jar in (*spark_connector, *table_jars)],
             "kafka": kafka.bootstrap_servers,
             "ranges": {name: {str(p): ends for p, ends in of_topic.items()} for name, of_topic in ranges.items()},
             "jobs": [(sink.code, target) for sink, target in targets],
