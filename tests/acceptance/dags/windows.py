@@ -57,6 +57,7 @@ for name, operator in {
     "driver_killed": retrying(),
     "worker_killed": retrying(),
     "worker_stopped": retrying(),
+    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "marked": {},
     "waits": {},
     "canary": {
@@ -77,7 +78,6 @@ for name, operator in {
     globals()[name] = dag
 
 for name, operator in {
-    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures"}},
     "fails_for_good": {"poll_interval": 5},
     "skips": {"on_open_window": "skip"},
