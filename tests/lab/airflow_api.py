@@ -338,7 +338,12 @@ class AirflowApi:
         """Return the log of a try, of the latest one by default: a line for each event, its fields after it."""
         number = try_number or self.task(dag_id, run_id, task_id, map_index)["try_number"]
         path = f"{_task_path(dag_id, run_id, task_id)}/logs/{number}"
-        answer = self.request("GET", path, full_content=True, map_index=map_index)
+        query = {"full_content": True, "map_index": map_index}
+        patience = Patience(_ANSWER_SECONDS)
+        # On a busy machine, Airflow was seen not to know a try for a moment that had just become the one before the retry.
+        while (answer := self._find(path, **query)) is None and not patience.is_over():
+            patience.pause()
+        answer = answer or self.request("GET", path, **query)
         return "\n".join(_line(entry) for entry in answer["content"])
 
     def unfolded_log(self, dag_id: str, run_id: str, task_id: str, try_number: int | None = None) -> str:
