@@ -34,6 +34,16 @@ HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
 """The groups of the examples in dags/, which the Airflow of these tests runs too."""
 
+PRELOADED = (
+    *("confluent_kafka", "pandas", "pyarrow.dataset", "pyspark.sql.connect.session"),
+    *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.adapters.kafka_log"),
+    *("airflow_kafka_offsets.adapters.ledger.sql_ledger", "airflow_kafka_offsets.decorators.kafka_spark"),
+    *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.sensors"),
+)
+"""What hundreds of tasks would each import for themselves, a third of a second of a processor at a time."""
+
+_OF_DRIVERS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **FEW_RECORDS}
+
 LINGER = 20.0
 """Seconds between a file of tests and the next one. Servers that nobody asks take a tenth of a core, and the memory of three Sparks."""
 
@@ -130,20 +140,21 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
             "PYTHONPATH": str(ROOT),
-            SUBMIT_OPTIONS: SHORT_LIFE,
+            # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.
+            SUBMIT_OPTIONS: " ".join([SHORT_LIFE, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),
             **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
         },
         settings={
             # Many tasks wait: for a file that holds them, or for a server that is away.
-            "core": {"parallelism": "12"},
+            "core": {"parallelism": "12", "min_serialized_dag_fetch_interval": "60"},
             # It looks at all DAGs each time; of so many, half a second would keep it busy.
             # And it takes a task for dead that a machine with other work does not let tell of itself for long.
             "scheduler": {"scheduler_idle_sleep_time": "1", "task_instance_heartbeat_timeout": "40"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
-            "dag_processor": {"min_file_process_interval": "600"},
+            "dag_processor": {"min_file_process_interval": "600", "refresh_interval": "60"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},
         },
-        preload=("confluent_kafka", "pandas", "pyspark.sql.connect.session"),
+        preload=PRELOADED,
     )
     stack.callback(airflow.kill)
     airflow.start()

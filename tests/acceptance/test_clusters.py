@@ -38,15 +38,19 @@ def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_wor
     with lab.hold(dag) as hold:
         hold.wait()
         (driver,) = set(cluster.drivers()) - before
-        wait_until(lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched")
+        wait_until(
+            lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched", interval=1
+        )
         task = lab.airflow.task_process(dag, run, "load")
         assert task is not None
         task.kill()
-        wait_until(lambda: "Reconnecting" in said(lab, dag), timeout=180, what="the retry reconnects")
+        wait_until(lambda: "Reconnecting" in said(lab, dag), timeout=180, what="the retry reconnects", interval=1)
         worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.terminate()
-        wait_until(lambda: "the driver goes on" in said(lab, dag), timeout=60, what="the worker is told to stop")
+        wait_until(
+            lambda: "the driver goes on" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
+        )
         assert cluster.alive() == [driver]
     lab.api.wait_for_run(dag, run, "success", timeout=240)
     assert set(cluster.drivers()) - before == {driver}
@@ -69,12 +73,12 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
     with lab.hold(dag) as hold:
         hold.wait()
         lab.api.clear(dag, run, ["load"])
-        wait_until(lambda: len(drivers()) == 2, timeout=120, what="the cleared task launches")
+        wait_until(lambda: len(drivers()) == 2, timeout=120, what="the cleared task launches", interval=0.5)
         old, new = drivers()
         assert drivers()[old] == "KILLED"
         lab.api.wait_for_task(dag, run, "load", "running")
         lab.api.mark_task(dag, run, "load", "failed")
-        wait_until(lambda: drivers()[new] == "KILLED", timeout=60, what="the mark stops the driver")
+        wait_until(lambda: drivers()[new] == "KILLED", timeout=60, what="the mark stops the driver", interval=0.5)
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.PLANNED
     assert ran(lab, dag) == []
@@ -88,7 +92,9 @@ def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cl
     with lab.hold(dag) as hold:
         hold.wait()
         (slow,) = set(cluster.drivers()) - before
-        wait_until(lambda: cluster.drivers()[slow] == "KILLED", timeout=180, what="the time-out stops the driver")
+        wait_until(
+            lambda: cluster.drivers()[slow] == "KILLED", timeout=180, what="the time-out stops the driver", interval=0.5
+        )
     lab.api.wait_for_run(dag, run, "success", timeout=240)
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED

@@ -85,7 +85,9 @@ def test_the_replay_by_the_form(lab: Lab) -> None:
 
 def test_the_load_by_hour_catches_up(lab: Lab) -> None:
     lab.api.unpause("orders_by_hour")
-    wait_until(lambda: len(lab.windows("lake.orders_by_hour")) >= 2, timeout=PATIENCE, what="two hours are planned")
+    wait_until(
+        lambda: len(lab.windows("lake.orders_by_hour")) >= 2, timeout=PATIENCE, what="two hours are planned", interval=1
+    )
     lab.api.pause("orders_by_hour")
     windows = [row.held.window for row in lab.windows("lake.orders_by_hour")]
     assert [w.until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]

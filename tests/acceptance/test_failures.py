@@ -127,7 +127,10 @@ def test_marking_the_running_task_green_commits_nothing_and_the_next_run_adopts(
         lab.api.mark_task("marked", run, "load", "success")
         wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
         wait_until(
-            lambda: lab.airflow.task_process("marked", run, "load") is None, timeout=30, what="the task's process ends"
+            lambda: lab.airflow.task_process("marked", run, "load") is None,
+            timeout=30,
+            what="the task's process ends",
+            interval=0.5,
         )
     assert lab.api.task("marked", run, "load")["state"] == "success"
     row = only_window(lab, "marked")
@@ -152,7 +155,7 @@ def test_a_run_that_failed_for_good_leaves_its_window_to_the_next_run(lab: Lab) 
     assert planned.state is State.PLANNED
     lab.produce("fails_for_good", 30)
     second = lab.api.run_to("fails_for_good")
-    assert lab.api.xcom("fails_for_good", second, "load")["window_id"] == planned.id
+    assert lab.api.xcom("fails_for_good", second, "load", "window")["window_id"] == planned.id
     assert only_window(lab, "fails_for_good").held.window.ranges == planned.ranges
     third = lab.api.run_to("fails_for_good")
     assert lab.api.xcom("fails_for_good", third, "load")["seq"] == 2
@@ -165,7 +168,7 @@ def test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_u
     with lab.hold("siblings") as hold:
         hold.wait()
         planned = only_window(lab, "siblings").held.window
-        lab.airflow.driver_process("siblings", run, "load").kill()
+        lab.airflow.task_process("siblings", run, "load").kill()
         lab.api.wait_for_retry("siblings", run, "load")
         lab.api.clear("siblings", run, ["sibling"])
     lab.api.wait_for_run("siblings", run, "success")

@@ -51,7 +51,7 @@ def submit(lab: Lab, dialog: TriggerDialog) -> dict[str, Any]:
     def new() -> list[str]:
         return [run["dag_run_id"] for run in lab.api.runs("form") if run["dag_run_id"] not in before]
 
-    wait_until(new, timeout=30, what="the run is there")
+    wait_until(new, timeout=30, what="the run is there", interval=0.5)
     (run,) = new()
     lab.api.wait_for_run("form", run)
     conf = lab.api.run("form", run)["conf"]

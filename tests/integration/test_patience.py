@@ -52,5 +52,19 @@ def test_who_waits_in_vain_is_told_for_what() -> None:
         wait_until(lambda: False, timeout=0.1, what="the sun shines")
 
 
+def test_who_has_a_sign_looks_again_when_it_changes() -> None:
+    signs = iter(["waits", "waits", "waits", "done", "done"])
+    clock = Clock()
+    patience = Patience(100, sign=lambda: next(signs), clock=clock, crowd=lambda: 1)
+    patience.pause()
+    assert list(signs) == ["done"]
+
+
+def test_without_a_sign_who_waits_looks_again_when_the_time_is_over() -> None:
+    patience = Patience(3, sign=lambda: "waits", clock=Clock(), crowd=lambda: 1)
+    patience.pause()
+    assert patience.is_over()
+
+
 def test_a_machine_has_at_least_one_thread_for_each_core() -> None:
     assert crowd_of_this_machine() >= 1

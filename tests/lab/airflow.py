@@ -96,7 +96,7 @@ class Airflow:
         self.dags = dags.resolve()
         self.port = free_port()
         self.url = f"http://{LOOPBACK}:{self.port}"
-        self.api = AirflowApi(self.url, self.user, self.password)
+        self.api = AirflowApi(self.url, self.user, self.password, database_url)
         self._database_url = database_url
         self._settings = settings or {}
         self._preload = preload

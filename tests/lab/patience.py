@@ -16,6 +16,7 @@ T = TypeVar("T")
 _MOST_EXTENSIONS = 5
 _SHORTEST_PAUSE = 0.25
 _LONGEST_PAUSE = 2.0
+_LONGEST_INTERVAL = 0.25
 
 
 class Patience:
@@ -27,6 +28,7 @@ class Patience:
     Args:
         seconds: How long it may take on a quiet machine.
         progress: Returns a value that changes while whoever is waited for gets on; asked only when the seconds are over.
+        sign: Returns a value that changes when another look is worth while; it costs less than the look.
         clock: Returns seconds.
         crowd: Returns how many threads want to run for each core, at least 1.
     """
@@ -36,6 +38,7 @@ class Patience:
         seconds: float,
         progress: Callable[[], object] | None = None,
         *,
+        sign: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         crowd: Callable[[], float] | None = None,
     ) -> None:
@@ -48,11 +51,19 @@ class Patience:
         self._seen = None if progress is None else progress()
         self._looked_at = clock()
         self._pause = _SHORTEST_PAUSE
+        self._sign = sign
+        self._signed = None if sign is None else sign()
 
     def pause(self) -> None:
-        """Wait until the next look: the longer whoever is waited for takes, the more seldom."""
-        time.sleep(self._pause)
-        self._pause = min(self._pause * 1.25, _LONGEST_PAUSE)
+        """Wait until the next look: until its sign, or the longer whoever is waited for takes, the more seldom."""
+        if self._sign is None:
+            time.sleep(self._pause)
+            self._pause = min(self._pause * 1.25, _LONGEST_PAUSE)
+            return
+        before = self._signed
+        while (now := self._sign()) == before and not self.is_over():
+            time.sleep(_SHORTEST_PAUSE)
+        self._signed = now
 
     def is_over(self) -> bool:
         """Whether the time is over, and nothing has moved."""
@@ -86,7 +97,7 @@ def wait_until(
         condition: What is waited for.
         timeout: Seconds that it may take on a quiet machine; see `Patience`.
         what: The condition in words.
-        interval: Seconds between two looks.
+        interval: Seconds between two looks at the beginning; later they are more seldom.
         progress: See `Patience`.
     """
     patience = Patience(timeout, progress)
@@ -94,7 +105,8 @@ def wait_until(
     while not (value := condition()):
         if patience.is_over():
             raise TimeoutError(f"waited {timeout:g} s in vain ({time.monotonic() - began:.0f} s by the clock): {what}")
-        time.sleep(interval)
+        # Who has waited for long does not have to know at once.
+        time.sleep(max(interval, min((time.monotonic() - began) / 20, _LONGEST_INTERVAL)))
     return value
 
 

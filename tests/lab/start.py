@@ -88,6 +88,19 @@ def start_variables(span: int) -> dict[str, str]:
     return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
 
 
+def quick_jvms(*, archive: bool) -> dict[str, str]:
+    """Return the Spark settings that let a cluster's drivers and executors start cheaply, for the few records of a test.
+
+    Args:
+        archive: whether they start from the archive of the drivers: where a cluster's class path is not that of Spark's scripts,
+            Java would look at it in vain.
+    """
+    options = [*_SERVER, *(start_options(_spark(), PROVIDER_CACHE) if archive else [])]
+    return dict.fromkeys(
+        ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), with_options(options, None)
+    )
+
+
 def java_command(*jars: Path) -> list[str]:
     """Return how a JVM is started with the jars of PySpark, and others after them, from the archive of the drivers.
 

@@ -18,19 +18,22 @@ import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 from airflow_kafka_offsets.ports import Attempt, WindowRow
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.start import quick_jvms
+from tests.lab.tables import FEW_RECORDS
 from tests.lab.topics import create_topic, produce
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "tests" / "acceptance" / "dags" / "jobs"
 LIGHT = Path(__file__).parent / "jobs" / "light.py"
 RECORDS = 60
-_LIGHT = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.cores.max": "1"}
+LIGHT_CONF = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.cores.max": "1", **FEW_RECORDS}
 
 
 class Workers:
@@ -235,7 +238,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
                 "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
                 "jars": ",".join(str(jar) for jar in spark_connector_jars()),
                 "conn_id": "cluster",
-                "conf": _LIGHT,
+                "conf": {**LIGHT_CONF, **quick_jvms(archive=True)},
                 "driver_memory": "512m",
                 "executor_memory": "512m",
                 **operator,
@@ -244,6 +247,8 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
                 **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in connections.items()},
                 "AIRFLOW_HOME": str(tmp_path),
                 "SPARK_LOCAL_IP": LOOPBACK,
+                # For a cluster, spark-submit is no driver, and the operator leaves its JVM alone.
+                **{name: os.environ[name] for name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)},
                 **(environment or {}),
             },
             workers=workers,

@@ -88,7 +88,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         (python,) = task.processes("light.py")
         task.clear()
         cleared = task.start()
-        wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches")
+        wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches", interval=0.5)
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
         wait_until(lambda: is_over(python), timeout=30, what="the old driver's Python process ends")
@@ -96,7 +96,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         cleared.kill()
         task.run_id = "run-2"
         adopting = task.start()
-        wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches")
+        wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches", interval=0.5)
         *others, last = drivers.all()
         assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
         adopting.kill()
@@ -104,7 +104,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         reconnected.says("Polling driver")
         task.set_state("failed")
         reconnected.terminate()
-        wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver")
+        wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver", interval=0.5)
         assert reconnected.wait() == 1
     assert drivers.all()[last] == "KILLED"
     assert task.ran() == [], "the Python process of a driver went on without its JVM"

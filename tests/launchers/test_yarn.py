@@ -8,8 +8,9 @@ import pytest
 import requests
 
 from tests.lab.processes import wait_until
+from tests.lab.start import quick_jvms
 from tests.lab.yarn import Yarn
-from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
+from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, is_over, light
 
 # Each job takes a minute on a busy machine.
 pytestmark = pytest.mark.timeout(1200)
@@ -23,7 +24,7 @@ def task(yarn: Yarn, make_task: Any) -> Task:
         yarn.environment,
         application=str(JOBS / "to_parquet.py"),
         yarn_track_via_rm_api=True,
-        conf={**yarn.conf, "spark.ui.enabled": "false", "spark.yarn.tags": "team-lake"},
+        conf={**LIGHT_CONF, **quick_jvms(archive=False), **yarn.conf, "spark.yarn.tags": "team-lake"},
     )
     return made
 
@@ -73,7 +74,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         reconnected.says("Reconnecting")
         task.set_state("failed")
         reconnected.terminate()
-        wait_until(lambda: not yarn.alive(), timeout=60, what="a person's kill stops the application")
+        wait_until(lambda: not yarn.alive(), timeout=60, what="a person's kill stops the application", interval=0.5)
         assert reconnected.wait() == 1
     assert [app["finalStatus"] for app in yarn.apps("team-lake").values()] == ["KILLED", "KILLED"]
     assert task.ran() == []
@@ -91,7 +92,7 @@ def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn
     assert yarn.apps()[failed]["finalStatus"] == "FAILED"
     assert attempts_of(yarn, failed) == 1, "YARN ran the failing driver again"
     task.die("before the id is noted")
-    wait_until(lambda: not yarn.alive(), timeout=300, what="the application ends")
+    wait_until(lambda: not yarn.alive(), timeout=300, what="the application ends", interval=0.5)
     task.start().succeed()
     assert len(set(yarn.apps()) - before) == 2
     assert task.is_whole()

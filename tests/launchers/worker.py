@@ -49,7 +49,10 @@ class Store:
     def set(self, key: str, value: Any) -> None:
         """Keep it."""
         self._before_set(key, value)
-        self._path.write_text(json.dumps({**self._all(), key: value}))
+        # As in a database: whoever dies here leaves the old value or the new one.
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(json.dumps({**self._all(), key: value}))
+        draft.rename(self._path)
 
     def _all(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else {}

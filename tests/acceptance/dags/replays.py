@@ -87,9 +87,8 @@ with DAG("replayed_submitted", schedule=None, params=replay_params()):
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=150, max_open_windows=3)
     plan_drained = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
-    KafkaSparkSubmitOperator.partial(
-        task_id="load", group=group, max_active_tis_per_dagrun=2, retries=0, **spark("drained")
-    ).expand(window=plan_drained.output)
+    mapped = task.kafka_spark(conn_id="spark_connect", group=group, max_active_tis_per_dagrun=2, retries=0)(load)
+    mapped.partial(name="drained").expand(window=plan_drained.output)
 
 HOURS = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
 

@@ -45,15 +45,20 @@ def use_own_ledger(context: object) -> None:
     os.environ["AIRFLOW__KAFKA_OFFSETS__LEDGER_CONN_ID"] = "ledger_failures"
 
 
+def load_on_connect(dag_id: str, *, group: dict | None = None, **operator) -> None:
+    """Load on the warm server, for a tenth of a launch: where no driver of its own matters."""
+    settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
+    decorate = task.kafka_spark(group=KafkaGroup(dag_id, **settings), conn_id="spark_connect", **operator)
+    decorate(functions.load)(name=dag_id)
+
+
 for name, operator in {
     "steady": {},
     "driver_killed": retrying(),
     "worker_killed": retrying(),
     "worker_stopped": retrying(),
     "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
-    "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures"}},
     "marked": {},
-    "fails_for_good": {},
     "waits": {},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
@@ -72,14 +77,18 @@ for name, operator in {
         load(name, **operator)
     globals()[name] = dag
 
-for name, answer in {"skips": "skip", "refuses": "fail"}.items():
+for name, operator in {
+    "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures"}},
+    "fails_for_good": {"poll_interval": 5},
+    "skips": {"on_open_window": "skip"},
+    "refuses": {"on_open_window": "fail"},
+}.items():
     with DAG(name, schedule=None, max_active_runs=4) as dag:
-        group = KafkaGroup(name, topics=[name])
-        task.kafka_spark(group=group, conn_id="spark_connect", on_open_window=answer)(functions.load)(name=name)
+        load_on_connect(name, **operator)
     globals()[name] = dag
 
 with DAG("siblings", schedule=None):
-    load("siblings", **retrying(20))
+    load_on_connect("siblings", **retrying(20))
     PythonOperator(task_id="sibling", python_callable=lambda: None)
 
 with DAG("own_job", schedule=None):
