@@ -49,6 +49,7 @@ _MARKER_OF_FIXTURE = {
     "hdfs": "hdfs",
     "spark_connector": "spark",
     "launch_jars": "spark",
+    "folder_for_launches": "spark",
     "spark_connect": "spark",
     "table_jars": "spark",
     "spark_standalone": "spark",
@@ -255,6 +256,14 @@ def launch_jars() -> Path:
 
 
 @pytest.fixture(scope="session")
+def folder_for_launches() -> Path:
+    """Return the operators' cache folder with the connector's jars and the start archive of PySpark."""
+    from tests.lab.start import folder_for_launches
+
+    return folder_for_launches()
+
+
+@pytest.fixture(scope="session")
 def table_jars() -> list[Path]:
     """Return the jars of Delta and Iceberg."""
     from tests.lab.jars import table_jars
@@ -282,9 +291,9 @@ def spark_standalone(
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
-    """Return a start archive, and a Spark that has it."""
+    """Return a small start archive, and a Spark that has it."""
     from tests.lab.start import make_by_two
 
     return make_by_two(tmp_path_factory.mktemp("start"))

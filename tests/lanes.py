@@ -8,11 +8,9 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 _LANES = {
-    "tests/adapters/test_start_archive.py": "start archive",
     "tests/operators/test_connect.py": "Spark Connect",
     "tests/operators/test_connect_secrets.py": "Spark Connect",
     "tests/operators/test_kafka_spark_sql.py": "Spark Connect",
-    "tests/operators/test_start.py": "start archive",
     "tests/spark/sinks/test_connect.py": "Spark Connect",
     "tests/spark/test_connect_read.py": "Spark Connect",
     "tests/spark/test_jdbc_connect.py": "Spark Connect",

@@ -61,8 +61,7 @@ def start(mirror: Mirror, folder: Path, tmp_path: Path) -> Iterator[Callable[[],
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", WORKER, *arguments]
-        environment = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
-        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         return started[-1]
 
     yield start
@@ -74,8 +73,7 @@ def start(mirror: Mirror, folder: Path, tmp_path: Path) -> Iterator[Callable[[],
 
 def how_of(mirror: Mirror, folder: Path, **values: Any) -> Fetching:
     arguments = ["--conf", f"spark.jars.ivySettings={mirror.settings(folder)}"]
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
-    return Fetching(pyspark_home(), connector_package(), arguments, environment, **values)
+    return Fetching(pyspark_home(), connector_package(), arguments, **values)
 
 
 def left_in(folder: Path) -> list[str]:

@@ -30,12 +30,13 @@ from airflow_kafka_offsets.adapters.start.archives import (
 )
 from airflow_kafka_offsets.adapters.start.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
-from airflow_kafka_offsets.core.start import options_to_check, options_to_use, with_options
+from airflow_kafka_offsets.core.start import compiler_options, options_to_check, options_to_use, with_options
 from tests.lab.java import java, pyspark_home
 from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 
 ROOT = Path(__file__).parents[2]
+QUICK = compiler_options("quick", span=0)
 JAVA_25 = Path("/usr/lib/jvm/temurin-25-jdk-amd64")
 
 
@@ -54,16 +55,17 @@ class Started:
     archived: int
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Callable[..., Started]:
-    def start(options: Sequence[str], spark: Spark, **added: str) -> Started:
-        classes = tmp_path / "classes.log"
-        classes.unlink(missing_ok=True)
-        logged = with_options([*options, f"-Xlog:class+load:file={classes}:none:filesize=0"], None)
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Started]:
+    def start(
+        options: Sequence[str], spark: Spark, arguments: Sequence[str | Path] = ("--version",), **added: str
+    ) -> Started:
+        classes = tmp_path_factory.mktemp("classes") / "classes.log"
+        logged = with_options([*options, *QUICK, f"-Xlog:class+load:file={classes}:none:filesize=0"], None)
         done = subprocess.run(
-            [spark.home / "bin" / "spark-submit", "--version"],
+            [spark.home / "bin" / "spark-submit", *arguments],
             env=ours(SPARK_HOME=str(spark.home), SPARK_SUBMIT_OPTS=logged, **added),
-            cwd=tmp_path,
+            cwd=tmp_path_factory.mktemp("started"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -75,9 +77,15 @@ def start(tmp_path: Path) -> Callable[..., Started]:
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def spark(start_archive: StartArchive) -> Spark:
     return spark_in(start_archive.home)
+
+
+@pytest.fixture(scope="module")
+def without(start: Callable[..., Started], spark: Spark) -> Started:
+    """How a JVM starts without an archive."""
+    return start([], spark)
 
 
 @pytest.fixture
@@ -100,7 +108,7 @@ def copy(tmp_path: Path, archive: Path) -> Iterator[Path]:
     path = folder / archive.name
     shutil.copy(archive, path)
     yield path
-    shutil.rmtree(folder)  # 170 MB
+    shutil.rmtree(folder)  # dozens of MB
 
 
 def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(start_archive: StartArchive, archive: Path) -> None:
@@ -113,12 +121,23 @@ def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(start_archive
 
 
 def test_a_driver_starts_from_it_and_says_what_it_says_without(
-    start: Callable[..., Started], spark: Spark, cache: Path
+    start: Callable[..., Started], spark: Spark, cache: Path, without: Started
 ) -> None:
-    without, with_it = start([], spark), start(start_options(spark, cache), spark)
+    with_it = start(start_options(spark, cache), spark)
     assert without.archived == 0
     assert with_it.archived > 1000
     assert (with_it.code, with_it.said) == (without.code, without.said)
+
+
+def test_what_runs_for_an_archive_has_what_a_window_needs_and_the_next_one_takes_it_from_there(
+    start: Callable[..., Started], folder_for_launches: Path, tmp_path: Path
+) -> None:
+    spark = spark_in(pyspark_home())
+    job = ["--master", "local[2]", "--conf", "spark.ui.enabled=false", archives._JOB, tmp_path]
+    again = start(start_options(spark, folder_for_launches), spark, job)
+    assert again.code == 0, again.said
+    assert list((tmp_path / "parquet").glob("*.parquet"))
+    assert again.archived > 10_000
 
 
 def test_folders_after_sparks_jars_are_no_reason_against_it(
@@ -149,7 +168,7 @@ def test_a_folder_of_settings_is_on_the_class_path_first_so_there_is_none_and_no
 
 @pytest.mark.parametrize("at", [40, 300, 0.2, 0.5, 0.9, 0.999])
 def test_one_that_was_damaged_since_is_refused_in_silence(
-    start: Callable[..., Started], spark: Spark, copy: Path, at: float
+    start: Callable[..., Started], spark: Spark, copy: Path, without: Started, at: float
 ) -> None:
     offset = int(at * copy.stat().st_size) if at < 1 else int(at)
     with copy.open("r+b") as file:
@@ -157,8 +176,7 @@ def test_one_that_was_damaged_since_is_refused_in_silence(
         byte = file.read(1)
         file.seek(offset)
         file.write(bytes([byte[0] ^ 0x10]))
-    without, damaged = start([], spark), start(start_options(spark, copy.parents[1]), spark)
-    assert damaged == without
+    assert start(start_options(spark, copy.parents[1]), spark) == without
 
 
 @pytest.mark.parametrize("size", [0, 100, 1_000_000, -4096])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from airflow_kafka_offsets.core.start import (
     with_options,
 )
 from airflow_kafka_offsets.spark.connector import folder_name, spark_build
-from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.cache import PROVIDER_CACHE, one_at_a_time
 from tests.lab.jars import jars_for_launches
 from tests.lab.java import java, pyspark_home
 
@@ -33,10 +32,14 @@ MUCH_CODE = "-XX:ReservedCodeCacheSize=240m"
 
 _SERVER = (SHORT_LIFE, MUCH_CODE, *compiler_options("auto", span=0))
 
+NO_JOB = "true"
+"""Instead of a Python: a program that ends well and runs no job. Then an archive holds what a driver loads before it has one: it is small, and soon
+made."""
+
 
 @dataclass(frozen=True)
 class StartArchive:
-    """An archive that two processes made at one moment.
+    """An archive that two processes made at one moment, of what a driver loads before it has a job.
 
     Attributes:
         home: of its Spark.
@@ -57,11 +60,11 @@ def make_by_two(folder: Path) -> StartArchive:
     temporary.mkdir()
     command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    makers = [subprocess.Popen(command, env=ours(TMPDIR=str(temporary)), text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    environment = ours(TMPDIR=str(temporary), PYSPARK_PYTHON=NO_JOB)
+    makers = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     said = [maker.communicate()[0] for maker in makers]
     if any(maker.returncode for maker in makers):
         raise RuntimeError("\n".join(said))
-    shutil.copytree(jars_for_launches() / "jars", cache / "jars")  # a link would not be used
     return StartArchive(home, cache, said, temporary)
 
 
@@ -70,9 +73,10 @@ def folder_for_launches() -> Path:
     folder = jars_for_launches()
     # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
     path = f"{PROGRAM.parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [PROGRAM, "archive", "--to", folder], env=ours(PATH=path), capture_output=True, text=True, check=False
-    )
+    with one_at_a_time("start archive"):
+        done = subprocess.run(
+            [PROGRAM, "archive", "--to", folder], env=ours(PATH=path), capture_output=True, text=True, check=False
+        )
     if done.returncode:
         raise RuntimeError(done.stderr)
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -26,6 +27,8 @@ from tests.lab.spark_connect import executing
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
     from tests.operators.conftest import Worker
@@ -137,19 +140,22 @@ class Store(dict[str, Any]):
 
 
 def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
-    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch
+    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(connect, "PATIENCE", 20)
     monkeypatch.setattr(connect, "SILENCE", 5)
     url = session_url(spark_connect.url, attempt(1))
-    # Takes longer than anybody lives, on the driver, and looks at no interrupt.
-    endless = f"SELECT rlike('{'a' * 60}!', '(.*a){{20}}b')"
+    # The driver opens a file to which nobody writes: that takes longer than anybody lives, no CPU, and looks at no interrupt.
+    os.mkfifo(tmp_path / "endless")
+    endless = f"SELECT java_method('scala.io.Source', 'fromFile', '{tmp_path}/endless', 'UTF-8') FROM VALUES (1)"
     code = (
         f"from pyspark.sql import SparkSession as S; S.builder.remote({url!r}).getOrCreate().sql({endless!r}).collect()"
     )
     client = subprocess.Popen([sys.executable, "-c", code])
     try:
-        wait_until(lambda: "java.util.regex" in spark_connect.threads(), timeout=100, what="the driver is at work")
+        wait_until(
+            lambda: "FileInputStream.open0" in spark_connect.threads(), timeout=100, what="the driver is at work"
+        )
         client.kill()
         store = Store()
         for _ in range(2):

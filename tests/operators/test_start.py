@@ -20,12 +20,12 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.operators import start
 from airflow_kafka_offsets.wiring import start as wiring_start
 from tests.lab.jars import jars_for_launches
+from tests.lab.java import pyspark_home
 from tests.operators.conftest import Worker
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_standalone import SparkStandalone
-    from tests.lab.start import StartArchive
 
 JOB = Path(__file__).parent / "jobs" / "how_it_started.py"
 QUICK = "-XX:TieredStopAtLevel=1"
@@ -49,23 +49,23 @@ def _nobody_said_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def with_archive(monkeypatch: pytest.MonkeyPatch, start_archive: StartArchive) -> None:
+def with_archive(monkeypatch: pytest.MonkeyPatch, folder_for_launches: Path) -> None:
     """Let tasks find the archive."""
-    monkeypatch.setenv("SPARK_HOME", str(start_archive.home))
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(start_archive.cache))
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(folder_for_launches))
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Return what launches the job by an operator with these arguments, and returns what it told."""
+    """Return what launches the job by an operator with these arguments (of the job, then of the operator), and returns what it told."""
 
-    def launch(span: int = 10_000, **arguments: Any) -> dict[str, Any]:
+    def launch(*extra: str, span: int = 10_000, **arguments: Any) -> dict[str, Any]:
         told = tmp_path / "told.json"
         told.unlink(missing_ok=True)
         arguments = {"conn_id": "local", **arguments, "conf": {**LIGHT, **arguments.get("conf", {})}}
         group = KafkaGroup("g", topics=["t"])
         operator = KafkaSparkSubmitOperator(
-            task_id="load", group=group, application=str(JOB), application_args=[str(told)], **arguments
+            task_id="load", group=group, application=str(JOB), application_args=[str(told), *extra], **arguments
         )
         operator._archive = start.chosen_archive(operator.start_archive)
         operator._span = span
@@ -149,7 +149,7 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     (tmp_path / "hadoop" / "core-site.xml").write_text("<configuration/>")
     connection = {"conn_type": "spark", "host": spark_standalone.url, "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-    told = launch(conn_id="cluster", env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
+    told = launch("with a session", conn_id="cluster", env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
     assert told["archive"]
     assert QUICK in told["options"]
     assert told["executors"]

@@ -1,4 +1,4 @@
-"""A job that tells how its driver's JVM was started, and its executors, into the file that it is given."""
+"""A job that tells how its driver's JVM was started, into the file that it is given; with a session, also how its executors were."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pyspark.sql import SparkSession
 
 
-def tell(spark: Any) -> dict[str, Any]:
-    """Return what is known of the JVM, once it has run something."""
-    spark.range(10).count()
-    jvm = spark._jvm
+def tell(jvm: Any) -> dict[str, Any]:
+    """Return what is known of a driver's JVM."""
     pid = jvm.java.lang.ProcessHandle.current().pid()
     beans = jvm.java.lang.management.ManagementFactory
     diagnostics = beans.getPlatformMXBean(jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean"))
-    # Of one that has just ended there is no command.
-    processes = [process.info for process in psutil.process_iter(["name", "cmdline"])]
-    commands = [" ".join(info["cmdline"] or ()) for info in processes if info["name"] == "java"]
-    app = spark.sparkContext.applicationId
     return {
         "options": list(beans.getRuntimeMXBean().getInputArguments()),
         "level": diagnostics.getVMOption("TieredStopAtLevel").getValue(),
@@ -31,11 +24,34 @@ def tell(spark: Any) -> dict[str, Any]:
         ),
         "launcher": os.environ.get("SPARK_LAUNCHER_OPTS"),
         "argv": " ".join(psutil.Process(pid).cmdline()),
-        "executors": [command for command in commands if "CoarseGrainedExecutorBackend" in command and app in command],
     }
 
 
+def executors(spark: Any) -> list[str]:
+    """Return the commands of a session's executors, once they have run something."""
+    spark.range(10).count()
+    # Of one that has just ended there is no command.
+    processes = [process.info for process in psutil.process_iter(["name", "cmdline"])]
+    commands = [" ".join(info["cmdline"] or ()) for info in processes if info["name"] == "java"]
+    app = spark.sparkContext.applicationId
+    return [command for command in commands if "CoarseGrainedExecutorBackend" in command and app in command]
+
+
+def without_session() -> dict[str, Any]:
+    """Return what is known of the JVM alone: a session would take most of the time."""
+    from pyspark.java_gateway import launch_gateway  # to the JVM that runs this job
+
+    return tell(launch_gateway().jvm)
+
+
+def with_session() -> dict[str, Any]:
+    """Return what is known of the JVM, and of the executors."""
+    from pyspark.sql import SparkSession
+
+    with SparkSession.builder.getOrCreate() as spark:
+        return {**tell(spark._jvm), "executors": executors(spark)}
+
+
 if __name__ == "__main__":
-    session = SparkSession.builder.getOrCreate()
-    Path(sys.argv[1]).write_text(json.dumps(tell(session)))
-    session.stop()
+    file, *session = sys.argv[1:]
+    Path(file).write_text(json.dumps(with_session() if session else without_session()))
