@@ -13,6 +13,7 @@ from hypothesis import settings
 from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.leftovers import sweep
 from tests.lab.start import SHORT_LIFE, start_variables
 from tests.lanes import Lanes
 
@@ -82,7 +83,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly."""
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly; tidy up after killed runs."""
+    sweep()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
     os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE}"

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place import Meaning
+from airflow_kafka_offsets.core.reset import Reset
 from airflow_kafka_offsets.moving import Import, Moving
 from airflow_kafka_offsets.ports import Ledger
 
@@ -49,7 +50,7 @@ def import_offsets(args: Namespace) -> Answer:
         **_import_document(found, ledger),
     }
     code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _text(document), code)
+    return Answer(document, lambda: _text(document, found.reset), code)
 
 
 def _to_be_founded(args: Namespace) -> KafkaGroup:
@@ -96,7 +97,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
     }
 
 
-def _text(document: Document) -> str:
+def _text(document: Document, reset: Reset | None) -> str:
     is_done, group = document["done"], document["group"]
     if not document["needed"]:
         return f"Group {group} stands where {document['from']} does already. Nothing was changed."
@@ -108,8 +109,8 @@ def _text(document: Document) -> str:
         *(f"Note: {note}." for note in document["notes"]),
     ]
     parts += _consequences(document)
-    if document["superseded"]:
-        parts.append(superseded_text(document))
+    if reset is not None and reset.superseded:
+        parts.append(superseded_text(document, reset))
     if not is_done:
         flags = "--yes --supersede" if document["superseded"] else "--yes"
         parts.append(f"Nothing was changed. To do it: the same command with {flags}")

@@ -23,6 +23,8 @@ class _Parser(ArgumentParser):
             typed, choices = slip.groups()
             near = get_close_matches(typed, re.findall(r"[\w.-]+", choices), n=1)
             message += f". Did you mean {near[0]}?" if near else ""
+            if not near and message.startswith("argument COMMAND"):
+                message += ". The command comes first, its options after it"
         super().error(cut(message))
 
 

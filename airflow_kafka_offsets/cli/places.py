@@ -98,7 +98,8 @@ def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
         # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
         raise BadInputError(
             f"{source} is no URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
-            "may hold a password. Write SQLAlchemy's URL, such as postgresql://user:password@host/db, or a connection id"
+            f"may hold a password. Write SQLAlchemy's URL, such as postgresql://user{'' if may_be_shown else ':password'}@host/db (a "
+            "file is sqlite:////var/lib/kafka_offsets.db), or a connection id"
         ) from None
 
 

@@ -58,7 +58,7 @@ def _known(ledger: Ledger, group: str) -> KafkaGroup:
         return ledger.group(group)
     except UnknownWindowError as exc:
         raise UnknownWindowError(
-            f"{exc}. Before its first run, its DAG has the definition: kafka-offsets plan --dag FILE_OR_DAG_ID {group}"
+            f"{exc}. Before a group's first run, its DAG has the definition: kafka-offsets plan --dag FILE_OR_DAG_ID"
         ) from exc
 
 

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.request import parse_seq
-from airflow_kafka_offsets.core.reset import Reset
+from airflow_kafka_offsets.core.reset import Reset, nobody_reads
 from airflow_kafka_offsets.core.window_id import window_id
 from airflow_kafka_offsets.ports import Ledger
 
@@ -36,7 +36,7 @@ def reset(args: Namespace) -> Answer:
         **_reset_document(found, ledger),
     }
     code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _text(document), code)
+    return Answer(document, lambda: _text(document, found), code)
 
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
     ]
 
 
-def _text(document: Document) -> str:
+def _text(document: Document, found: Reset) -> str:
     if not document["needed"]:
         return f"The watermark of group {document['group']} is there already. Nothing was changed."
     is_done = document["done"]
@@ -97,7 +97,7 @@ def _text(document: Document) -> str:
     if document["skipped"]:
         parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
     if document["superseded"]:
-        parts.append(superseded_text(document))
+        parts.append(superseded_text(document, found))
     if not is_done:
         flags = "--yes --supersede" if document["superseded"] else "--yes"
         parts.append(f"Nothing was changed. To do it: the same command with {flags}")
@@ -119,7 +119,7 @@ def replaced_text(document: Document) -> str:
     return f"{what}:\n\n{ranges_table(document['replaced'])}"
 
 
-def superseded_text(document: Document) -> str:
+def superseded_text(document: Document, found: Reset) -> str:
     """Say of these windows what that means, and what is usually meant."""
     windows = document["superseded"]
     is_done = document["done"]
@@ -134,11 +134,7 @@ def superseded_text(document: Document) -> str:
         + table(("id", "until", "span", "run"), rows)
     )
     if document["unread"]:
-        text += (
-            "\n\nThe group no longer reads all of their topics. Nobody owns these offsets then, and nobody reads them again "
-            "(recorded as a gap). Keep that part of the output, or take the topic into the group's topics again before:\n\n"
-            + ranges_table(document["unread"])
-        )
+        text += "\n\n" + "\n\n".join([*nobody_reads(found), ranges_table(document["unread"])])
     if is_done:
         return text
     return text + (

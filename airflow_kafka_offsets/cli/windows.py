@@ -38,7 +38,7 @@ def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
 def _list_text(group: str, found: Sequence[Document], limit: int) -> str:
     if not found:
         return f"Group {group} has no such windows."
-    headers = ("id", "state", "lane", "until", "span", "records", "attempts", "held by")
+    headers = ("id", "state", "lane", "until", "span", "records", "attempts", "last run")
     rows = (
         [
             w["id"],
@@ -83,7 +83,7 @@ def _detail_text(window: Document) -> str:
         ("until", time(window["until"])),
         ("planned", time(window["planned_at"])),
         ("committed", time(window["committed_at"]) or "-"),
-        ("held by", run_name(window["held_by"])),
+        ("held by" if State(window["state"]).is_open else "last run", run_name(window["held_by"])),
         ("span", _span_text(window)),
         ("records", "-" if window["records"] is None else window["records"]),
     ]

@@ -136,6 +136,21 @@ class UnknownWindowError(BadInputError):
     """The ledger has no such group or window."""
 
 
+def no_group(name: str, known: Sequence[str]) -> UnknownWindowError:
+    """Return the error for a group that the ledger does not have.
+
+    >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
+    The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
+    """
+    from difflib import get_close_matches
+
+    # Groups of one lake begin with the same letters, so the usual likeness would find some for any name.
+    folded = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.8)
+    meant = f" (did you mean {folded[near[0]]}?)" if near else ""
+    return UnknownWindowError(f"The ledger has no group {name}{meant}; it has {name_some(known, ', ') or 'none yet'}")
+
+
 class ForeignGroupError(BadInputError):
     """The group belongs to another DAG or task: its live windows are not for whoever asked."""
 
@@ -199,7 +214,7 @@ class NoLedgerError(LedgerSchemaError):
         where: the database, without a password.
     """
 
-    def __init__(self, message: str, where: str) -> None:
+    def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message)
         self.where = where
 

@@ -263,7 +263,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             if reset.irreplaceable
             else ""
         )
-        only_copy += _nobody_reads(reset)
+        only_copy += "".join(f" {told}" for told in nobody_reads(reset))
         raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
             f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
@@ -273,23 +273,24 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         )
 
 
-def _nobody_reads(reset: Reset) -> str:
+def nobody_reads(reset: Reset) -> list[str]:
+    """Say of what the windows lose that nobody reads again, why that is so and what can be done: a sentence for each reason."""
     recreated: list[str] = []
     left: list[str] = []
     for window in reset.superseded:
         same = _of_today(window, reset.position)
         for tp, owned in reset.unread.get(window.id, {}).items():
             (left if tp in same else recreated).append(f"{window.id} {tp} {owned}")
-    told = ""
+    told = []
     if recreated:
-        told += (
-            f" And the topic of {name_some(recreated, ', ')} was recreated since: nobody can read these records again, a gap "
-            "that is recorded. Keep that part of their output."
+        told.append(
+            f"The topic of {name_some(recreated, ', ')} was recreated since: nobody can read these records again (recorded as a "
+            "gap). Keep that part of the output."
         )
     if left:
-        told += (
-            f" And the group no longer reads all of their topics: {name_some(left, ', ')} would be read by nobody again, a gap that is "
-            "recorded. Keep that part of their output, or take the topic into the group's topics again before."
+        told.append(
+            f"The group no longer reads the topic of {name_some(left, ', ')}: nobody reads these records again (recorded as a "
+            "gap). Keep that part of the output, or take the topic into the group's topics again before."
         )
     return told
 

@@ -71,9 +71,10 @@ class ConditionSensor(BaseSensorOperator):
     def _look(self) -> Answer:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.watch import Watch
+        from airflow_kafka_offsets.wiring import absent
 
         condition = self.condition()
-        open_ledger = partial(wiring.open_ledger, ledger_conn_id(condition))
+        open_ledger = partial(absent.open_ledger_to_look, ledger_conn_id(condition))
         if isinstance(condition, LedgerCondition):
             watch = Watch(open_ledger)
         else:

@@ -155,10 +155,10 @@ class _Poller:
             return []
 
     def _ask(self, conditions: Sequence[Condition]) -> Sequence[Answer | Exception]:
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.watch import Watch
+        from airflow_kafka_offsets.wiring import absent
 
-        open_ledger = partial(wiring.open_ledger, self._place[1])
+        open_ledger = partial(absent.open_ledger_to_look, self._place[1])
         watch = Watch(partial(self._open, "ledger", open_ledger), lambda: self._open_log(conditions))
         try:
             return watch.ask(conditions)

@@ -63,10 +63,10 @@ class WindowFreeTrigger(BaseTrigger):
 
     def is_free(self) -> bool:
         """Look once."""
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core import ownership
         from airflow_kafka_offsets.operators.runs import is_over
+        from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
 
-        ledger = wiring.open_ledger(self.ledger_conn_id)
+        ledger = open_ledger_to_look(self.ledger_conn_id)
         helds = (ledger.window(window_id).held for window_id in self.window_ids)
         return any(ownership.is_free(h, is_rerun=self.is_rerun, holder_is_over=is_over(h.holder)) for h in helds)

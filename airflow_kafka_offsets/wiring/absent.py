@@ -1,16 +1,17 @@
-"""A ledger that nobody has made yet: a preview of the first window asks nothing else of it."""
+"""A ledger that nobody has made yet, to those who only look: a preview of the first window, a sensor, a trigger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import NoLedgerError
+from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.ownership import GroupState
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim
-    from airflow_kafka_offsets.ports import Ledger
+    from airflow_kafka_offsets.ports import Ledger, WindowRow
 
 
 class AbsentLedger:
@@ -28,6 +29,10 @@ class AbsentLedger:
         """See `Ledger.load`."""
         return GroupState()
 
+    def windows(self, group: str, **which: object) -> Sequence[WindowRow]:
+        """See `Ledger.windows`."""
+        return ()
+
     def __getattr__(self, name: str) -> NoReturn:
         raise self._error
 
@@ -44,3 +49,21 @@ def open_ledger_or_absent(url: str) -> Ledger:
     except NoLedgerError as exc:
         absent: Any = AbsentLedger(exc)
         return cast("Ledger", absent)
+
+
+def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
+    """Open a ledger as `wiring.open_ledger` does, for a sensor or trigger: the default one is not made, and is without groups then.
+
+    A default ledger of an older version is brought up to date all the same: a sensor may stand before the first task that plans.
+
+    Raises:
+        BadInputError: the connection is missing or not that of a database which can hold the ledger.
+        LedgerError: the database does not answer, or its tables are not current.
+    """
+    url = wiring.ledger_url(conn_id)
+    if url != wiring.default_ledger_url():
+        return wiring.open_ledger_at(url)
+    try:
+        return open_ledger_or_absent(url)
+    except LedgerSchemaError:
+        return wiring.open_ledger(conn_id)  # mends it, or says why not

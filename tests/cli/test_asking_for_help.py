@@ -35,6 +35,12 @@ def test_what_resembles_nothing_gets_the_list_only(cli: Cli) -> None:
     assert "Did you mean" not in done.err
 
 
+def test_an_option_before_the_command_is_told_where_it_belongs(cli: Cli) -> None:
+    done = cli("--ledger", "my_ledger", "status")
+    assert done.code == 2
+    assert done.err.endswith("The command comes first, its options after it\n")
+
+
 @pytest.mark.parametrize("typed", ["-V", "--version", "version"])
 def test_the_version_is_told(cli: Cli, typed: str) -> None:
     assert cli(typed) == cli("--version")

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from tests.cli.conftest import Cli, Lake
+from tests.ledger.examples import add
 
 DAG_FILE = """
 from airflow.sdk import DAG
@@ -113,10 +115,32 @@ def test_a_question_makes_no_file_beside_a_copied_database_and_its_log(cli: Cli,
     done = cli("status", "--offline", "--ledger", f"sqlite:///{copied / 'shop.db'}")
     assert bytes_of(copied) == before
     assert done.code == 3
-    assert "kafka-offsets db upgrade" in done.err
+    assert "holds 2 tables of something else (customers, invoices)" in done.err, "they are in the log alone"
     upgrade = cli("db", "upgrade", "--ledger", f"sqlite:///{copied / 'shop.db'}")
     assert upgrade.code == 3
-    assert "holds 2 tables of something else (customers, invoices)" in upgrade.err, "they are in the log alone"
+    assert "holds 2 tables of something else (customers, invoices)" in upgrade.err
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        (("status", "--offline"), "lake-000001"),
+        (("windows", "lake"), "lake-000001"),
+        (("db", "current"), f"at revision {schema.REVISION}"),
+    ],
+)
+def test_a_ledger_that_was_copied_with_its_log_shows_what_only_the_log_holds(
+    cli: Cli, tmp_path: Path, question: tuple[str, ...], shown: str
+) -> None:
+    holds_the_log = sqlite3.connect(tmp_path / "new.db")  # the last connection to be closed would empty it
+    holds_the_log.execute("PRAGMA journal_mode=WAL")
+    holds_the_log.execute("SELECT * FROM sqlite_master").fetchall()
+    add(SqlLedger(f"sqlite:///{tmp_path / 'new.db'}", create=True), "lake", 0, 10)
+    copied = copy_of(tmp_path, "new.db", "new.db-wal")
+    holds_the_log.close()
+    done = cli(*question, "--ledger", f"sqlite:///{copied / 'new.db'}")
+    assert (done.code, done.err) == (0, "")
+    assert shown in done.out
 
 
 @pytest.mark.parametrize(

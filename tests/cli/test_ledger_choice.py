@@ -76,6 +76,26 @@ def test_an_argument_that_can_be_no_connection_id_is_not_repeated(cli: Cli) -> N
     assert CANARY not in done.err
 
 
+@pytest.mark.parametrize("path", ["/var/lib/kafka_offsets.db", "./kafka_offsets.db"])
+def test_a_path_in_the_place_of_a_url_leads_to_the_url_of_a_file(cli: Cli, path: str) -> None:
+    done = cli("status", "--offline", "--ledger", path)
+    assert done.code == 2
+    assert "a file is sqlite:////var/lib/kafka_offsets.db" in done.err
+    assert "password@" not in done.err, "it would be refused here"
+
+
+def test_a_slash_that_is_missing_in_the_url_of_a_file_is_thought_of(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("status", "--offline", "--ledger", "sqlite:///var/lib/kafka_offsets.db")
+    assert done.code == 3
+    assert done.err == (
+        f"There is no folder {tmp_path}/var/lib for the ledger sqlite:///var/lib/kafka_offsets.db: check the path (an absolute one "
+        "begins with four slashes), or make the folder first\n"
+    )
+
+
 @pytest.mark.parametrize(
     "backend", ["sqlite:////nowhere/at/all.db", "postgresql://u@127.0.0.1:1/d", "mysql://u@127.0.0.1:1/d"]
 )

@@ -128,8 +128,20 @@ def test_what_is_asked_of_an_absent_ledger_beside_the_state_of_a_group_says_how_
 def test_a_group_that_the_ledger_does_not_know_yet_leads_to_its_dag(cli: Cli) -> None:
     done = cli("plan", "lake.new")
     assert done.code == 2
-    assert "The ledger has no group lake.new" in done.err
-    assert "kafka-offsets plan --dag FILE_OR_DAG_ID lake.new" in done.err
+    assert done.err == (
+        "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before a group's first run, its DAG has the definition: "
+        "kafka-offsets plan --dag FILE_OR_DAG_ID\n"
+    )
+
+
+@pytest.mark.parametrize("typed", ["lake.ordres", "Lake.Orders", "lake_orders"])
+def test_a_slip_in_a_groups_name_is_answered_with_the_group_that_may_be_meant(cli: Cli, typed: str) -> None:
+    done = cli("plan", typed)
+    assert done.code == 2
+    assert done.err.startswith(
+        f"The ledger has no group {typed} (did you mean lake.orders?); it has lake.clicks, lake.orders"
+    )
+    assert done.err.count(typed) == 1, "no command repeats it"
 
 
 def test_the_ledger_of_the_definition_is_asked(

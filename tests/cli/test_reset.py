@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import OffsetRange
 from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
 
@@ -137,3 +138,30 @@ def test_a_reset_that_cuts_a_window_is_refused(cli: Cli, quiet: Lake) -> None:
     done = cli(*RESET, "--to", '{"orders":{"0":700}}', "--yes", "--supersede")
     assert done.code == 1
     assert "--to-window lake.orders-000002" in done.err
+
+
+def test_what_nobody_reads_again_is_told_by_its_reason(cli: Cli, lake: Lake) -> None:
+    both = KafkaGroup("lake.both", topics=["orders", "clicks"])
+    on_orders = ("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
+    lake.commit(both, 1)
+    lake.log.recreate("clicks", 1)
+    assert cli("reset", "lake.both", "--why", "w", "--topic", "clicks", "--to", "earliest", "--yes").code == 0
+    recreated = cli(*on_orders)
+    assert recreated.code == 4
+    assert "The topic of lake.both-000001 clicks-0 80 to 89 was recreated since: nobody can read" in recreated.out
+    assert "no longer reads" not in recreated.out
+    assert "take the topic into" not in recreated.out
+    assert ["clicks", "0", "80", "90", "10"] in [cells(line) for line in recreated.out.splitlines()]
+    refused = cli(*on_orders, "--yes")
+    [told] = [line for line in recreated.out.splitlines() if "was recreated since" in line]
+    assert told in refused.err, "one text for both"
+
+
+def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None:
+    lake.commit(KafkaGroup("lake.both", topics=["orders", "clicks"]), 1)
+    lake.log.produce(ORDERS_1, 1)
+    lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
+    done = cli("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
+    assert "The group no longer reads the topic of lake.both-000001 clicks-0 80 to 89: nobody reads" in done.out
+    assert "take the topic into the group's topics again before" in done.out
+    assert "was recreated" not in done.out

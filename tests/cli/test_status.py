@@ -123,7 +123,9 @@ def test_a_topic_that_is_gone_has_no_lag(cli: Cli, quiet: Lake) -> None:
 def test_an_unknown_group_is_named_with_those_that_are_known(cli: Cli) -> None:
     done = cli("status", "lake.order")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "The ledger has no group lake.order; it has lake.clicks, lake.orders\n"
+    assert (
+        done.err == "The ledger has no group lake.order (did you mean lake.orders?); it has lake.clicks, lake.orders\n"
+    )
 
 
 @pytest.mark.parametrize(

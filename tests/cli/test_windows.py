@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Cli, cells
+from airflow_kafka_offsets.core.request import parse_replay
+from airflow_kafka_offsets.core.window import Claim
+from tests.cli.conftest import ORDERS, Cli, Lake, cells
 
 
 def test_windows_are_listed_newest_first(cli: Cli) -> None:
     done = cli("windows", "lake.orders")
     assert done.code == 0
     header, _, *rows = map(cells, done.out.splitlines())
-    assert header == ["id", "state", "lane", "until", "span", "records", "attempts", "held by"]
+    assert header == ["id", "state", "lane", "until", "span", "records", "attempts", "last run"]
     third, second, first = rows
     assert third[:3] == ["lake.orders-000003", "planned", "live"]
     assert third[3:] == ["2026-01-31 00:10:00Z", "1000", "-", "2", "orders/scheduled__3/load"]
     assert second[1:7] == ["committed", "live", "2026-01-31 00:06:00Z", "400", "400", "1"]
     assert first[1:7] == ["committed", "live", "2026-01-31 00:01:00Z", "900", "900", "1"]
+
+
+def test_the_run_of_a_replay_is_the_last_run_of_a_window_and_not_its_only_one(cli: Cli, lake: Lake) -> None:
+    replay = Claim("replays", "manual__1", "load")
+    lake.service.plan(ORDERS, replay, lambda claim: True, parse_replay("lake.orders", {"windows": "1"}))
+    assert cells(cli("windows", "lake.orders").out.splitlines()[-1])[-1] == "replays/manual__1/load"
+    committed = cli("windows", "lake.orders-000001").out
+    assert "last run:  replays/manual__1/load" in committed
+    assert "orders/scheduled__1/load" in committed, "its history names who committed it"
+    assert "held by" not in committed
+    assert "held by:   orders/scheduled__3/load" in cli("windows", "lake.orders-000003").out, "it is open"
 
 
 def test_windows_by_state(cli: Cli) -> None:

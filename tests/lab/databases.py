@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.lab.debian import ensure_program
+from tests.lab.leftovers import LAB_DB, hold
 from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import LOOPBACK, Server, ServerError, accepts_connections, free_port
 
@@ -31,7 +32,8 @@ class _Database:
     def __init__(self) -> None:
         self.port = free_port()
         # Not pytest's temporary folder: others may not enter it, and its paths are too long for a socket.
-        self.folder = Path(tempfile.mkdtemp(prefix="lab-db-", dir=IN_MEMORY))
+        self.folder = Path(tempfile.mkdtemp(prefix=LAB_DB, dir=IN_MEMORY))
+        hold(self.folder)
         self._server: Server | None = None
 
     def start(self) -> Self:

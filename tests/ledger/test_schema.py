@@ -213,8 +213,10 @@ class TestSqlite(SchemaContract):
         self, empty: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         assert SqlLedger(empty, create=True).groups() == []
-        assert "There was no ledger in sqlite:" in caplog.text
-        assert "bring it back: docs/howto/keep-the-ledger.md" in caplog.text
+        assert "A new ledger was made: sqlite:" in caplog.text
+        assert "On a first run that is right" in caplog.text
+        assert "If there was one before" in caplog.text
+        assert "bring that one back: docs/howto/keep-the-ledger.md" in caplog.text
         caplog.clear()
         SqlLedger(empty, create=True)
         assert caplog.text == "", "it is there"
@@ -226,13 +228,21 @@ class TestSqlite(SchemaContract):
         assert sorted(shape(empty)) == ["customers"]
 
     def test_a_question_makes_no_file(self, empty: str, tmp_path: Path) -> None:
-        with pytest.raises(LedgerSchemaError, match=r"There is no ledger .*kafka-offsets db upgrade"):
+        with pytest.raises(
+            LedgerSchemaError, match=r"There is no ledger in .* yet\. Check the path first\. .*only"
+        ) as raised:
             SqlLedger(empty)
+        assert f"kafka-offsets db upgrade --ledger {empty}" in str(raised.value)
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(LedgerUnavailableError, match=r"nowhere/ledger\.db did not answer"):
-            SqlLedger(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.db'}", create=True)
+    @pytest.mark.parametrize("create", [False, True])
+    def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path, create: bool) -> None:
+        file = tmp_path / "nowhere" / "ledger.db"
+        with pytest.raises(LedgerUnavailableError) as raised:
+            SqlLedger(f"sqlite:///{file}", create=create)
+        assert str(raised.value) == (
+            f"There is no folder {file.parent} for the ledger sqlite:///{file}: check the path, or make the folder first"
+        )
 
     def test_a_file_that_is_something_else_is_an_error_of_the_ledger(self, tmp_path: Path) -> None:
         (tmp_path / "ledger.db").write_text("not a database, but long enough to be looked at " * 50)

@@ -14,6 +14,7 @@ from airflow_kafka_offsets import watch, wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.triggers import polling
+from airflow_kafka_offsets.wiring import absent
 from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import wait_until
 from tests.service.memory_log import MemoryLog
@@ -60,7 +61,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     with TemporaryDirectory(dir=IN_MEMORY) as folder:
         places = Places(World(Path(folder)))
         monkeypatch.setattr(wiring, "open_log", places.open_log)
-        monkeypatch.setattr(wiring, "open_ledger", places.open_ledger)
+        monkeypatch.setattr(absent, "open_ledger_to_look", places.open_ledger)
         monkeypatch.setattr(watch, "utc_now", places.now)
         monkeypatch.setattr(polling, "MIN_POLL", 0.02)
         yield places

@@ -235,6 +235,12 @@ def is_there(url: str | URL) -> bool:
     return file is None or os.path.exists(file)
 
 
+def missing_folder(url: str | URL) -> Path | None:
+    """Return the folder of a SQLite file if it is not there, or hidden from this user; None: nothing is wrong with it."""
+    file = _file_of(make_url(url))
+    return None if file is None or os.path.isdir(file.parent) else file.parent
+
+
 def _file_of(url: URL) -> Path | None:
     """Return the file of a SQLite database; None: it has none, or its URL says more than a path, as an offset store's may."""
     is_path = url.database and url.database != ":memory:" and not url.database.startswith("file:")
@@ -297,10 +303,20 @@ def _look_at(file: Path) -> sqlite3.Connection:
     # Also when it only reads, SQLite makes the files of a write-ahead log that are missing, and rolls a journal back that
     # a crash has left. Told that nobody writes, it does neither; that may be wrong, so it is good for no more than a look.
     beside = {journal: os.path.exists(f"{file}-{journal}") for journal in ("wal", "shm", "journal")}
-    has_log = beside["wal"] and beside["shm"]
-    would_write = beside["journal"] or (_has_write_ahead_log(file) and not has_log)
-    uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if would_write else ''}"
-    return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT)
+    has_index = beside["wal"] and beside["shm"]
+    if not beside["journal"] and (has_index or not _has_write_ahead_log(file)):
+        return _read_only(file, "")
+    if not beside["wal"] or beside["journal"]:
+        return _read_only(file, "&immutable=1")
+    # A log without its index: a copied pair, as nobody has it open. Alone with it and without locks, SQLite keeps the index
+    # in its memory. https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory
+    connection = _read_only(file, "&vfs=unix-none")
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    return connection
+
+
+def _read_only(file: Path, options: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro{options}", uri=True, timeout=LOCK_TIMEOUT)
 
 
 def _has_write_ahead_log(file: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +11,20 @@ from sqlalchemy import Connection, Engine, column, inspect, select, table
 from airflow_kafka_offsets.adapters.ledger.engine import (
     is_there,
     looking,
+    missing_folder,
     translated,
     use_write_ahead_log,
     where,
     writing,
 )
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
-from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError, counted, name_some
+from airflow_kafka_offsets.core.errors import (
+    LedgerSchemaError,
+    LedgerUnavailableError,
+    NoLedgerError,
+    counted,
+    name_some,
+)
 
 REVISION = "0004"
 """The revision that this code needs; a test holds it equal to Alembic's head."""
@@ -43,8 +51,13 @@ def look(engine: Engine) -> Found:
     """Return what a database holds; nothing is written, and no file is made.
 
     Raises:
-        LedgerUnavailableError: the database did not answer.
+        LedgerUnavailableError: the database did not answer, or the folder of its file is not there.
     """
+    if folder := missing_folder(engine.url):
+        slashes = "" if folder.is_absolute() else " (an absolute one begins with four slashes)"
+        raise LedgerUnavailableError(
+            f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder first"
+        )
     if not is_there(engine.url):
         return Found()
     with looking(engine) as connection:
@@ -94,8 +107,9 @@ def check_revision(engine: Engine) -> None:
         raise _foreign(engine, found)
     if not is_there(engine.url):
         raise NoLedgerError(
-            f"There is no ledger in {where(engine)} yet. The default ledger is made when a group first plans; any other one "
-            "by: kafka-offsets db upgrade. To see a first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID",
+            f"There is no ledger in {where(engine)} yet. Check the path first. If it is right: the default ledger is made when a "
+            f"group first plans, any other one only by: kafka-offsets db upgrade --ledger {shlex.quote(where(engine))}. To see a "
+            "first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID",
             where(engine),
         )
     message = (

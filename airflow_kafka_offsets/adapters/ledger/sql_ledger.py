@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
     UnknownWindowError,
-    name_some,
+    no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -90,8 +90,9 @@ class SqlLedger:
             schema.upgrade(self._engine)
         if revision is None:
             log.warning(
-                "There was no ledger in %s, and a new one was made: the windows of each group begin at 000001 there. If there was "
-                "one before, stop here and bring it back: docs/howto/keep-the-ledger.md",
+                "A new ledger was made: %s. On a first run that is right. The windows of each group begin at 000001 in it. If there "
+                "was one before, what it has committed would be read and written again: turn the DAGs off, and bring that one "
+                "back: docs/howto/keep-the-ledger.md",
                 where(self._engine),
             )
 
@@ -314,10 +315,8 @@ class SqlLedger:
         with reading(self._engine) as connection:
             definition = connection.execute(select(groups.c.definition).where(groups.c.name == name)).scalar()
             if definition is None:
-                known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars()
-                raise UnknownWindowError(
-                    f"The ledger has no group {name}; it has {name_some(list(known), ', ') or 'none yet'}"
-                )
+                known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars().all()
+                raise no_group(name, known)
             return _definition(name, definition)
 
     def window(self, window_id: str) -> WindowRow:

@@ -1,0 +1,84 @@
+"""Who only looks makes no ledger: a sensor, a trigger."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets import WindowCommittedSensor, wiring
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, WindowCommitted
+from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
+from airflow_kafka_offsets.core.waiting import Answer
+from airflow_kafka_offsets.triggers import polling
+from airflow_kafka_offsets.triggers.polling import answered
+from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
+from airflow_kafka_offsets.watch import Watch
+from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
+from tests.cli.conftest import set_revision
+from tests.core.examples import group, tp
+from tests.service.memory_log import MemoryLog
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An AIRFLOW_HOME without a ledger; the default one counts."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.delenv("AIRFLOW__KAFKA_OFFSETS__LEDGER_CONN_ID", raising=False)
+    return tmp_path
+
+
+def ask(condition: Condition) -> Answer | Exception:
+    """Look once, as sensors and triggers do."""
+    kafka = MemoryLog()
+    kafka.create("orders")
+    kafka.produce(tp(0), 5)
+    [answer] = Watch(open_ledger_to_look, lambda: kafka).ask([condition])
+    return answer
+
+
+def test_before_the_first_plan_a_group_is_a_new_one_and_no_ledger_is_made(home: Path) -> None:
+    enough = ask(Enough(group(), 5))
+    assert isinstance(enough, Answer)
+    assert enough.is_met
+    until = ask(CommittedUntil("lake", NOON))
+    assert isinstance(until, Answer)
+    assert not until.is_met
+    assert isinstance(ask(WindowCommitted("lake-000001")), NoLedgerError)
+    assert list(home.iterdir()) == []
+
+
+def test_a_sensor_makes_no_ledger(home: Path) -> None:
+    with pytest.raises(NoLedgerError, match="There is no ledger in"):
+        WindowCommittedSensor(task_id="wait", window_id="lake-000001").execute({})  # type: ignore[typeddict-item]
+    assert list(home.iterdir()) == []
+
+
+def test_a_deferred_sensor_is_told_that_there_is_no_ledger(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "MIN_POLL", 0.02)
+    with pytest.raises(NoLedgerError, match="There is no ledger in") as raised:
+        asyncio.run(asyncio.wait_for(answered(WindowCommitted("lake-000001"), 0.02), 30))
+    event = {"error": type(raised.value).__name__, "message": str(raised.value)}
+    with pytest.raises(NoLedgerError, match="There is no ledger in"):
+        WindowCommittedSensor(task_id="wait", window_id="lake-000001").resume({}, event)  # type: ignore[typeddict-item]
+    assert list(home.iterdir()) == []
+
+
+def test_a_trigger_makes_no_ledger(home: Path) -> None:
+    trigger = WindowFreeTrigger(window_ids=["lake-000001"], ledger_conn_id=None, is_rerun=False, poll_interval=5)
+    with pytest.raises(NoLedgerError, match="There is no ledger in"):
+        trigger.is_free()
+    assert list(home.iterdir()) == []
+
+
+def test_a_default_ledger_of_an_older_version_is_brought_up_to_date(home: Path) -> None:
+    wiring.open_ledger()
+    set_revision(wiring.default_ledger_url(), "0003")
+    with pytest.raises(LedgerSchemaError):
+        wiring.open_ledger_at(wiring.default_ledger_url())
+    assert open_ledger_to_look().groups() == []
+    assert wiring.open_ledger_at(wiring.default_ledger_url()).groups() == []
