@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _FUNCTION = {
 log = logging.getLogger(__name__)
 
 
-class KafkaSparkOperator(PySparkOperator):
+class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, next to what it gets

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
 
-class KafkaSparkSubmitOperator(SparkSubmitOperator):
+class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
