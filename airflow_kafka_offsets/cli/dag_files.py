@@ -18,10 +18,17 @@ from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.ownership import Owner
 from airflow_kafka_offsets.operators.runs import planned_groups
+from airflow_kafka_offsets.wiring import without_secrets
 
 if TYPE_CHECKING:
     from airflow.dag_processing.bundles.base import BaseDagBundle
     from airflow.dag_processing.dagbag import DagBag
+
+MAX_REASON = 600
+"""Characters of what a file raised."""
+
+# Airflow keeps the last frames only, and the line of the DAG file may stand above those of libraries.
+_ALL_FRAMES = {"AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "1000"}
 
 _NAME_THE_FILE = "Name the file of the DAG instead of its id"
 
@@ -164,8 +171,10 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
+    from airflow_kafka_offsets.operators.start import environment_with
+
     try:
-        with _quietly():
+        with _quietly(), environment_with(_ALL_FRAMES):
             return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
     except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
         raise BadInputError(
@@ -189,17 +198,22 @@ def _quietly() -> Iterator[None]:
 
 
 def _reasons(bag: DagBag) -> dict[str, str]:
-    """Return why files can't be imported, in one line each: Airflow has Python's traceback."""
+    """Return why files can't be imported, in one line each: Airflow has Python's tracebacks."""
     return {file: _reason(file, traceback) for file, traceback in sorted(bag.import_errors.items())}
 
 
 def _reason(file: str, traceback: str) -> str:
-    lines = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
-    return _first_words(traceback) + (f" (line {lines[-1]})" if lines else "")
+    frames = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
+    return _message(traceback) + (f" (line {frames[-1]})" if frames else "")
 
 
-def _first_words(traceback: str) -> str:
-    """Return the first line of what was raised: it stands below the frames, which are indented."""
+def _message(traceback: str) -> str:
+    """Return what was raised, as one line: it stands below the last frame, whose own lines are indented."""
     lines = traceback.strip().splitlines() or ["no reason given"]
-    below = 1 + max((i for i, line in enumerate(lines) if line.startswith(" ")), default=-1)
-    return lines[min(below, len(lines) - 1)].strip()
+    frame = max((i for i, line in enumerate(lines) if line.startswith('  File "')), default=-1)
+    below = frame + 1
+    while below < len(lines) - 1 and lines[below].startswith(" "):
+        below += 1
+    # Before it is cut: half a secret would not be known for one.
+    message = str(without_secrets(" ".join(" ".join(lines[below:]).split())))
+    return message if len(message) <= MAX_REASON else message[: MAX_REASON - 3] + "..."

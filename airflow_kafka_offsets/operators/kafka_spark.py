@@ -137,7 +137,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         from airflow_kafka_offsets.operators.job_files import refuse_login
         from airflow_kafka_offsets.wiring.machine import check_pyspark, check_session
 
-        connection = wiring.find_connection(self.conn_id) if self.conn_id else None
+        connection = wiring.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
         self._archive = start.chosen_archive(self.start_archive)

@@ -191,7 +191,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine import check_submit
 
-        wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
+        wiring.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields({name: getattr(self, "_archives" if name == "archives" else name) for name in _LAUNCH}, _LAUNCH)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
 
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.ownership import GroupState
@@ -250,16 +251,32 @@ def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Pa
         ("len(1)\n", "TypeError: object of type 'int' has no len() (line 3)"),
         ("KafkaGroup('a b', topics=['t'])\n", "A group's name may hold letters"),
         ("with DAG('d'\n", "SyntaxError"),
-        ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: (line 3)"),
+        ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: more (line 3)"),
+        ("raise RuntimeError('it says:\\n  - one\\n  - two')\n", "RuntimeError: it says: - one - two (line 3)"),
+        ("raise RuntimeError('long ' * 200 + 'end')\n", "long lon... (line 3)"),
+        (
+            "from airflow_kafka_offsets import KafkaSparkSubmitOperator as Load\n"
+            "with DAG('d'):\n"
+            "    Load(task_id='load', group=KafkaGroup('g', topics=['t']), aplication='j.py')\n",
+            "Invalid arguments were: **kwargs: {'aplication': 'j.py'} (line 5)",
+        ),
+        ("int('x', bas=10)\n", "(line 3)"),
     ],
 )
-def test_whatever_a_file_raises_is_told(cli: Cli, folder: Path, text: str, reason: str) -> None:
+def test_whatever_a_file_raises_is_told_as_a_whole(cli: Cli, folder: Path, text: str, reason: str) -> None:
     file = write(folder, text)
     done = cli("plan", "--dag", file)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"Airflow can't import {file}: ")
     assert reason in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_what_a_file_raises_is_masked_as_in_a_log(cli: Cli, folder: Path) -> None:
+    wiring.mask("hunter2")
+    done = cli("plan", "--dag", write(folder, "raise RuntimeError('refused:\\nit is hunter2')\n"))
+    assert "refused: it is ***" in done.err
+    assert "hunter2" not in done.err
 
 
 @pytest.mark.parametrize("chosen", ["file", "id"])
