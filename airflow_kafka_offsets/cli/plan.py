@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from airflow_kafka_offsets.cli.dag_files import Definition, find_definition
+from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
 from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
@@ -28,6 +28,11 @@ def plan(args: Namespace) -> Answer:
     if not args.group and not args.dag:
         raise BadInputError("Name the group, or with --dag the DAG that plans it")
     definition = find_definition(args.dag, args.group) if args.dag else None
+    answer = _planned(args, definition)
+    return _with_outlook(answer, look_ahead(definition.tasks)) if definition else answer
+
+
+def _planned(args: Namespace, definition: Definition | None) -> Answer:
     request = parse_replay(definition.group.name if definition else args.group, _replay(args))
     ledger = open_ledger_of(args, definition.group) if definition else open_ledger(args)
     group = definition.group if definition else _known(ledger, args.group)
@@ -51,6 +56,15 @@ def plan(args: Namespace) -> Answer:
         return _refused(document, exc)
     document |= _plan_document(planned)
     return Answer(document, lambda: _text(document))
+
+
+def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
+    """Say what else keeps the DAG's tasks from running, and what nobody could look at."""
+    document = {**answer.document, "task_problems": list(outlook.problems), "not_checked": list(outlook.unseen)}
+    unseen = f"\n\nNot checked, as only a run knows it: {', '.join(outlook.unseen)}." if outlook.unseen else ""
+    errors = [error for error in (answer.error, *outlook.problems) if error]
+    code = ExitCode.USAGE if outlook.problems and answer.code is ExitCode.OK else answer.code
+    return Answer(document, lambda: answer.text() + unseen, code, "\n".join(errors) or None)
 
 
 def _known(ledger: Ledger, group: str) -> KafkaGroup:

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop,
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection, Context
+    from airflow.sdk import DAG, Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -127,6 +127,17 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
+
+    def look_ahead(self, dag: DAG) -> list[str]:
+        """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.operators.dag_files import is_rendered
+
+        if not is_rendered(self.conn_id):
+            return ["conn_id"]
+        if self.conn_id:
+            wiring.find_connection(self.conn_id, "spark")
+        return []
 
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""

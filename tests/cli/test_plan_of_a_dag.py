@@ -385,6 +385,125 @@ def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
     assert cli("plan", "--dag", write(folder, text), "-o", "json").json["group"] == "lake.new"
 
 
+SUBMIT = """
+from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator
+new = KafkaGroup("lake.new", topics=["orders"])
+def read(spark, window): pass
+with DAG("new"{template_searchpath}):
+    {load}
+"""
+
+
+def submit(load: str, template_searchpath: str = "") -> str:
+    """Return the text of a DAG with one task that runs Spark."""
+    return SUBMIT.format(load=load, template_searchpath=template_searchpath)
+
+
+@pytest.fixture
+def spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark connection, and a job beside the DAG."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    monkeypatch.setenv("AIRFLOW_CONN_ON_NODES", ON_NODES)
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "orders.py").touch()
+
+
+ON_NODES = '{"conn_type": "spark", "host": "spark://m:7077", "extra": {"deploy-mode": "cluster"}}'
+LOAD = "KafkaSparkSubmitOperator(task_id='load', group=new, {})"
+CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (
+            LOAD.format("application='job/orders.py'"),
+            "application 'job/orders.py' is not there; looked for: {folder}/job/orders.py on ",
+        ),
+        (
+            LOAD.format("application='jobs/orders.py', files='eu.conf'"),
+            "files 'eu.conf' is not there; looked for: {folder}/eu.conf on ",
+        ),
+        (LOAD.format("application='jobs/orders.py', archives='a.tgz'"), "archives 'a.tgz' is not there"),
+        (LOAD.format("application='{{ ds }}.py', files='eu.conf'"), "files 'eu.conf' is not there"),
+        (
+            LOAD.format("application='jobs/orders.py', conn_id='spark_defualt'"),
+            "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, e.g.: airflow connections add spark_defualt "
+            '--conn-json \'{{"conn_type": "spark", "host": "local[*]"}}\'',
+        ),
+        (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
+        (
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=['lake.new-000001'])",
+            None,  # it plans nothing, and nobody else does
+        ),
+        (
+            "plan = PlanWindowsOperator(task_id='plan', group=new); "
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=plan.output)",
+            "application 'job/orders.py' is not there",
+        ),
+    ],
+)
+def test_what_the_tasks_need_beside_kafka_is_missed_before_the_first_run(
+    cli: Cli, folder: Path, load: str, says: str | None
+) -> None:
+    file = write(folder, submit(load))
+    done = cli("plan", "--dag", file)
+    assert done.code == 2
+    if says is None:
+        assert "plans no group" in done.err
+        return
+    assert done.err.startswith("new/load can't run: " + says.format(folder=folder))
+    assert "span 6000 in 2 partitions" in done.out, "the plan is shown all the same"
+    [problem] = json.loads(cli("plan", "--dag", file, "-o", "json").out)["task_problems"]
+    assert problem + "\n" == done.err
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("load", "unseen"),
+    [
+        (LOAD.format("application='jobs/orders.py'"), None),
+        (LOAD.format("application='s3a://jobs/orders.py'"), None),
+        (LOAD.format("application='nowhere/orders.jar', conn_id='on_nodes'"), None),
+        (LOAD.format("application='{{ ds }}.py', conn_id='on_nodes'"), None),
+        (LOAD.format("application='{{ ds }}.py', files='jobs/{% if x %}'"), "new/load (application, files)"),
+        (CALL.format("conn_id='{{ conn }}'"), "new/load (conn_id)"),
+        (CALL.format(""), None),
+        (
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new).expand(application=['job/orders.py'])",
+            "new/load (what it is mapped over)",
+        ),
+        ("KafkaSparkOperator.partial(task_id='load', group=new).expand(python_callable=[read])", "new/load (mapped)"),
+    ],
+)
+def test_what_can_not_be_looked_at_before_a_run_is_named(cli: Cli, folder: Path, load: str, unseen: str | None) -> None:
+    file = write(folder, submit(load))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert (f"Not checked, as only a run knows it: {unseen}." in done.out) == (unseen is not None)
+    assert ("Not checked" in done.out) == (unseen is not None)
+    document = cli("plan", "--dag", file, "-o", "json").json
+    assert (document["task_problems"], document["not_checked"]) == ([], [unseen] if unseen else [])
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_refused_plan_and_a_missing_job_are_both_told(cli: Cli, folder: Path) -> None:
+    text = submit(LOAD.format("application='job/orders.py'")).replace('topics=["orders"]', 'topics=["ordres"]')
+    done = cli("plan", "--dag", write(folder, text))
+    assert done.code == 1
+    assert "ordres" in done.err.splitlines()[0]
+    assert "job/orders.py" in done.err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_job_in_the_template_searchpath_is_found_as_by_the_task(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "etl").mkdir()
+    (tmp_path / "etl" / "orders.py").touch()
+    text = submit(LOAD.format("application='orders.py'"), f", template_searchpath={str(tmp_path / 'etl')!r}")
+    assert cli("plan", "--dag", write(folder, text)).code == 0
+
+
 GIVEN = """
 from airflow.sdk import task
 from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator

@@ -34,7 +34,10 @@ def test_a_connection_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("ask", "example"),
     [
-        (lambda: wiring.kafka_config("no where"), '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}'),
+        (
+            lambda: wiring.kafka_config("no where"),
+            '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
+        ),
         (lambda: wiring.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),
         (lambda: wiring.connection_of_type("no where", "redis"), '{"conn_type": "redis", "host": "host"}'),
     ],
