@@ -55,6 +55,9 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
     except LogError as exc:
         return _refused(document, exc)
     document |= _plan_document(planned)
+    if definition and state.position is None:
+        told = [ownership.other_name(group, planner, ledger.groups_of(planner)) for planner in definition.planners]
+        document["warnings"] += [warning for warning in told if warning]
     return Answer(document, lambda: _text(document))
 
 
@@ -148,9 +151,7 @@ def _text(document: Document) -> str:
         next_one = "After it, the next window"
     elif document["is_first"]:
         next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
-    reading = [r for r in document["partitions"] if r["span"]]
-    cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
-    parts.append(f"{next_one} would have span {document['span']} in {counted(len(reading), 'partition')}{cap}.")
+    parts.append(f"{next_one} would have {_size(document)}.")
     parts.append(_partitions(document["partitions"]))
     if document["lost"]:
         parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
@@ -158,6 +159,16 @@ def _text(document: Document) -> str:
     if document["no_ledger_in"]:
         parts.append(f"There is no ledger in {document['no_ledger_in']} yet: to this answer, the group is a new one.")
     return "\n\n".join(parts)
+
+
+def _size(document: Document) -> str:
+    number = len(document["partitions"])
+    reading = sum(1 for r in document["partitions"] if r["span"])
+    if not reading:
+        return f"span 0: nothing to read in {counted(number, 'partition')}"
+    of_all = counted(number, "partition") if reading == number else f"{reading} of {counted(number, 'partition')}"
+    cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
+    return f"span {document['span']} in {of_all}{cap}"
 
 
 def _open_text(window: Document) -> str:

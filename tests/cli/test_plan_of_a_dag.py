@@ -197,6 +197,21 @@ def test_a_group_of_another_dag_is_refused_as_its_run_would_be(cli: Cli, quiet: 
     assert "stranger/load asks for live windows of group lake.orders, which belongs to orders/load" in done.err
 
 
+def test_a_slip_in_the_name_of_a_group_that_has_windows_is_named_before_a_run(
+    cli: Cli, quiet: Lake, folder: Path
+) -> None:
+    file = write(folder, dag("lake.ordres", dag_id="orders"))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert (
+        "Warning: orders/load has planned the same topics as group lake.orders, and lake.ordres is another" in done.out
+    )
+    assert "docs/howto/rename-a-group.md" in done.out
+    [warning] = cli("plan", "--dag", file, "-o", "json").json["warnings"]
+    assert warning in done.out
+    assert "Warning" not in cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="orders"))).out
+
+
 def test_of_several_groups_one_has_to_be_named(cli: Cli, folder: Path) -> None:
     file = write(folder, dag("lake.new"), dag("lake.other", topic="clicks", dag_id="other"))
     done = cli("plan", "--dag", file)
