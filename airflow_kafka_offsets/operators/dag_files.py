@@ -39,7 +39,7 @@ def folders_of(dag: DAG | None) -> list[Path]:
 
 
 def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
-    """Return the files of a launch as spark-submit takes them, by their fields, without those that are empty.
+    """Return the files of a launch as spark-submit takes them, by their fields, without those that were given none.
 
     Args:
         given: the values of `FIELDS`, or of some.
@@ -49,8 +49,7 @@ def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str,
         BadInputError: one is not there; with the paths that were looked at.
     """
     look = {name: found_file if name in _ONE_FILE else found_files for name in FIELDS}
-    paths = {name: look[name](os.fspath(value), folders, name) for name, value in given.items() if value}
-    return {name: path for name, path in paths.items() if path}
+    return {name: look[name](os.fspath(value), folders, name) or "" for name, value in given.items() if value}
 
 
 def is_rendered(value: object) -> bool:

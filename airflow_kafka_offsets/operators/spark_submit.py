@@ -250,8 +250,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.operators.dag_files import FIELDS, folders_of, is_rendered, launch_files
 
-        wiring.find_connection(self._conn_id, "spark")
-        if self._get_hook()._should_track_driver_status:
+        connection = wiring.find_connection(self._conn_id, "spark")
+        if standalone.is_cluster_mode(connection, self._deploy_mode):
             return []  # all paths are those of the cluster's nodes
         given = self._given(FIELDS)
         launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
