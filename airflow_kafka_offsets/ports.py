@@ -386,6 +386,10 @@ class Ledger(Protocol):
         """Return every group as it was defined when it last planned, whatever windows that plan gave."""
         ...
 
+    def groups_of(self, owner: Owner) -> Sequence[KafkaGroup]:
+        """Return the groups that belong to a task, as they were defined when they last planned."""
+        ...
+
     def group(self, name: str) -> KafkaGroup:
         """Return one group as it was defined when it last planned.
 

@@ -300,8 +300,16 @@ class WindowService:
             self._publisher.check(group.name, state, core_publishing.before(plans[0]))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
-        warned = iter([plan.warnings for plan in plans])
+        first, *others = [plan.warnings for plan in plans] or [()]
+        warned = iter([(*first, *self._other_name(group, asking.claim, state)), *others])
         return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
+
+    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> tuple[str, ...]:
+        owner = Owner.of(claim)
+        # Only before the first window: later, the group is the task's by its history.
+        owned = self._ledger.groups_of(owner) if state.position is None else ()
+        told = ownership.other_name(group, owner, owned)
+        return (told,) if told else ()
 
     def _plans_behind(
         self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
@@ -573,7 +581,9 @@ class WindowService:
         )
         if in_two_steps and is_first:
             is_first = self._finish(window_id)
-        log.info("Window %s: %s", window_id, "committed" if is_first else "was committed before this")
+        log.info(
+            "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
+        )
         return is_first
 
     def _finish(self, window_id: str) -> bool:

@@ -85,8 +85,9 @@ def _foreign(path: Path) -> ConnectorUnavailableError:
     return ConnectorUnavailableError(
         f"{path} belongs to another user, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
         "would run with this task's rights. Nothing was planned or launched. In an image whose user is not the one that tasks run as, give the "
-        "folder to root and let everyone read it (chown -R root:0, chmod -R a+rX,go-w; docs/quickstart.md, The cache folder). Elsewhere, give it to "
-        f"this user, or {NAME_ANOTHER}"
+        "folder to root and let everyone read it (chown -R root:0, chmod -R a+rX,go-w; "
+        '"Quickstart" in the docs (docs/quickstart.md), The cache folder). '
+        f"Elsewhere, give it to this user, or {NAME_ANOTHER}"
     )
 
 

@@ -1,4 +1,6 @@
-"""What Airflow's database says about the run that holds a window, for commands: a task would ask its supervisor instead.
+"""What Airflow's database says, for commands: about the run that holds a window, and which connections there are.
+
+A task would ask its supervisor about the run, and lists no connections.
 
 The database is Airflow's own business: this file alone reads it, and a test runs it against the installed Airflow.
 """
@@ -14,6 +16,8 @@ from typing import Any
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.operators.runs import RUN_IS_ALIVE, state_name, task_is_over
 
+_VARIABLE = "AIRFLOW_CONN_"
+
 log = logging.getLogger(__name__)
 
 
@@ -26,6 +30,17 @@ def is_over(claim: Claim) -> bool | None:
     except Exception as exc:  # whatever is wrong with that database must not keep a person from the command
         log.debug("Airflow could not be asked: %s", type(exc).__name__)
         return None
+
+
+def connection_ids() -> list[str]:
+    """Return the ids of the connections in the environment and in Airflow's database; a secrets backend lists none of its own."""
+    ids = [name.removeprefix(_VARIABLE).lower() for name in os.environ if name.startswith(_VARIABLE)]
+    if _is_here():
+        try:
+            ids += _stored_connection_ids()
+        except Exception as exc:  # that a connection is missing is the error to be told
+            log.debug("Airflow's connections could not be listed: %s", type(exc).__name__)
+    return ids
 
 
 def _is_here() -> bool:
@@ -47,3 +62,12 @@ def _is_over(claim: Claim) -> bool:
         alive = session.scalars(select(DagRun.state).filter_by(**run).where(DagRun.state.in_(RUN_IS_ALIVE))).all()
         states = session.scalars(select(TaskInstance.state).filter_by(**task)).all()
     return not alive or task_is_over(claim, {state_name(claim): state for state in states})
+
+
+def _stored_connection_ids() -> list[str]:
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        return list(session.scalars(select(Connection.conn_id)))

@@ -388,8 +388,8 @@ AUDIT = Command(
     "audit",
     "does a table hold each record of the windows, once?",
     "Compare the committed windows of a group with what a table has of their topics, and name missing and doubled ranges with their "
-    "windows; then the exit code is 1. What the table has is a CSV of its islands: docs/howto/audit-a-table.md has the query. Asks "
-    "the ledger only, and writes nothing.",
+    'windows; then the exit code is 1. What the table has is a CSV of its islands: "Audit a table" in the docs (docs/howto/audit-a-table.md) has the query. '
+    "Asks the ledger only, and writes nothing.",
     f"{_HERE}.audit.audit",
     (
         _GROUP,

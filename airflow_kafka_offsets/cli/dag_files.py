@@ -8,20 +8,28 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.cli.running import explained
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.operators.runs import planned_groups
+from airflow_kafka_offsets.operators.runs import is_given_window, tasks_of_groups
+from airflow_kafka_offsets.wiring import without_secrets
 
 if TYPE_CHECKING:
     from airflow.dag_processing.bundles.base import BaseDagBundle
     from airflow.dag_processing.dagbag import DagBag
+
+MAX_REASON = 600
+"""Characters of what a file raised."""
+
+# Airflow keeps the last frames only, and the line of the DAG file may stand above those of libraries.
+_ALL_FRAMES = {"AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "1000"}
 
 _NAME_THE_FILE = "Name the file of the DAG instead of its id"
 
@@ -33,10 +41,25 @@ class Definition:
     Attributes:
         group: the definition.
         planners: the tasks that plan it, at least one.
+        tasks: Airflow's, that plan it or work on its windows.
     """
 
     group: KafkaGroup
     planners: tuple[Owner, ...]
+    tasks: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What can be seen of tasks before a run: on this machine and in Airflow's connections, without asking a cluster.
+
+    Attributes:
+        problems: why they can't run, a sentence each.
+        unseen: what could not be looked at yet, by the task's name.
+    """
+
+    problems: tuple[str, ...]
+    unseen: tuple[str, ...]
 
 
 def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
@@ -58,14 +81,19 @@ def _is_file(file_or_dag_id: str) -> bool:
     return os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
 
 
-def _found(dags: Iterable[Any]) -> list[tuple[KafkaGroup, Owner]]:
-    return [(group, Owner(dag.dag_id, task_id)) for dag in dags for task_id, group in planned_groups(dag)]
+def _found(dags: Iterable[Any]) -> list[tuple[KafkaGroup, Any]]:
+    return [(group, task) for dag in dags for task, group in tasks_of_groups(dag)]
 
 
-def _chosen(source: str, found: Iterable[tuple[KafkaGroup, Owner]], name: str | None) -> Definition:
+def _owner(task: Any) -> Owner:
+    return Owner(task.dag_id, task.task_id)
+
+
+def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | None) -> Definition:
     by_name: dict[str, list[tuple[KafkaGroup, Owner]]] = {}
-    for group, planner in found:
-        by_name.setdefault(group.name, []).append((group, planner))
+    for group, task in found:
+        if not is_given_window(task):
+            by_name.setdefault(group.name, []).append((group, _owner(task)))
     names = name_some(sorted(by_name), ", ")
     if not by_name:
         raise BadInputError(f"{source} plans no group: no task of it does, and sensors only look")
@@ -83,7 +111,35 @@ def _chosen(source: str, found: Iterable[tuple[KafkaGroup, Owner]], name: str | 
             f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Only one of "
             "them can be meant: give the other group a name of its own"
         )
-    return Definition(first, planners)
+    return Definition(first, planners, tuple(task for group, task in found if group.name == first.name))
+
+
+def look_ahead(tasks: Iterable[Any]) -> Outlook:
+    """Look at what the tasks of a group need beside Kafka and the ledger."""
+    problems, unseen = [], []
+    for task in tasks:
+        try:
+            fields = _look_ahead(task)
+        except BadInputError as exc:
+            problems.append(f"{_owner(task)} can't run: {explained(exc)}")
+        else:
+            unseen += [f"{_owner(task)} ({name_some(fields, ', ')})"] if fields else []
+    return Outlook(tuple(problems), tuple(unseen))
+
+
+def _look_ahead(task: Any) -> list[str]:
+    if not getattr(task, "is_mapped", False):
+        return task.look_ahead(task.get_dag()) if hasattr(task, "look_ahead") else []
+    if not hasattr(task.operator_class, "look_ahead"):
+        return []
+    from airflow.sdk.exceptions import AirflowException
+
+    try:
+        operator = task.unmap({})
+    except (TypeError, AirflowException):  # it takes an argument that only the expansion has
+        return ["mapped"]
+    fields: list[str] = operator.look_ahead(task.get_dag())
+    return [*fields, "what it is mapped over"]
 
 
 def _dags_of_file(path: str) -> list[Any]:
@@ -164,8 +220,10 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
+    from airflow_kafka_offsets.operators.start import environment_with
+
     try:
-        with _quietly():
+        with _quietly(), environment_with(_ALL_FRAMES):
             return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
     except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
         raise BadInputError(
@@ -189,17 +247,22 @@ def _quietly() -> Iterator[None]:
 
 
 def _reasons(bag: DagBag) -> dict[str, str]:
-    """Return why files can't be imported, in one line each: Airflow has Python's traceback."""
+    """Return why files can't be imported, in one line each: Airflow has Python's tracebacks."""
     return {file: _reason(file, traceback) for file, traceback in sorted(bag.import_errors.items())}
 
 
 def _reason(file: str, traceback: str) -> str:
-    lines = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
-    return _first_words(traceback) + (f" (line {lines[-1]})" if lines else "")
+    frames = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)
+    return _message(traceback) + (f" (line {frames[-1]})" if frames else "")
 
 
-def _first_words(traceback: str) -> str:
-    """Return the first line of what was raised: it stands below the frames, which are indented."""
+def _message(traceback: str) -> str:
+    """Return what was raised, as one line: it stands below the last frame, whose own lines are indented."""
     lines = traceback.strip().splitlines() or ["no reason given"]
-    below = 1 + max((i for i, line in enumerate(lines) if line.startswith(" ")), default=-1)
-    return lines[min(below, len(lines) - 1)].strip()
+    frame = max((i for i, line in enumerate(lines) if line.startswith('  File "')), default=-1)
+    below = frame + 1
+    while below < len(lines) - 1 and lines[below].startswith(" "):
+        below += 1
+    # Before it is cut: half a secret would not be known for one.
+    message = str(without_secrets(" ".join(" ".join(lines[below:]).split())))
+    return message if len(message) <= MAX_REASON else message[: MAX_REASON - 3] + "..."

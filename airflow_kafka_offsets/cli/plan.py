@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from airflow_kafka_offsets.cli.dag_files import Definition, find_definition
+from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
 from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
@@ -28,6 +28,11 @@ def plan(args: Namespace) -> Answer:
     if not args.group and not args.dag:
         raise BadInputError("Name the group, or with --dag the DAG that plans it")
     definition = find_definition(args.dag, args.group) if args.dag else None
+    answer = _planned(args, definition)
+    return _with_outlook(answer, look_ahead(definition.tasks)) if definition else answer
+
+
+def _planned(args: Namespace, definition: Definition | None) -> Answer:
     request = parse_replay(definition.group.name if definition else args.group, _replay(args))
     ledger = open_ledger_of(args, definition.group) if definition else open_ledger(args)
     group = definition.group if definition else _known(ledger, args.group)
@@ -50,7 +55,19 @@ def plan(args: Namespace) -> Answer:
     except LogError as exc:
         return _refused(document, exc)
     document |= _plan_document(planned)
+    if definition and state.position is None:
+        told = [ownership.other_name(group, planner, ledger.groups_of(planner)) for planner in definition.planners]
+        document["warnings"] += [warning for warning in told if warning]
     return Answer(document, lambda: _text(document))
+
+
+def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
+    """Say what else keeps the DAG's tasks from running, and what nobody could look at."""
+    document = {**answer.document, "task_problems": list(outlook.problems), "not_checked": list(outlook.unseen)}
+    unseen = f"\n\nNot checked, as only a run knows it: {', '.join(outlook.unseen)}." if outlook.unseen else ""
+    errors = [error for error in (answer.error, *outlook.problems) if error]
+    code = ExitCode.USAGE if outlook.problems and answer.code is ExitCode.OK else answer.code
+    return Answer(document, lambda: answer.text() + unseen, code, "\n".join(errors) or None)
 
 
 def _known(ledger: Ledger, group: str) -> KafkaGroup:
@@ -134,9 +151,7 @@ def _text(document: Document) -> str:
         next_one = "After it, the next window"
     elif document["is_first"]:
         next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
-    reading = [r for r in document["partitions"] if r["span"]]
-    cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
-    parts.append(f"{next_one} would have span {document['span']} in {counted(len(reading), 'partition')}{cap}.")
+    parts.append(f"{next_one} would have {_size(document)}.")
     parts.append(_partitions(document["partitions"]))
     if document["lost"]:
         parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
@@ -144,6 +159,16 @@ def _text(document: Document) -> str:
     if document["no_ledger_in"]:
         parts.append(f"There is no ledger in {document['no_ledger_in']} yet: to this answer, the group is a new one.")
     return "\n\n".join(parts)
+
+
+def _size(document: Document) -> str:
+    number = len(document["partitions"])
+    reading = sum(1 for r in document["partitions"] if r["span"])
+    if not reading:
+        return f"span 0: nothing to read in {counted(number, 'partition')}"
+    of_all = counted(number, "partition") if reading == number else f"{reading} of {counted(number, 'partition')}"
+    cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
+    return f"span {document['span']} in {of_all}{cap}"
 
 
 def _open_text(window: Document) -> str:

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode, code_of
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, NoConnectionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def run(function: str, args: Namespace) -> int:
             answer = _imported(function)(args)
         _print(answer, args.output)
     except KafkaOffsetsError as exc:
-        print(exc, file=sys.stderr)
+        print(explained(exc), file=sys.stderr)
         return code_of(exc)
     except KeyboardInterrupt:
         return 130
@@ -53,6 +53,15 @@ def run(function: str, args: Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return answer.code
+
+
+def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
+    """Return an error with what a command can add to it: the connection that may be meant by the id of one that is missing."""
+    if not isinstance(exc, NoConnectionError):
+        return exc
+    from airflow_kafka_offsets.cli.airflow_runs import connection_ids
+
+    return exc.beside(connection_ids())
 
 
 def _imported(function: str) -> Callable[[Namespace], Answer]:

@@ -7,6 +7,7 @@
     │   ├── OffsetsJsonError        not Spark's JSON of offsets
     │   ├── CollidingOptionError    an option that the plan sets itself
     │   ├── NotYetError             what you ask for is not there, and may be later: try again, or correct it
+    │   │   └── NoConnectionError       Airflow has no connection of this id, or a secrets backend did not answer
     │   ├── UnknownWindowError      no such group or window in the ledger
     │   ├── ForeignGroupError       the group belongs to another DAG or task
     │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
@@ -48,6 +49,7 @@ An adapter translates its client's exceptions into these, always ``from exc``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -124,6 +126,27 @@ class NotYetError(BadInputError):
     """What was asked for is not there, and may be later; nothing was changed."""
 
 
+class NoConnectionError(NotYetError):
+    """Airflow has no connection of this id; or a secrets backend did not answer, which Airflow does not tell apart.
+
+    Attributes:
+        conn_id: the id.
+        example: of such a connection, as JSON.
+    """
+
+    def __init__(self, conn_id: str, example: str, known: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"Airflow has no connection {conn_id!r}{did_you_mean(conn_id, known)}. Create it, e.g.: airflow connections add "
+            f"{quote(conn_id)} --conn-json '{example}'"
+        )
+        self.conn_id = conn_id
+        self.example = example
+
+    def beside(self, known: Sequence[str]) -> NoConnectionError:
+        """Return the same error where the ids of the connections that Airflow has are known."""
+        return NoConnectionError(self.conn_id, self.example, known)
+
+
 class OffsetsJsonError(BadInputError):
     """A text is not Spark's JSON of offsets."""
 
@@ -136,19 +159,28 @@ class UnknownWindowError(BadInputError):
     """The ledger has no such group or window."""
 
 
-def no_group(name: str, known: Sequence[str]) -> UnknownWindowError:
-    """Return the error for a group that the ledger does not have.
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return the known name that may be meant, as words in brackets after a space; empty: none is near.
 
-    >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
-    The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
+    >>> did_you_mean("lake.ordres", ["lake.clicks", "lake.orders"]), did_you_mean("x", ["lake.orders"])
+    (' (did you mean lake.orders?)', '')
     """
     from difflib import get_close_matches
 
     # Groups of one lake begin with the same letters, so the usual likeness would find some for any name.
     folded = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.8)
-    meant = f" (did you mean {folded[near[0]]}?)" if near else ""
-    return UnknownWindowError(f"The ledger has no group {name}{meant}; it has {name_some(known, ', ') or 'none yet'}")
+    return f" (did you mean {folded[near[0]]}?)" if near else ""
+
+
+def no_group(name: str, known: Sequence[str]) -> UnknownWindowError:
+    """Return the error for a group that the ledger does not have.
+
+    >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
+    The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
+    """
+    has = name_some(known, ", ") or "none yet"
+    return UnknownWindowError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
 
 
 class ForeignGroupError(BadInputError):

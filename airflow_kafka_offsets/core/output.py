@@ -127,8 +127,8 @@ def foreign_rows(window_id: str, table: str, rows: int) -> str:
         f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id, and this ledger has never committed it: "
         "another window wrote them. Nothing is committed, and the rows are there still. Was the ledger lost and made again, "
         "or restored from an older copy, or does another environment write there? Then bring the right ledger back, or "
-        "continue under another name of the group or in another table (docs/howto/keep-the-ledger.md). If these rows may "
-        f"go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job is not run again"
+        'continue under another name of the group or in another table: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md). '
+        f"If these rows may go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job is not run again"
     )
 
 

@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
     short,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import (
     OffsetRange,
     OffsetRanges,
@@ -137,7 +138,7 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
         raise BadInputError(
             f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now: it has no window there, and a "
             f"run that is cleared or tried again gets no new one. Trigger a new run for what is new in {group}. To run the old window "
-            "again, replay it by a task whose group has the old name. To rename a group: docs/howto/rename-a-group.md"
+            'again, replay it by a task whose group has the old name. To rename a group: "Rename a group" in the docs (docs/howto/rename-a-group.md)'
         )
 
 
@@ -154,6 +155,27 @@ def made_again(claim: Claim, own: Sequence[Held]) -> str:
 def is_owner(owner: Owner | None, claim: Claim) -> bool:
     """Whether a claim may have live windows: the group is its task's, or nobody's yet."""
     return owner is None or owner == Owner.of(claim)
+
+
+def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> str | None:
+    """Return what a person should know before the first window of a group whose task has planned the same topics under another name.
+
+    Args:
+        group: which no window was cut of.
+        owner: the task that plans it.
+        owned: the groups that belong to that task, as they were defined when they last planned.
+
+    Returns:
+        A sentence; None: there is no such group.
+    """
+    same = [other.name for other in owned if other.name != group.name and set(other.topics) & set(group.topics)]
+    if not same:
+        return None
+    return (
+        f"{owner} has planned the same topics as group {name_some(same, ', ')}, and {group.name} is another group: it owns none of those "
+        "windows, and begins at its own starting_offsets. If the name is a slip, correct it before a job runs. If it is a rename, "
+        'see "Rename a group" in the docs (docs/howto/rename-a-group.md)'
+    )
 
 
 def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:

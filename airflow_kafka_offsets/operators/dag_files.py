@@ -7,10 +7,12 @@ worker says nothing. A URL is Spark's affair.
 
 from __future__ import annotations
 
+import os
+import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.spark_paths import is_path, is_relative
@@ -21,12 +23,38 @@ if TYPE_CHECKING:
 # As Hadoop has them: Spark lists the folder.
 _PATTERN = re.compile(r"[*?\[{]")
 
+# Airflow renders Jinja's expressions and statements.
+_TEMPLATE = re.compile(r"\{\{|\{%")
+
+_ONE_FILE = ("application", "properties_file", "keytab")
+FIELDS = (*_ONE_FILE, "py_files", "files", "jars", "archives")
+"""The provider's fields that name files of this machine."""
+
 
 def folders_of(dag: DAG | None) -> list[Path]:
     """Return where a DAG's relative paths are looked for; without a DAG: in the working directory."""
     if dag is None:
         return [Path.cwd()]
     return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
+
+
+def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
+    """Return the files of a launch as spark-submit takes them, by their fields, without those that were given none.
+
+    Args:
+        given: the values of `FIELDS`, or of some.
+        folders: where a relative path is looked for, in this order.
+
+    Raises:
+        BadInputError: one is not there; with the paths that were looked at.
+    """
+    look = {name: found_file if name in _ONE_FILE else found_files for name in FIELDS}
+    return {name: look[name](os.fspath(value), folders, name) or "" for name, value in given.items() if value}
+
+
+def is_rendered(value: object) -> bool:
+    """Whether a field is known before a run: no template, and not what another task returns."""
+    return isinstance(value, os.PathLike) or (isinstance(value, str | None) and not _TEMPLATE.search(value or ""))
 
 
 def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
@@ -76,7 +104,7 @@ def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
 
 def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputError:
     places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
-    said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on the worker. Nothing was planned."
+    said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on {platform.node()}. Nothing was planned."
     if not is_relative(path):
         return BadInputError(f"{said} If it is on the cluster's nodes, say local:{path}")
     archive = _archive_around(folders[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Literal, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
@@ -73,3 +73,19 @@ class Stop:
         """Raise if the task was stopped."""
         if self.is_set:
             raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
+
+
+class OneStopPerTry:
+    """Gives each try of an operator a `Stop` of its own, before the classes of Airflow's operators.
+
+    `airflow dags test` runs all tries of a task in one process, each on a shallow copy of the same object. So the copy takes the flag along,
+    which a signal may have set already, and the object has a new one for the next try.
+    """
+
+    _stop: Stop
+
+    def prepare_for_execution(self) -> Any:
+        """Return the copy that one try runs on; Airflow calls this as each try begins, and `on_kill` on the copy from then on."""
+        copy = super().prepare_for_execution()  # type: ignore[misc]
+        self._stop = Stop()
+        return copy

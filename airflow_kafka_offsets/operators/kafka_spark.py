@@ -17,11 +17,11 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
 from airflow_kafka_offsets.operators.injection import call, hide_injected
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection, Context
+    from airflow.sdk import DAG, Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -44,7 +44,7 @@ _FUNCTION = {
 log = logging.getLogger(__name__)
 
 
-class KafkaSparkOperator(PySparkOperator):
+class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, next to what it gets
@@ -128,6 +128,17 @@ class KafkaSparkOperator(PySparkOperator):
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
 
+    def look_ahead(self, dag: DAG) -> list[str]:
+        """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.operators.dag_files import is_rendered
+
+        if not is_rendered(self.conn_id):
+            return ["conn_id"]
+        if self.conn_id:
+            wiring.find_connection(self.conn_id, "spark")
+        return []
+
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets import wiring
@@ -137,7 +148,7 @@ class KafkaSparkOperator(PySparkOperator):
         from airflow_kafka_offsets.operators.job_files import refuse_login
         from airflow_kafka_offsets.wiring.machine import check_pyspark, check_session
 
-        connection = wiring.find_connection(self.conn_id) if self.conn_id else None
+        connection = wiring.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         wiring.mask(token_in_url(connection))
         self._archive = start.chosen_archive(self.start_archive)

@@ -83,19 +83,12 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     return parse_replay(group.name, given) or Live(at_most=at_most)
 
 
-def planned_groups(dag: DAG) -> list[tuple[str, KafkaGroup]]:
-    """Return the tasks of a DAG that plan windows, with the group of each.
-
-    Its sensors may look at other groups, and a task that is given its window (``window=plan.output``) plans none.
-    """
-    return [(task.task_id, group) for task, group in _tasks_of_groups(dag) if not _is_given_window(task)]
-
-
 def _groups(dag: DAG) -> set[str]:
-    return {group.name for _, group in _tasks_of_groups(dag)}
+    return {group.name for _, group in tasks_of_groups(dag)}
 
 
-def _tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:
+def tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:
+    """Return the tasks of a DAG that plan or work on windows, with the group of each; its sensors may look at other groups."""
     groups = [(task, _group_of(task)) for task in dag.tasks]
     return [(task, group) for task, group in groups if isinstance(group, KafkaGroup)]
 
@@ -109,7 +102,8 @@ def _group_of(task: Any) -> Any:
     return None if isinstance(task, BaseSensorOperator) else getattr(task, "group", None)
 
 
-def _is_given_window(task: Any) -> bool:
+def is_given_window(task: Any) -> bool:
+    """Whether a task of a group is given its window (``window=plan.output``): it plans none."""
     if not getattr(task, "is_mapped", False):
         return getattr(task, "window", None) is not None
     given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]

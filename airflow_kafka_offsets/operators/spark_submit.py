@@ -27,12 +27,12 @@ from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.operators import launching, standalone
 from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, Stop, failing_at_once
+from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
 from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-    from airflow.sdk import Context
+    from airflow.sdk import DAG, Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.launching import JobName
@@ -58,13 +58,16 @@ _LAUNCH = {
 }
 """The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
+# Where the provider keeps them.
+_ATTRIBUTES = {"archives": "_archives"}
+
 _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or TEXT.takes(value))
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
 
-class KafkaSparkSubmitOperator(SparkSubmitOperator):
+class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
@@ -191,10 +194,10 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine import check_submit
 
-        wiring.find_connection(self._conn_id)  # without it the hook would submit to YARN, and say nothing
+        wiring.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
-        check_fields({name: getattr(self, "_archives" if name == "archives" else name) for name in _LAUNCH}, _LAUNCH)
+        check_fields(self._given(_LAUNCH), _LAUNCH)
         check_spark_conf(self.conf or {})
         self._archive = start.chosen_archive(self.start_archive)
         options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
@@ -227,16 +230,35 @@ class KafkaSparkSubmitOperator(SparkSubmitOperator):
         return options
 
     def _find_files(self) -> None:
-        from airflow_kafka_offsets.operators.dag_files import folders_of, found_file, found_files
+        from airflow_kafka_offsets.operators.dag_files import FIELDS, folders_of, launch_files
 
-        folders = folders_of(self.get_dag())
-        self.application = found_file(self.application, folders, "application")
-        self.properties_file = found_file(self.properties_file or "", folders, "properties_file") or None
-        self.keytab = found_file(self.keytab or "", folders, "keytab") or None
-        self.py_files = found_files(self.py_files, folders, "py_files")
-        self.files = found_files(self.files, folders, "files")
-        self.jars = found_files(self.jars, folders, "jars")
-        self._archives = found_files(self._archives, folders, "archives")
+        for name, path in launch_files(self._given(FIELDS), folders_of(self.get_dag())).items():
+            setattr(self, _ATTRIBUTES.get(name, name), path)
+
+    def look_ahead(self, dag: DAG) -> list[str]:
+        """Refuse what is missing and can be seen before a run, without asking a cluster: the connection, and the files beside the DAG.
+
+        Args:
+            dag: the task's.
+
+        Returns:
+            The fields that nobody can look at yet: they hold templates, or what another task returns.
+
+        Raises:
+            BadInputError: as a task would.
+        """
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.operators.dag_files import FIELDS, folders_of, is_rendered, launch_files
+
+        connection = wiring.find_connection(self._conn_id, "spark")
+        if standalone.is_cluster_mode(connection, self._deploy_mode):
+            return []  # all paths are those of the cluster's nodes
+        given = self._given(FIELDS)
+        launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
+        return [name for name, value in given.items() if not is_rendered(value)]
+
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: getattr(self, _ATTRIBUTES.get(name, name)) for name in names}
 
     def _check_yarn(self, hook: SparkSubmitHook) -> None:
         if self._cluster(hook) is None:

@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.spark_conf import CONF_JOB
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Connection
 
     from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
 
@@ -22,6 +23,19 @@ _OF_THE_JVM = (
     "spark.driver.defaultJavaOptions",
     CONF_JOB,
 )
+
+
+def is_cluster_mode(connection: Connection, deploy_mode: str | None) -> bool:
+    """Tell as the provider's hook does, for those who only look: a hook writes the connection's keytab to a file.
+
+    Args:
+        connection: Spark's.
+        deploy_mode: the operator's; None: the connection has it.
+    """
+    host, kind = connection.host or "", connection.conn_type
+    is_whole = kind == "spark" and host and ("://" in host or not connection.port)
+    master = host if is_whole else f"{kind}://{host}"
+    return "spark://" in master and (deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster"
 
 
 def is_python(application: str) -> bool:

@@ -90,7 +90,8 @@ class Label:
         return (
             "So it was not replaced. Was the ledger lost and made again, or restored from an older copy, or does another "
             "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
-            f"another place (docs/howto/keep-the-ledger.md). If that output may go: {remove}; then run the window again"
+            'another place: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md). '
+            f"If that output may go: {remove}; then run the window again"
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
+from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
@@ -129,7 +130,7 @@ def ledger_url(conn_id: str | None = None) -> str:
     chosen = conn_id or conf.get(SECTION, "ledger_conn_id", fallback=None)
     if not chosen:
         return default_ledger_url()
-    return sqlalchemy_url(find_connection(chosen))
+    return sqlalchemy_url(find_connection(chosen, "postgres"))
 
 
 def default_ledger_url() -> str:
@@ -212,7 +213,7 @@ def connection_of_type(conn_id: str, *types: str) -> Connection:
     Raises:
         BadInputError: there is none of this name, or it is of another type.
     """
-    connection = find_connection(conn_id)
+    connection = find_connection(conn_id, types[0])
     if connection.conn_type not in types:
         wanted = " or ".join(map(repr, types))
         raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not {wanted}")
@@ -254,8 +255,21 @@ def is_true(value: object) -> bool:
     return str(value).lower() in ("true", "1", "yes", "on")
 
 
-def find_connection(conn_id: str) -> Connection:
+_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "kafka": {"extra": {"bootstrap.servers": "host:9092"}},
+    "spark": {"host": "local[*]"},
+    "postgres": {"host": "host", "login": "user", "password": "...", "schema": "offsets"},
+    "aws": {"login": "key id", "password": "..."},
+}
+"""What a connection of a type looks like; one of another type has a host at least."""
+
+
+def find_connection(conn_id: str, kind: str) -> Connection:
     """Return an Airflow connection.
+
+    Args:
+        conn_id: its id.
+        kind: a type that would do, for the example in the error.
 
     Raises:
         NotYetError: there is none of this name, or a secrets backend did not answer: Airflow does not tell these apart.
@@ -272,6 +286,5 @@ def find_connection(conn_id: str) -> Connection:
                 "Airflow has no connection of the id that is given, which looks like a URL. It is not shown here, as it may hold "
                 "a password. Put the URL into a connection, and name the id of that"
             ) from None
-        raise NotYetError(
-            f"Airflow has no connection {conn_id!r}. Create it, e.g.: airflow connections add {conn_id} --conn-json '{{...}}'"
-        ) from exc
+        example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
+        raise NoConnectionError(conn_id, json.dumps(example)) from exc

@@ -10,6 +10,8 @@ from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.ownership import GroupState
 
 if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.ownership import Owner
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.ports import Ledger, WindowRow
 
@@ -31,6 +33,10 @@ class AbsentLedger:
 
     def windows(self, group: str, **which: object) -> Sequence[WindowRow]:
         """See `Ledger.windows`."""
+        return ()
+
+    def groups_of(self, owner: Owner) -> Sequence[KafkaGroup]:
+        """See `Ledger.groups_of`."""
         return ()
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -19,6 +19,6 @@ def open_sql(address: StoreAddress) -> OffsetStore:
     columns = {name.removesuffix("_column"): options[name] for name in options if name.endswith("_column")}
     if table := address.path.strip("/"):
         columns["table"] = table
-    url = sqlalchemy_url(find_connection(address.conn_id), what="offset store")
+    url = sqlalchemy_url(find_connection(address.conn_id, "postgres"), what="offset store")
     layout = Layout(schema=options.get("schema", ""), **columns)
     return SqlStore(str(address), url, address.timeout, layout, create=address.is_on("create"))

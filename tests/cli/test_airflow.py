@@ -83,7 +83,10 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     assert "The ledger has no group nobody; it has lake.orders" in refused.stderr
     missing = run("kafka-offsets", "plan", "nobody", "--ledger", "no_such_connection")
     assert missing.returncode == 2
-    assert "Airflow has no connection 'no_such_connection'" in missing.stderr
+    assert "Airflow has no connection 'no_such_connection'. Create it, e.g.: airflow connections add" in missing.stderr
+    slip = run("kafka-offsets", "plan", "nobody", "--ledger", "my_ledgr")
+    assert slip.returncode == 2
+    assert "Airflow has no connection 'my_ledgr' (did you mean my_ledger?)" in slip.stderr
     assert "Traceback" not in missing.stderr
     assert CANARY not in through_airflow.stdout + through_airflow.stderr + ours.stdout + ours.stderr
 

@@ -177,3 +177,12 @@ def test_no_command_is_a_usage_error(cli: Cli) -> None:
     assert cli("db").code == 2
     assert cli("windows").code == 2
     assert cli("status", "--output", "xml").code == 2
+
+
+def test_a_slip_in_the_id_of_a_connection_is_answered_with_the_one_that_may_be_meant(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OUR_LEDGER", '{"conn_type": "sqlite", "host": "/nowhere.db"}')
+    done = cli("status", "--ledger", "our_legder")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Airflow has no connection 'our_legder' (did you mean our_ledger?). Create it, e.g.: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells
 
 
@@ -12,9 +14,16 @@ def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
     assert done.out.startswith(
         "Window lake.orders-000003 is planned and comes first: span 1000, 2 attempts, held by orders/scheduled__3/load."
     )
-    assert "After it, the next window would have span 1000 in 1 partition, at most 1000." in done.out
+    assert "After it, the next window would have span 1000 in 1 of 2 partitions, at most 1000." in done.out
     assert cells(done.out.splitlines()[-1]) == ["orders", "1", "continue", "1300", "2300", "1000"]
     assert lake.dump() == before
+
+
+def test_a_window_with_nothing_to_read_says_in_how_many_partitions(cli: Cli, quiet: Lake) -> None:
+    quiet.commit(replace(quiet.ledger.group("lake.orders"), max_offsets=None), 9)
+    done = cli("plan", "lake.orders")
+    assert done.code == 0
+    assert done.out.startswith("The next window would have span 0: nothing to read in 2 partitions.\n")
 
 
 def test_the_next_window_for_programs(cli: Cli, quiet: Lake) -> None:

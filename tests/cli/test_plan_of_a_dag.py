@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
 
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.ownership import GroupState
@@ -196,6 +197,21 @@ def test_a_group_of_another_dag_is_refused_as_its_run_would_be(cli: Cli, quiet: 
     assert "stranger/load asks for live windows of group lake.orders, which belongs to orders/load" in done.err
 
 
+def test_a_slip_in_the_name_of_a_group_that_has_windows_is_named_before_a_run(
+    cli: Cli, quiet: Lake, folder: Path
+) -> None:
+    file = write(folder, dag("lake.ordres", dag_id="orders"))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert (
+        "Warning: orders/load has planned the same topics as group lake.orders, and lake.ordres is another" in done.out
+    )
+    assert "docs/howto/rename-a-group.md" in done.out
+    [warning] = cli("plan", "--dag", file, "-o", "json").json["warnings"]
+    assert warning in done.out
+    assert "Warning" not in cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="orders"))).out
+
+
 def test_of_several_groups_one_has_to_be_named(cli: Cli, folder: Path) -> None:
     file = write(folder, dag("lake.new"), dag("lake.other", topic="clicks", dag_id="other"))
     done = cli("plan", "--dag", file)
@@ -250,16 +266,32 @@ def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Pa
         ("len(1)\n", "TypeError: object of type 'int' has no len() (line 3)"),
         ("KafkaGroup('a b', topics=['t'])\n", "A group's name may hold letters"),
         ("with DAG('d'\n", "SyntaxError"),
-        ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: (line 3)"),
+        ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: more (line 3)"),
+        ("raise RuntimeError('it says:\\n  - one\\n  - two')\n", "RuntimeError: it says: - one - two (line 3)"),
+        ("raise RuntimeError('long ' * 200 + 'end')\n", "long lon... (line 3)"),
+        (
+            "from airflow_kafka_offsets import KafkaSparkSubmitOperator as Load\n"
+            "with DAG('d'):\n"
+            "    Load(task_id='load', group=KafkaGroup('g', topics=['t']), aplication='j.py')\n",
+            "Invalid arguments were: **kwargs: {'aplication': 'j.py'} (line 5)",
+        ),
+        ("int('x', bas=10)\n", "(line 3)"),
     ],
 )
-def test_whatever_a_file_raises_is_told(cli: Cli, folder: Path, text: str, reason: str) -> None:
+def test_whatever_a_file_raises_is_told_as_a_whole(cli: Cli, folder: Path, text: str, reason: str) -> None:
     file = write(folder, text)
     done = cli("plan", "--dag", file)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"Airflow can't import {file}: ")
     assert reason in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_what_a_file_raises_is_masked_as_in_a_log(cli: Cli, folder: Path) -> None:
+    wiring.mask("hunter2")
+    done = cli("plan", "--dag", write(folder, "raise RuntimeError('refused:\\nit is hunter2')\n"))
+    assert "refused: it is ***" in done.err
+    assert "hunter2" not in done.err
 
 
 @pytest.mark.parametrize("chosen", ["file", "id"])
@@ -366,6 +398,125 @@ def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
         "        group=KafkaGroup('lake.new', topics=['orders'])).expand(application=['j.py'])\n"
     )
     assert cli("plan", "--dag", write(folder, text), "-o", "json").json["group"] == "lake.new"
+
+
+SUBMIT = """
+from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator
+new = KafkaGroup("lake.new", topics=["orders"])
+def read(spark, window): pass
+with DAG("new"{template_searchpath}):
+    {load}
+"""
+
+
+def submit(load: str, template_searchpath: str = "") -> str:
+    """Return the text of a DAG with one task that runs Spark."""
+    return SUBMIT.format(load=load, template_searchpath=template_searchpath)
+
+
+@pytest.fixture
+def spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark connection, and a job beside the DAG."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    monkeypatch.setenv("AIRFLOW_CONN_ON_NODES", ON_NODES)
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "orders.py").touch()
+
+
+ON_NODES = '{"conn_type": "spark", "host": "spark://m:7077", "extra": {"deploy-mode": "cluster"}}'
+LOAD = "KafkaSparkSubmitOperator(task_id='load', group=new, {})"
+CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (
+            LOAD.format("application='job/orders.py'"),
+            "application 'job/orders.py' is not there; looked for: {folder}/job/orders.py on ",
+        ),
+        (
+            LOAD.format("application='jobs/orders.py', files='eu.conf'"),
+            "files 'eu.conf' is not there; looked for: {folder}/eu.conf on ",
+        ),
+        (LOAD.format("application='jobs/orders.py', archives='a.tgz'"), "archives 'a.tgz' is not there"),
+        (LOAD.format("application='{{ ds }}.py', files='eu.conf'"), "files 'eu.conf' is not there"),
+        (
+            LOAD.format("application='jobs/orders.py', conn_id='spark_defualt'"),
+            "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, e.g.: airflow connections add spark_defualt "
+            '--conn-json \'{{"conn_type": "spark", "host": "local[*]"}}\'',
+        ),
+        (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
+        (
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=['lake.new-000001'])",
+            None,  # it plans nothing, and nobody else does
+        ),
+        (
+            "plan = PlanWindowsOperator(task_id='plan', group=new); "
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=plan.output)",
+            "application 'job/orders.py' is not there",
+        ),
+    ],
+)
+def test_what_the_tasks_need_beside_kafka_is_missed_before_the_first_run(
+    cli: Cli, folder: Path, load: str, says: str | None
+) -> None:
+    file = write(folder, submit(load))
+    done = cli("plan", "--dag", file)
+    assert done.code == 2
+    if says is None:
+        assert "plans no group" in done.err
+        return
+    assert done.err.startswith("new/load can't run: " + says.format(folder=folder))
+    assert "span 6000 in 2 partitions" in done.out, "the plan is shown all the same"
+    [problem] = json.loads(cli("plan", "--dag", file, "-o", "json").out)["task_problems"]
+    assert problem + "\n" == done.err
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("load", "unseen"),
+    [
+        (LOAD.format("application='jobs/orders.py'"), None),
+        (LOAD.format("application='s3a://jobs/orders.py'"), None),
+        (LOAD.format("application='nowhere/orders.jar', conn_id='on_nodes'"), None),
+        (LOAD.format("application='{{ ds }}.py', conn_id='on_nodes'"), None),
+        (LOAD.format("application='{{ ds }}.py', files='jobs/{% if x %}'"), "new/load (application, files)"),
+        (CALL.format("conn_id='{{ conn }}'"), "new/load (conn_id)"),
+        (CALL.format(""), None),
+        (
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new).expand(application=['job/orders.py'])",
+            "new/load (what it is mapped over)",
+        ),
+        ("KafkaSparkOperator.partial(task_id='load', group=new).expand(python_callable=[read])", "new/load (mapped)"),
+    ],
+)
+def test_what_can_not_be_looked_at_before_a_run_is_named(cli: Cli, folder: Path, load: str, unseen: str | None) -> None:
+    file = write(folder, submit(load))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert (f"Not checked, as only a run knows it: {unseen}." in done.out) == (unseen is not None)
+    assert ("Not checked" in done.out) == (unseen is not None)
+    document = cli("plan", "--dag", file, "-o", "json").json
+    assert (document["task_problems"], document["not_checked"]) == ([], [unseen] if unseen else [])
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_refused_plan_and_a_missing_job_are_both_told(cli: Cli, folder: Path) -> None:
+    text = submit(LOAD.format("application='job/orders.py'")).replace('topics=["orders"]', 'topics=["ordres"]')
+    done = cli("plan", "--dag", write(folder, text))
+    assert done.code == 1
+    assert "ordres" in done.err.splitlines()[0]
+    assert "job/orders.py" in done.err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_job_in_the_template_searchpath_is_found_as_by_the_task(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "etl").mkdir()
+    (tmp_path / "etl" / "orders.py").touch()
+    text = submit(LOAD.format("application='orders.py'"), f", template_searchpath={str(tmp_path / 'etl')!r}")
+    assert cli("plan", "--dag", write(folder, text)).code == 0
 
 
 GIVEN = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from importlib.metadata import version
@@ -118,3 +119,25 @@ def test_every_exported_name_can_be_imported() -> None:
 
     for name in airflow_kafka_offsets.__all__:
         assert getattr(airflow_kafka_offsets, name).__name__ == name
+
+
+def messages() -> dict[str, str]:
+    """Return what the package says of pages of these docs, by the line: texts, and no docstrings."""
+    found = {}
+    for file in sorted((ROOT / "airflow_kafka_offsets").rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            if is_text and re.search(r"(?<!/)docs/\S*\.md", node.value):
+                found[f"{file.relative_to(ROOT)}:{node.lineno}"] = node.value
+    return found
+
+
+def test_a_message_names_a_page_by_its_title_too_as_a_wheel_has_no_docs() -> None:
+    found = messages()
+    assert len(found) > 8
+    for place, text in found.items():
+        for page in re.findall(r"docs/[\w/.-]*\.md", text):
+            title = (ROOT / page).read_text().splitlines()[0].removeprefix("# ")
+            assert f'"{title}" in the docs ({page})' in text, place

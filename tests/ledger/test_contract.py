@@ -88,6 +88,14 @@ class LedgerContract:
             ledger.reset(name, version, Position({}, {}), [], act("reset"))
         assert (ledger.load(name), ledger.windows(name), ledger.groups()) == before
 
+    def test_the_groups_of_a_task_are_those_that_it_plans(self, ledger: Ledger, name: str) -> None:
+        task = Owner("dag", name)
+        assert ledger.groups_of(task) == []
+        add(ledger, name, 0, 10, claim(task=name))
+        add(ledger, f"{name}.b", 0, 10, claim("run-2", task=name))
+        add(ledger, f"{name}.c", 0, 10, claim(task=f"{name}.other"))
+        assert [found.name for found in ledger.groups_of(task)] == [name, f"{name}.b"]
+
     def test_a_group_is_founded_at_a_position(self, ledger: Ledger, name: str) -> None:
         where = Position(
             {TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 2**62}, {"orders": "id-of-orders"}

@@ -216,7 +216,7 @@ class TestSqlite(SchemaContract):
         assert "A new ledger was made: sqlite:" in caplog.text
         assert "On a first run that is right" in caplog.text
         assert "If there was one before" in caplog.text
-        assert "bring that one back: docs/howto/keep-the-ledger.md" in caplog.text
+        assert 'bring that one back: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)' in caplog.text
         caplog.clear()
         SqlLedger(empty, create=True)
         assert caplog.text == "", "it is there"

@@ -62,7 +62,7 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
     )
     monkeypatch.setenv("AIRFLOW_CONN_WITH_PACKAGE", with_package)
     operator = operator_with(**values)
-    connection = find_connection(operator.conn_id) if operator.conn_id else None
+    connection = find_connection(operator.conn_id, "spark") if operator.conn_id else None
     operator._remote = remote_url(connection, operator.config_kwargs)
     assert operator._connector_conf(connection) == told
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launching import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
@@ -200,3 +200,37 @@ def test_a_pod_of_whose_node_nobody_hears_has_no_twin_beside_it(phase: str) -> N
     operator = operator_with(hook)
     assert operator.is_job_active(phase)
     assert not operator.is_job_active("Failed")
+
+
+def _nothing(spark: Any, window: Any) -> None:
+    """Stands for a user's function."""
+
+
+OPERATORS = [
+    lambda: operator_with(None),
+    lambda: KafkaSparkOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), python_callable=_nothing),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_stop_of_one_try_is_not_that_of_the_next_on_the_same_object(operator: Any) -> None:
+    """All tries of `airflow dags test` run on shallow copies of one object, in one process."""
+    task = operator()
+    first = task.prepare_for_execution()
+    first.on_kill()
+    second = task.prepare_for_execution()
+    second._stop.check()
+    second.on_kill()
+    with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
+        first._stop.check()
+    task.prepare_for_execution()._stop.check()
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_stop_that_comes_before_the_try_has_its_copy_counts_for_that_try_alone(operator: Any) -> None:
+    task = operator()
+    task.on_kill()
+    stopped = task.prepare_for_execution()
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched any more"):
+        stopped._stop.check()
+    task.prepare_for_execution()._stop.check()

@@ -313,3 +313,39 @@ def test_the_workers_of_the_owners_dag_have_windows_by_name_whichever_run_held_t
     assert given(world, work).window.seq == 1
     world.die(work)
     assert given(world, replace(work, run_id="run-3")).window.seq == 1
+
+
+def test_the_first_window_of_a_group_names_the_group_that_its_task_had_on_the_same_topics(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    assert world.plan(ONE).warnings == ()
+    world.run(ONE)
+    world.configure(name="lake.ordres")
+    first = world.plan(TWO)
+    [told] = first.warnings
+    assert told.startswith("dag/load has planned the same topics as group lake, and lake.ordres is another group")
+    assert "docs/howto/rename-a-group.md" in told
+    assert first.window.span == 10, "it is said and not refused: another output of the same task may be meant"
+    world.do(first.window, TWO)
+    world.die(TWO)
+    world.kafka.produce(tp(0), 1)
+    assert world.plan(claim("run-3")).warnings == (), "it is said once"
+
+
+@pytest.mark.parametrize(("asks", "topic"), [(SIBLING, "orders"), (ELSEWHERE, "orders"), (TWO, "clicks")])
+def test_a_group_of_another_task_or_other_topics_is_no_slip_in_a_name(world: World, asks: Claim, topic: str) -> None:
+    world.kafka.create("clicks", 1)
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.configure(name="lake.other", topics=[topic])
+    assert world.plan(asks).warnings == ()
+
+
+def test_a_group_that_an_import_founded_is_a_rename_that_was_done(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.configure(name="lake.sales")
+    moving = Moving(world.ledger, lambda: world.now)
+    asked = Asked(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT)
+    moving.carry_out_import(moving.plan_import("lake.sales", asked, lambda _: world.kafka), "ada", "renamed")
+    world.kafka.produce(tp(0), 5)
+    assert world.plan(TWO).warnings == ()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import traceback
+from collections.abc import Callable
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import NotYetError
@@ -24,4 +28,31 @@ def test_a_url_in_the_place_of_a_connection_id_is_not_repeated(
 
 def test_a_connection_that_is_not_there_is_named() -> None:
     with pytest.raises(NotYetError, match="Airflow has no connection 'nowhere'"):
-        wiring.find_connection("nowhere")
+        wiring.find_connection("nowhere", "spark")
+
+
+@pytest.mark.parametrize(
+    ("ask", "example"),
+    [
+        (
+            lambda: wiring.kafka_config("no where"),
+            '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
+        ),
+        (lambda: wiring.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),
+        (lambda: wiring.connection_of_type("no where", "redis"), '{"conn_type": "redis", "host": "host"}'),
+    ],
+)
+def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
+    ask: Callable[[], object], example: str
+) -> None:
+    with pytest.raises(NotYetError) as raised:
+        ask()
+    _, _, command = str(raised.value).partition("e.g.: ")
+    assert shlex.split(command) == ["airflow", "connections", "add", "no where", "--conn-json", example]
+    assert Connection.from_json(example).conn_type == json.loads(example)["conn_type"]
+
+
+def test_a_task_lists_no_connections() -> None:
+    with pytest.raises(NotYetError) as raised:
+        wiring.find_connection("kafka_defalt", "kafka")
+    assert "did you mean" not in str(raised.value)

@@ -41,7 +41,7 @@ def damaged(what: str, exc: Exception) -> LedgerError:
     why = str(exc)[:MAX_VALUE]
     return LedgerError(
         f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row was damaged, or "
-        "changed by hand. Bring it back from a copy of the ledger: docs/howto/keep-the-ledger.md"
+        'changed by hand. Bring it back from a copy of the ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
     )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
 
 from airflow_kafka_offsets.adapters.ledger import output as outputs
 from airflow_kafka_offsets.adapters.ledger import schema
@@ -92,7 +92,7 @@ class SqlLedger:
             log.warning(
                 "A new ledger was made: %s. On a first run that is right. The windows of each group begin at 000001 in it. If there "
                 "was one before, what it has committed would be read and written again: turn the DAGs off, and bring that one "
-                "back: docs/howto/keep-the-ledger.md",
+                'back: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)',
                 where(self._engine),
             )
 
@@ -306,9 +306,16 @@ class SqlLedger:
 
     def groups(self) -> Sequence[KafkaGroup]:
         """Return every group as it was defined when it last planned."""
+        return self._groups()
+
+    def groups_of(self, owner: Owner) -> Sequence[KafkaGroup]:
+        """Return the groups that belong to a task, as they were defined when they last planned."""
+        return self._groups(groups.c.owner_dag_id == owner.dag_id, groups.c.owner_task_id == owner.task_id)
+
+    def _groups(self, *which: ColumnElement[bool]) -> list[KafkaGroup]:
+        query = select(groups.c.name, groups.c.definition).where(*which).order_by(groups.c.name)
         with reading(self._engine) as connection:
-            rows = connection.execute(select(groups.c.name, groups.c.definition).order_by(groups.c.name))
-            return [_definition(row.name, row.definition) for row in rows]
+            return [_definition(row.name, row.definition) for row in connection.execute(query)]
 
     def group(self, name: str) -> KafkaGroup:
         """Return one group as it was defined when it last planned."""

@@ -168,7 +168,7 @@ class KafkaStore:
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
                 f"Write and Describe on TransactionalId {self._id_of(group)}; without it, the option commit=plain of the "
-                "address promises less, see docs/stores/kafka.md"
+                'address promises less, see "Offset store: the Kafka consumer group" in the docs (docs/stores/kafka.md)'
             ),
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",

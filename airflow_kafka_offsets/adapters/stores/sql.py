@@ -385,7 +385,7 @@ class SqlStore:
         return _MissingTableError(
             f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Make it: {self._ddl}; or add "
             "create=true to the address, then the first commit makes it. For a table of another name or other columns, "
-            "see docs/stores/sql.md"
+            'see "Offset store: a SQL table" in the docs (docs/stores/sql.md)'
         )
 
     def _no_file(self) -> _MissingTableError:

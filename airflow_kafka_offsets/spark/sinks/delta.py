@@ -91,7 +91,7 @@ class DeltaTable:
                 f"{self.name} has another window {self._label.window_id}, with other offset ranges, topics or another cut "
                 "time: this one would be left out for it, and lost. Was the ledger lost and made again, or does another "
                 "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
-                "another table (docs/howto/keep-the-ledger.md)"
+                'another table: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
             )
         return bool(named)
 

@@ -87,7 +87,7 @@ class JdbcTable:
             raise WriteOptionError(
                 f"{', '.join(names) or 'url'}: over Spark Connect, a password in here stands in clear in the server's UI and event "
                 "log. Give it to the server: PostgreSQL's driver takes ~/.pgpass or PGPASSFILE, MariaDB's takes "
-                "credentialType=ENV in the url (docs/sinks/jdbc.md, Passwords)"
+                'credentialType=ENV in the url: "A table of a database" in the docs (docs/sinks/jdbc.md), Passwords'
             )
 
     @property
