@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.launching import Job, JobName
+from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import OffsetRanges, Offsets, TopicPartition
-from airflow_kafka_offsets.core.ownership import Abandonment, GroupState, Owner, Position
-from airflow_kafka_offsets.core.place import Found
-from airflow_kafka_offsets.core.store import Guarantees
+from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
+from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
 

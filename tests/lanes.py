@@ -8,8 +8,8 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 _LANES = {
-    "tests/operators/test_connect.py": "Spark Connect",
-    "tests/operators/test_connect_secrets.py": "Spark Connect",
+    "tests/launch/test_connect.py": "Spark Connect",
+    "tests/launch/test_connect_secrets.py": "Spark Connect",
     "tests/operators/test_kafka_spark_sql.py": "Spark Connect",
     "tests/spark/sinks/test_connect.py": "Spark Connect",
     "tests/spark/test_connect_read.py": "Spark Connect",

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 
 
 def abandon(args: Namespace) -> Answer:

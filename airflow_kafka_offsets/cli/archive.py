@@ -8,8 +8,8 @@ from pathlib import Path
 
 from airflow_kafka_offsets.cli.jars import spark_of
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
-from airflow_kafka_offsets.wiring.start import make_archive
+from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.wiring.machine.start import make_archive
 
 
 def archive(args: Namespace) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_kafka_offsets.cli.exit_codes import explain
 from airflow_kafka_offsets.core.errors import short
 from airflow_kafka_offsets.core.fields import is_text
-from airflow_kafka_offsets.core.place import Meaning
+from airflow_kafka_offsets.core.place.place import Meaning
 from airflow_kafka_offsets.core.window import State
 
 NAME = "kafka-offsets"

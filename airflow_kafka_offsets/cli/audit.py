@@ -5,20 +5,20 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
-from airflow_kafka_offsets.auditing import audit as audit_table
 from airflow_kafka_offsets.cli.documents import Document, range_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import by_span, partitions_table
-from airflow_kafka_offsets.core.audit import Audit, Finding
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
-from airflow_kafka_offsets.core.islands import Piece, load_islands
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.core.request import name_windows, parse_windows
+from airflow_kafka_offsets.core.place.audit import Audit, Finding
+from airflow_kafka_offsets.core.place.islands import Piece, load_islands
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.wiring import sources
+from airflow_kafka_offsets.service.audit import audit as audit_table
+from airflow_kafka_offsets.wiring import places as sources
 
 
 def audit(args: Namespace) -> Answer:

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.cli.documents import Document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 
 
 def commit(args: Namespace) -> Answer:

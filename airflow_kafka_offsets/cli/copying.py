@@ -10,7 +10,7 @@ from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_t
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.moving import Copy, Moving
+from airflow_kafka_offsets.service.move import Copy, Moving
 
 
 def copy(args: Namespace) -> Answer:

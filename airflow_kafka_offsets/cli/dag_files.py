@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.cli.running import explained
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.operators.runs import is_given_window, tasks_of_groups
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.task.runs import is_given_window, tasks_of_groups
 from airflow_kafka_offsets.wiring import without_secrets
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    from airflow_kafka_offsets.operators.start import environment_with
+    from airflow_kafka_offsets.launch.start import environment_with
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):

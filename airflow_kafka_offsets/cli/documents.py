@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.ownership import Owner
+from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.ports import Act, Attempt, WindowRow
 

@@ -9,10 +9,10 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
-from airflow_kafka_offsets.core.offsets_csv import dump_csv
+from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
 from airflow_kafka_offsets.core.signature import check_signature
-from airflow_kafka_offsets.moving import Export, Moving
-from airflow_kafka_offsets.wiring import sources
+from airflow_kafka_offsets.service.move import Export, Moving
+from airflow_kafka_offsets.wiring import places as sources
 
 
 def export(args: Namespace) -> Answer:

@@ -19,10 +19,10 @@ from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place import Meaning
-from airflow_kafka_offsets.core.reset import Reset
-from airflow_kafka_offsets.moving import Import, Moving
+from airflow_kafka_offsets.core.place.place import Meaning
+from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service.move import Import, Moving
 
 
 def import_offsets(args: Namespace) -> Answer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
-from airflow_kafka_offsets.core.place import (
+from airflow_kafka_offsets.core.place.place import (
     CheckpointPlace,
     CsvPlace,
     LedgerPlace,
@@ -23,15 +23,16 @@ from airflow_kafka_offsets.core.place import (
 )
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
-from airflow_kafka_offsets.moving import Asked, ConsumerGroupSource, LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring import sources, stores
+from airflow_kafka_offsets.service.move import Asked, ConsumerGroupSource, LedgerSource, StoreSource
+from airflow_kafka_offsets.wiring import places as sources
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
-from airflow_kafka_offsets.wiring.kafka import CALLBACKS
+from airflow_kafka_offsets.wiring.stores import opening as stores
+from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
-    from airflow_kafka_offsets.service import WindowService
+    from airflow_kafka_offsets.service.windows import WindowService
 
 
 def open_ledger(args: Namespace) -> Ledger:
@@ -110,7 +111,7 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
     """Return the use cases on a ledger, the group's Kafka and its offset store."""
-    from airflow_kafka_offsets.service import WindowService
+    from airflow_kafka_offsets.service.windows import WindowService
 
     return WindowService(ledger, open_log(args, group), store=open_own_store(args, group))
 

@@ -11,15 +11,15 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core import ownership
 from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownWindowError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.core.planning import Plan
-from airflow_kafka_offsets.core.request import REPLAY_KEYS, Replay, parse_replay
+from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.absent import AbsentLedger
 
 

@@ -11,8 +11,8 @@ from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted
-from airflow_kafka_offsets.core.request import parse_seq
-from airflow_kafka_offsets.core.reset import Reset, nobody_reads
+from airflow_kafka_offsets.core.plan.request import parse_seq
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
 from airflow_kafka_offsets.core.window_id import window_id
 from airflow_kafka_offsets.ports import Ledger
 

@@ -16,13 +16,13 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableErr
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.ownership import GroupState, Position, watermark
-from airflow_kafka_offsets.core.planning import Verdict, judge_all
-from airflow_kafka_offsets.core.request import name_windows
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
+from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service import Lag, second_look
+from airflow_kafka_offsets.service.windows import Lag, second_look
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 

@@ -9,8 +9,8 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import owner_name, run_name, table
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.service.windows import WindowService
 
 
 def take_over(args: Namespace) -> Answer:

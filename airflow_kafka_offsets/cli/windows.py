@@ -10,7 +10,7 @@ from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, counted, name_some
-from airflow_kafka_offsets.core.request import parse_windows
+from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
 from airflow_kafka_offsets.ports import Ledger

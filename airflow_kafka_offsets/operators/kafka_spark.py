@@ -15,19 +15,19 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
-from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
-from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
-from airflow_kafka_offsets.operators.injection import call, hide_injected
+from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
+from airflow_kafka_offsets.launch.injection import call, hide_injected
+from airflow_kafka_offsets.task.assets import emit_events
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.operators.definition import OnOpenWindow
-    from airflow_kafka_offsets.operators.job_files import Report
-    from airflow_kafka_offsets.service import Planned
+    from airflow_kafka_offsets.launch.job_files import Report
+    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 XCOM_WINDOW = "window"
 """XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
@@ -116,9 +116,9 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
-        from airflow_kafka_offsets.operators.ending import Ending, until_windows
-        from airflow_kafka_offsets.operators.planning import id_of_given
-        from airflow_kafka_offsets.operators.work import Work
+        from airflow_kafka_offsets.task.ending import Ending, until_windows
+        from airflow_kafka_offsets.task.plan import id_of_given
+        from airflow_kafka_offsets.task.work import Work
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             self._check_input()
@@ -131,7 +131,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def look_ahead(self, dag: DAG) -> list[str]:
         """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.operators.dag_files import is_rendered
+        from airflow_kafka_offsets.task.dag_files import is_rendered
 
         if not is_rendered(self.conn_id):
             return ["conn_id"]
@@ -142,11 +142,11 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.reader_options import reader_options
-        from airflow_kafka_offsets.operators import start
-        from airflow_kafka_offsets.operators.connect import remote_url, token_in_url
-        from airflow_kafka_offsets.operators.job_files import refuse_login
-        from airflow_kafka_offsets.wiring.machine import check_pyspark, check_session
+        from airflow_kafka_offsets.core.launch.login import reader_options
+        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
+        from airflow_kafka_offsets.launch.job_files import refuse_login
+        from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
 
         connection = wiring.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
@@ -165,8 +165,8 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _plan(self, context: Context) -> None:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.planning import plan_or_take
-        from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.task.plan import plan_or_take
+        from airflow_kafka_offsets.task.runs import claim_of
 
         self._service = wiring.open_service(self.group)
         self._claim = claim_of(context, Scope.TASK)
@@ -181,7 +181,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
 
     def execute_callable(self) -> Any:
         """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
-        from airflow_kafka_offsets.operators import start
+        from airflow_kafka_offsets.launch import start
 
         function = self.python_callable
         if self._remote:
@@ -196,14 +196,14 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return value
 
     def _start_environment(self) -> dict[str, str]:
-        from airflow_kafka_offsets.wiring.start import start_environment
+        from airflow_kafka_offsets.wiring.machine.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
         said = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
         return start_environment(os.environ, self._archive, self.compiler, span, program=None, said=said)
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
-        from airflow_kafka_offsets.operators.spark_errors import explained_spark_error
+        from airflow_kafka_offsets.launch.spark_errors import explained_spark_error
 
         given = self.python_callable, self.config_kwargs
         self.python_callable, self.config_kwargs = job, {**self.config_kwargs, **conf}
@@ -224,7 +224,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
-        from airflow_kafka_offsets.operators.connect import end_sessions, mine_and_earlier, session_url
+        from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
 
         mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
         end_sessions(url, earlier, self._store)
@@ -236,7 +236,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _job(
         self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Report:
-        from airflow_kafka_offsets.operators.job_files import handoff_of, read_report, task_folder
+        from airflow_kafka_offsets.launch.job_files import handoff_of, read_report, task_folder
         from airflow_kafka_offsets.spark import KafkaWindow
 
         self._spark = spark
@@ -254,7 +254,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
             return read_report(report, planned.window)
 
     def _all(self, run: Callable[[Planned], Report]) -> Any:
-        from airflow_kafka_offsets.operators.work import task_result
+        from airflow_kafka_offsets.task.work import task_result
 
         work = self._work(run=run)
         results = work.all(self._planned)
@@ -278,7 +278,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return {key: [value.get(key) for value in dicts] for value in dicts for key in value}
 
     def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
-        from airflow_kafka_offsets.operators.job_files import refuse_login, write_login
+        from airflow_kafka_offsets.launch.job_files import refuse_login, write_login
 
         if self._reader.jaas is None:
             return dict(self._reader.options)
@@ -289,7 +289,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
         """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
-        from airflow_kafka_offsets.operators.connector import for_session
+        from airflow_kafka_offsets.launch.connector import for_session
 
         if self._remote:
             return {}

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_kafka_offsets.core.fields import check_attributes
-from airflow_kafka_offsets.operators.definition import failing_at_once
+from airflow_kafka_offsets.launch.statements import VIEW, check_statements, run_statements, split
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
-from airflow_kafka_offsets.operators.statements import VIEW, check_statements, run_statements, split
+from airflow_kafka_offsets.task.definition import failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -23,26 +23,27 @@ from airflow_kafka_offsets.core.fields import (
     or_none,
     type_of,
 )
-from airflow_kafka_offsets.core.spark_conf import SPARK_SUBMIT, YARN_WAITS
-from airflow_kafka_offsets.core.start_choice import Compiler, StartArchive
-from airflow_kafka_offsets.operators import launching, standalone
-from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import JOB, OneStopPerTry, Stop, failing_at_once
-from airflow_kafka_offsets.operators.subprocesses import dying_with_parent
+from airflow_kafka_offsets.core.launch.spark_conf import SPARK_SUBMIT, YARN_WAITS
+from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
+from airflow_kafka_offsets.launch import standalone
+from airflow_kafka_offsets.launch import twins as launching
+from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.task.assets import emit_events
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import DAG, Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.launching import JobName
-    from airflow_kafka_offsets.core.reader_options import ReaderOptions
+    from airflow_kafka_offsets.core.launch.jobs import JobName
+    from airflow_kafka_offsets.core.launch.login import ReaderOptions
     from airflow_kafka_offsets.core.window import Claim, Window
-    from airflow_kafka_offsets.operators.connector import Told
-    from airflow_kafka_offsets.operators.definition import OnOpenWindow
-    from airflow_kafka_offsets.operators.job_files import Report
+    from airflow_kafka_offsets.launch.connector import Told
+    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
-    from airflow_kafka_offsets.service import Planned, WindowService
+    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 
 _ARGUMENTS = Kind(
@@ -150,11 +151,11 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators import start
-        from airflow_kafka_offsets.operators.ending import Ending, until_windows
-        from airflow_kafka_offsets.operators.planning import id_of_given, plan_or_take
-        from airflow_kafka_offsets.operators.runs import claim_of
-        from airflow_kafka_offsets.operators.work import Work, task_result
+        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.task.ending import Ending, until_windows
+        from airflow_kafka_offsets.task.plan import id_of_given, plan_or_take
+        from airflow_kafka_offsets.task.runs import claim_of
+        from airflow_kafka_offsets.task.work import Work, task_result
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             options = self._check_input()
@@ -183,16 +184,16 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.reader_options import reader_options
-        from airflow_kafka_offsets.operators import start
-        from airflow_kafka_offsets.operators.job_files import (
+        from airflow_kafka_offsets.core.launch.login import reader_options
+        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.launch.job_files import (
             check_deploy_mode,
             check_spark_conf,
             check_waits,
             refuse_login,
         )
         from airflow_kafka_offsets.wiring.clusters import open_standalone
-        from airflow_kafka_offsets.wiring.machine import check_submit
+        from airflow_kafka_offsets.wiring.machine.checks import check_submit
 
         wiring.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
         if isinstance(self.application, os.PathLike):
@@ -230,7 +231,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         return options
 
     def _find_files(self) -> None:
-        from airflow_kafka_offsets.operators.dag_files import FIELDS, folders_of, launch_files
+        from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, launch_files
 
         for name, path in launch_files(self._given(FIELDS), folders_of(self.get_dag())).items():
             setattr(self, _ATTRIBUTES.get(name, name), path)
@@ -248,7 +249,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             BadInputError: as a task would.
         """
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.operators.dag_files import FIELDS, folders_of, is_rendered, launch_files
+        from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, is_rendered, launch_files
 
         connection = wiring.find_connection(self._conn_id, "spark")
         if standalone.is_cluster_mode(connection, self._deploy_mode):
@@ -273,10 +274,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             )
 
     def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
-        from airflow_kafka_offsets.core.launching import job_name
+        from airflow_kafka_offsets.core.launch.jobs import job_name
         from airflow_kafka_offsets.core.tries import first_of_series
-        from airflow_kafka_offsets.operators.job_files import read_report, task_folder
-        from airflow_kafka_offsets.operators.runs import try_of
+        from airflow_kafka_offsets.launch.job_files import read_report, task_folder
+        from airflow_kafka_offsets.task.runs import try_of
 
         row = service.row(planned.window.id)
         assert self._claim is not None
@@ -356,7 +357,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
 
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
-        from airflow_kafka_offsets.operators.job_files import (
+        from airflow_kafka_offsets.launch.job_files import (
             fill,
             handoff_of,
             joined,
@@ -364,8 +365,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             window_conf,
             write_login,
         )
-        from airflow_kafka_offsets.operators.planning import placeholders
         from airflow_kafka_offsets.spark.shipping import write_zip
+        from airflow_kafka_offsets.task.plan import placeholders
 
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
@@ -388,8 +389,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             self.name = planned.window.id
 
     def _with_connector(self, hook: SparkSubmitHook) -> Told:
-        from airflow_kafka_offsets.operators.connector import Given, for_submit
-        from airflow_kafka_offsets.operators.start import environment_of
+        from airflow_kafka_offsets.launch.connector import Given, for_submit
+        from airflow_kafka_offsets.launch.start import environment_of
 
         return for_submit(
             self.connector,
@@ -410,7 +411,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
 
     def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
-        from airflow_kafka_offsets.core.launching import tags
+        from airflow_kafka_offsets.core.launch.jobs import tags
 
         return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}
 
@@ -418,7 +419,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
 
     def _get_hook(self) -> SparkSubmitHook:
-        from airflow_kafka_offsets.operators import start
+        from airflow_kafka_offsets.launch import start
 
         try:
             hook = super()._get_hook()
@@ -534,7 +535,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
     def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
-        from airflow_kafka_offsets.operators.runs import task_state
+        from airflow_kafka_offsets.task.runs import task_state
 
         if hook is None or self._claim is None or not self._has_retry or not self._can_reconnect(hook):
             return False

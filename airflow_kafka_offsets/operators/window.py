@@ -9,15 +9,15 @@ from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
-from airflow_kafka_offsets.operators.assets import emit_events
-from airflow_kafka_offsets.operators.definition import PLANNING, failing_at_once
+from airflow_kafka_offsets.task.assets import emit_events
+from airflow_kafka_offsets.task.definition import PLANNING, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.operators.definition import OnOpenWindow
-    from airflow_kafka_offsets.service import Planned
+    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 
 class _PlanOperator(BaseOperator):
@@ -50,9 +50,9 @@ class _PlanOperator(BaseOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import NO_JOB
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.ending import Ending, until_windows
-        from airflow_kafka_offsets.operators.planning import plan
-        from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.task.ending import Ending, until_windows
+        from airflow_kafka_offsets.task.plan import plan
+        from airflow_kafka_offsets.task.runs import claim_of
 
         with until_windows(context, self.group.name):
             service = wiring.open_service(self.group)
@@ -68,7 +68,7 @@ class _PlanOperator(BaseOperator):
         return [p for p in planned if p.window.span]
 
     def _handed_on(self, planned: Planned) -> dict[str, Any]:
-        from airflow_kafka_offsets.operators.planning import placeholders, window_result
+        from airflow_kafka_offsets.task.plan import placeholders, window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 
@@ -94,7 +94,7 @@ class PlanWindowOperator(_PlanOperator):
         self.window = window
 
     def _plan(self, context: Context) -> dict[str, Any]:
-        from airflow_kafka_offsets.operators.ending import tell_handed_on
+        from airflow_kafka_offsets.task.ending import tell_handed_on
 
         windows = self._planned(context, at_most=1, new=1) if self.window is None else [self._taken(context)]
         if not windows:
@@ -107,9 +107,9 @@ class PlanWindowOperator(_PlanOperator):
         """Take the window that a plan task of the run handed over."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.operators.ending import until_windows
-        from airflow_kafka_offsets.operators.planning import id_of_given, take
-        from airflow_kafka_offsets.operators.runs import claim_of
+        from airflow_kafka_offsets.task.ending import until_windows
+        from airflow_kafka_offsets.task.plan import id_of_given, take
+        from airflow_kafka_offsets.task.runs import claim_of
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             service = wiring.open_service(self.group)
@@ -132,8 +132,8 @@ class PlanWindowsOperator(_PlanOperator):
     """
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
-        from airflow_kafka_offsets.operators.ending import tell_handed_on
-        from airflow_kafka_offsets.operators.planning import small_together
+        from airflow_kafka_offsets.task.ending import tell_handed_on
+        from airflow_kafka_offsets.task.plan import small_together
 
         at_most = conf.getint("core", "max_map_length")
         windows = self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
@@ -168,10 +168,10 @@ class CommitWindowOperator(BaseOperator):
         from airflow_kafka_offsets.core.ending import GREEN_TASK
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
-        from airflow_kafka_offsets.operators.ending import Ending, until_windows
-        from airflow_kafka_offsets.operators.planning import committed_result, id_of_given, named_window, patiently
-        from airflow_kafka_offsets.operators.runs import claim_of
-        from airflow_kafka_offsets.service import Planned
+        from airflow_kafka_offsets.service.windows import Planned
+        from airflow_kafka_offsets.task.ending import Ending, until_windows
+        from airflow_kafka_offsets.task.plan import committed_result, id_of_given, named_window, patiently
+        from airflow_kafka_offsets.task.runs import claim_of
 
         with until_windows(context, None, id_of_given(self.window)):
             window_id, ledger_conn_id = named_window(self.window)

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.fields import FLAG, check_attributes
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_kafka_offsets.core.waiting import Answer
+    from airflow_kafka_offsets.core.plan.waiting import Answer
 
 
 class ConditionSensor(BaseSensorOperator):
@@ -70,7 +70,7 @@ class ConditionSensor(BaseSensorOperator):
 
     def _look(self) -> Answer:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.watch import Watch
+        from airflow_kafka_offsets.service.watch import Watch
         from airflow_kafka_offsets.wiring import absent
 
         condition = self.condition()

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import Condition
-    from airflow_kafka_offsets.core.waiting import Answer
+    from airflow_kafka_offsets.core.plan.waiting import Answer
     from airflow_kafka_offsets.ports import LogOffsets
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class _Poller:
             return []
 
     def _ask(self, conditions: Sequence[Condition]) -> Sequence[Answer | Exception]:
-        from airflow_kafka_offsets.watch import Watch
+        from airflow_kafka_offsets.service.watch import Watch
         from airflow_kafka_offsets.wiring import absent
 
         open_ledger = partial(absent.open_ledger_to_look, self._place[1])

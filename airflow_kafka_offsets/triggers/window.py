@@ -63,8 +63,8 @@ class WindowFreeTrigger(BaseTrigger):
 
     def is_free(self) -> bool:
         """Look once."""
-        from airflow_kafka_offsets.core import ownership
-        from airflow_kafka_offsets.operators.runs import is_over
+        from airflow_kafka_offsets.core.plan import ownership
+        from airflow_kafka_offsets.task.runs import is_over
         from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
 
         ledger = open_ledger_to_look(self.ledger_conn_id)

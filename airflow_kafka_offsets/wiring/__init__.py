@@ -13,12 +13,12 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+    from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 
 SECTION = "kafka_offsets"
 """Our section of Airflow's configuration."""
@@ -49,7 +49,7 @@ def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
     """
     if group.offset_store is None:
         return None
-    from airflow_kafka_offsets.wiring.stores import open_store
+    from airflow_kafka_offsets.wiring.stores.opening import open_store
 
     return open_store(parse_store_address(group.offset_store), group)
 
@@ -188,7 +188,7 @@ def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> Kafk
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.
     """
-    from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+    from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 
     return KafkaLog(kafka_config(group.kafka_conn_id) if config is None else config, group.kafka_timeout)
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
-from airflow_kafka_offsets.core.ownership import GroupState
+from airflow_kafka_offsets.core.plan.ownership import GroupState
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.ownership import Owner
+    from airflow_kafka_offsets.core.plan.ownership import Owner
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.ports import Ledger, WindowRow
 

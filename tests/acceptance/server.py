@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.core.start import SUBMIT_OPTIONS
+from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from tests.lab.airflow import Airflow
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
@@ -36,7 +36,7 @@ EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "
 
 PRELOADED = (
     *("confluent_kafka", "pandas", "pyarrow.dataset", "pyspark.sql.connect.session"),
-    *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.adapters.kafka_log"),
+    *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.adapters.kafka.log"),
     *("airflow_kafka_offsets.adapters.ledger.sql_ledger", "airflow_kafka_offsets.decorators.kafka_spark"),
     *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.sensors"),
 )

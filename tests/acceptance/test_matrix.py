@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
 from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, stop_commit_half_way, table
 from tests.lab.processes import wait_until

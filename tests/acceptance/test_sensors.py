@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope, State
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.acceptance.conftest import Lab, expect_tiling
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until

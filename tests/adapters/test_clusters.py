@@ -20,7 +20,7 @@ from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launching import Job, JobName, JobState, tags
+from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, tags
 from tests.lab.processes import LOOPBACK, free_port
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ HELP = {
     "cli.exit_codes",
     "cli.parser",
     "cli.running",
-    "core.place",
+    "core.place.place",
     "core.window",
     "core.window_id",
 }
@@ -35,12 +35,12 @@ STATUS = {
     "cli.status",
     "cli.tables",
     "core.*",
-    "moving",
+    "service.move",
     "ports",
-    "publishing",
-    "replaying",
-    "resetting",
-    "service",
+    "service.publish",
+    "service.replay",
+    "service.reset",
+    "service.windows",
     "wiring.*",
 }
 

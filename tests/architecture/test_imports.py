@@ -90,13 +90,13 @@ def test_the_core_imports_the_standard_library_and_itself() -> None:
 def test_ports_and_service_know_no_adapter() -> None:
     allowed = {
         "ports": ("core",),
-        "replaying": ("core", "ports"),
-        "publishing": ("core", "ports", "replaying"),
-        "resetting": ("core", "ports", "replaying"),
-        "service": ("core", "ports", "replaying", "publishing", "resetting"),
-        "auditing": ("core", "ports", "replaying", "service"),
-        "moving": ("core", "ports", "publishing", "resetting", "service"),
-        "watch": ("core", "ports", "service"),
+        "service.replay": ("core", "ports"),
+        "service.publish": ("core", "ports", "service.replay"),
+        "service.reset": ("core", "ports", "service.replay"),
+        "service.windows": ("core", "ports", "service.replay", "service.publish", "service.reset"),
+        "service.audit": ("core", "ports", "service.replay", "service.windows"),
+        "service.move": ("core", "ports", "service.publish", "service.reset", "service.windows"),
+        "service.watch": ("core", "ports", "service.windows"),
     }
     for module, layers in allowed.items():
         assert broken(modules_in(module), lambda i, layers=layers: is_standard(i) or is_in(i, *layers)) == []
@@ -208,14 +208,14 @@ def test_the_job_side_runs_without_the_other_dependencies(tmp_path: Path) -> Non
 
 def test_a_task_that_plans_and_launches_imports_neither_sinks_nor_triggers() -> None:
     modules = [
-        "service",
+        "service.windows",
         "wiring.clusters",
-        "operators.planning",
-        "operators.work",
+        "task.plan",
+        "task.work",
         "spark.connector",
         "spark.shipping",
     ]
-    unneeded = ["spark.window", "spark.reading", "spark.sinks", "triggers", "watch", "cli"]
+    unneeded = ["spark.window", "spark.reading", "spark.sinks", "triggers", "service.watch", "cli"]
     code = (
         f"import sys\nimport {', '.join(f'{PACKAGE}.{module}' for module in modules)}\n"
         f"print([m for m in {unneeded} if f'{PACKAGE}.{{m}}' in sys.modules])"

@@ -21,22 +21,22 @@ GROUP = {
     "core.group",
     "core.log",
     "core.offsets",
-    "core.output",
+    "core.launch.staging",
     "core.secrets",
     "core.spark_json",
     "core.starting",
     "core.store_address",
 }
-OPERATOR = {*GROUP, "core.start_choice", "operators", "operators.assets", "operators.definition"}
+OPERATOR = {*GROUP, "core.launch.start_choice", "operators", "task.assets", "task.definition"}
 SUBMIT = {
     *OPERATOR,
-    "core.spark_conf",
-    "operators.launching",
+    "core.launch.spark_conf",
+    "launch.twins",
     "operators.spark_submit",
-    "operators.standalone",
-    "operators.subprocesses",
+    "launch.standalone",
+    "launch.subprocesses",
 }
-SPARK = {*OPERATOR, "operators.injection", "operators.kafka_spark"}
+SPARK = {*OPERATOR, "launch.injection", "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
 CONDITION = {*GROUP, "core.conditions", "core.window_id"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}
@@ -47,7 +47,7 @@ ALLOWED = {
     "StoreAddress": GROUP,
     "KafkaSparkSubmitOperator": SUBMIT,
     "KafkaSparkOperator": SPARK,
-    "KafkaSparkSqlOperator": {*SPARK, "operators.kafka_spark_sql", "operators.statements"},
+    "KafkaSparkSqlOperator": {*SPARK, "operators.kafka_spark_sql", "launch.statements"},
     "@task.kafka_spark": {*SPARK, "decorators", "decorators.kafka_spark"},
     "PlanWindowOperator": WINDOW,
     "PlanWindowsOperator": WINDOW,

@@ -28,13 +28,13 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from sqlalchemy import Engine, text
 from tabulate import tabulate
 
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.documents import dump_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, writing
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Outcome
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic, produce_one_each

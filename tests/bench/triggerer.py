@@ -30,8 +30,8 @@ from asgiref.sync import sync_to_async
 from tabulate import tabulate
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters import kafka_log
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka import log as kafka_log
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import (
     Condition,
@@ -43,9 +43,9 @@ from airflow_kafka_offsets.core.conditions import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.watch import Watch
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
-from airflow_kafka_offsets.watch import Watch
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic, produce
 

@@ -32,8 +32,8 @@ from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ports import LogOffsets
-from airflow_kafka_offsets.service import WindowService
-from airflow_kafka_offsets.wiring import stores as wiring_of_stores
+from airflow_kafka_offsets.service.windows import WindowService
+from airflow_kafka_offsets.wiring.stores import opening as wiring_of_stores
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 

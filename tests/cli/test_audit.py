@@ -15,7 +15,7 @@ import pytest
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.request import parse_replay
+from airflow_kafka_offsets.core.plan.request import parse_replay
 from airflow_kafka_offsets.core.window import Outcome
 from tests.cli.conftest import Cli, Lake, cells
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
 from tests.cli.conftest import Lake, in_a_process
 from tests.lab.processes import free_port

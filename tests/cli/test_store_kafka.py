@@ -11,7 +11,7 @@ import pytest
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.wiring import stores as wiring_of_stores
+from airflow_kafka_offsets.wiring.stores import opening as wiring_of_stores
 from tests.cli.conftest import ORDERS_0, ORDERS_1, Cli, Lake
 from tests.stores.memory import MemoryStore
 

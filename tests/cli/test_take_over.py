@@ -7,7 +7,7 @@ import getpass
 import pytest
 
 from airflow_kafka_offsets.core.errors import ForeignGroupError
-from airflow_kafka_offsets.core.ownership import Owner
+from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import ORDERS, Cli, Lake
 

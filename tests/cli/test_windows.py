@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_kafka_offsets.core.request import parse_replay
+from airflow_kafka_offsets.core.plan.request import parse_replay
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import ORDERS, Cli, Lake, cells
 

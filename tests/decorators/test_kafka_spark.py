@@ -10,7 +10,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, PlanWindowsOperator
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.operators.injection import call, hide_injected
+from airflow_kafka_offsets.launch.injection import call, hide_injected
 
 ORDERS = KafkaGroup("lake.orders", topics=["orders"])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.spark_versions import check_versions_agree
+from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -16,7 +16,7 @@ from tests.lab.leftovers import LONG_AGO, hold, sweep
 
 REPOSITORY = Path(__file__).parents[2]
 OF_THE_LAB = "import sys; from pathlib import Path; from tests.lab.leftovers import hold; hold(Path(sys.argv[1]))"
-OF_A_TASK = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from airflow_kafka_offsets.operators.job_files import task_folder; task = task_folder(); task.__enter__()"
+OF_A_TASK = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from airflow_kafka_offsets.launch.job_files import task_folder; task = task_folder(); task.__enter__()"
 
 
 def age(folder: Path) -> Path:

@@ -8,11 +8,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.connector_jars import kept_jars
-from airflow_kafka_offsets.adapters.spark_home import jar_names
-from airflow_kafka_offsets.adapters.start.archives import start_options
-from airflow_kafka_offsets.adapters.start.programs import Spark, spark_at
-from airflow_kafka_offsets.core.start import (
+from airflow_kafka_offsets.adapters.machine.archives import start_options
+from airflow_kafka_offsets.adapters.machine.connector_jars import kept_jars
+from airflow_kafka_offsets.adapters.machine.programs import Spark, spark_at
+from airflow_kafka_offsets.adapters.machine.spark_home import jar_names
+from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
     SUBMIT_OPTIONS,
     compiler_options,

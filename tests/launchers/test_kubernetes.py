@@ -14,13 +14,13 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit as provider
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.core.launching import JobName, label_value
-from airflow_kafka_offsets.core.reader_options import reader_options
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.core.launch.jobs import JobName, label_value
+from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.service.windows import Planned
 from tests.lab.java import pyspark_home
 from tests.lab.processes import LOOPBACK, free_port
+from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import REFERENCES
-from tests.operators.test_job_files import window_of
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 

@@ -24,8 +24,10 @@ import requests
 import sqlalchemy
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.operators import planning, runs, spark_submit
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.operators import spark_submit
+from airflow_kafka_offsets.service.windows import WindowService
+from airflow_kafka_offsets.task import plan as planning
+from airflow_kafka_offsets.task import runs
 
 PRELOADED = (confluent_kafka, requests, sqlalchemy)
 

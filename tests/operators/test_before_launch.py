@@ -24,14 +24,15 @@ from airflow_kafka_offsets import (
     PlanWindowOperator,
     wiring,
 )
-from airflow_kafka_offsets.adapters import spark_home
+from airflow_kafka_offsets.adapters.machine import spark_home
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
-from airflow_kafka_offsets.operators import ending, standalone
-from airflow_kafka_offsets.operators.dag_files import found_files
+from airflow_kafka_offsets.launch import standalone
+from airflow_kafka_offsets.task import ending
+from airflow_kafka_offsets.task.dag_files import found_files
 from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
+from tests.launch.test_connector import run_without_kafka
 from tests.operators.logs import as_logged
-from tests.operators.test_connector import run_without_kafka
 from tests.operators.test_large_windows import run_operator
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from airflow.providers.apache.spark.hooks import spark_submit as provider
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
-from airflow_kafka_offsets.core.launching import JobName
-from airflow_kafka_offsets.core.reader_options import reader_options
-from airflow_kafka_offsets.operators.job_files import MAX_ARGUMENT
-from airflow_kafka_offsets.service import Planned
-from tests.operators.test_job_files import window_of
+from airflow_kafka_offsets.core.launch.jobs import JobName
+from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.launch.job_files import MAX_ARGUMENT
+from airflow_kafka_offsets.service.windows import Planned
+from tests.launch.test_job_files import window_of
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 REFERENCES = {

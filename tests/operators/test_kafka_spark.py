@@ -22,13 +22,13 @@ from airflow.sdk.exceptions import (
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, spark
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
-from airflow_kafka_offsets.core.reader_options import reader_options
-from airflow_kafka_offsets.operators.connect import remote_url
+from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.launch.connect import remote_url
 from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.wiring import find_connection
-from tests.operators.test_job_files import window_of
+from tests.launch.test_job_files import window_of
 
 MINE = {"spark.jars.packages": "my:jar:1"}
 

@@ -10,12 +10,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.operators.statements import check_statements, split
+from airflow_kafka_offsets.launch.statements import check_statements, split
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.operators.conftest import Worker
+    from tests.launch.conftest import Worker
 
 READS = "insert into t select * from kafka_window"
 

@@ -18,18 +18,18 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import DataLossError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Outcome, State
-from airflow_kafka_offsets.operators import job_files
-from airflow_kafka_offsets.operators.assets import event_extra
-from airflow_kafka_offsets.operators.definition import Stop
-from airflow_kafka_offsets.operators.ending import Ending
-from airflow_kafka_offsets.operators.job_files import Report, handoff_of, window_conf
-from airflow_kafka_offsets.operators.planning import placeholders, small_together, window_result
+from airflow_kafka_offsets.launch import job_files
+from airflow_kafka_offsets.launch.job_files import Report, handoff_of, window_conf
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
-from airflow_kafka_offsets.operators.work import Work, task_result
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
+from airflow_kafka_offsets.task.assets import event_extra
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.plan import placeholders, small_together, window_result
+from airflow_kafka_offsets.task.work import Work, task_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
 from tests.lab.memory import IN_MEMORY

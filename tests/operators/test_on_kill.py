@@ -13,10 +13,11 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
-from airflow_kafka_offsets.core.launching import Job, JobName, JobState
+from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.operators import runs, spark_submit
-from tests.operators.test_job_files import window_of
+from airflow_kafka_offsets.operators import spark_submit
+from airflow_kafka_offsets.task import runs
+from tests.launch.test_job_files import window_of
 
 
 class Hook:

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.core.request import Live
+from airflow_kafka_offsets.core.plan.request import Live
 from tests.core.examples import NOON, claim, group, tp
 from tests.triggers.conftest import Places
 from tests.triggers.test_conditions import moody, remade

@@ -48,15 +48,15 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
-from airflow_kafka_offsets.operators import work
-from airflow_kafka_offsets.operators.definition import Stop
-from airflow_kafka_offsets.operators.ending import Ending
-from airflow_kafka_offsets.operators.job_files import Report
-from airflow_kafka_offsets.service import Planned, WindowService
+from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.task import work
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
 from tests.core.examples import tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.step_laws import StepLaws

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange
 from airflow_kafka_offsets.core.window import Outcome, State
-from airflow_kafka_offsets.service import WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 

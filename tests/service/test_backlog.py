@@ -18,9 +18,9 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.request import Live, Offsets, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import claim, ranges, tp
 from tests.service.world import World, after_clear
 

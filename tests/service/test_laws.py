@@ -28,10 +28,10 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.core.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World, after_clear

@@ -13,12 +13,12 @@ from airflow_kafka_offsets.core.errors import (
     UnreadTopicError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.ownership import Owner
-from airflow_kafka_offsets.core.place import Meaning
-from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.place.place import Meaning
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
-from airflow_kafka_offsets.service import Planned
+from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 

@@ -27,9 +27,9 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service import Planned, WindowService
+from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World

@@ -22,10 +22,10 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.request import Live, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Request, Span, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
-from airflow_kafka_offsets.service import RACES
+from airflow_kafka_offsets.service.windows import RACES
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 

@@ -26,11 +26,11 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.ownership import GroupState
-from airflow_kafka_offsets.core.request import Live
-from airflow_kafka_offsets.core.waiting import Answer
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.request import Live
+from airflow_kafka_offsets.core.plan.waiting import Answer
 from airflow_kafka_offsets.core.window import Claim, Window
-from airflow_kafka_offsets.watch import NEWEST, Watch
+from airflow_kafka_offsets.service.watch import NEWEST, Watch
 from tests.core.examples import NOON, claim, group, tp
 from tests.service.memory_log import MemoryLog
 from tests.service.world import World

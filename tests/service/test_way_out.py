@@ -33,14 +33,14 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.ownership import Owner, Position
-from airflow_kafka_offsets.core.request import Live, Offsets, Windows
+from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.plan.request import Live, Offsets, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.moving import Asked, LedgerSource, Moving
-from airflow_kafka_offsets.service import Planned, WindowService
+from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import ranges, tp
 from tests.lab.memory import IN_MEMORY
-from tests.ledger.test_output import Warehouse
+from tests.ledger.test_staging import Warehouse
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 

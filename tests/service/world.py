@@ -13,10 +13,10 @@ from sqlalchemy.pool import StaticPool
 
 from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.core.request import Request
+from airflow_kafka_offsets.core.plan.request import Request
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service import LIVE, Planned, WindowService
+from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
 from tests.service.memory_log import MemoryLog

@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.kafka_log import KafkaLog
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.request import Windows
+from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import Claim, State
-from airflow_kafka_offsets.operators.definition import Stop
-from airflow_kafka_offsets.operators.ending import Ending
-from airflow_kafka_offsets.operators.job_files import Report, handoff_of
-from airflow_kafka_offsets.operators.runs import try_of
-from airflow_kafka_offsets.operators.work import Work
-from airflow_kafka_offsets.service import LIVE, Planned, WindowService
+from airflow_kafka_offsets.launch.job_files import Report, handoff_of
+from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_prefix
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.runs import try_of
+from airflow_kafka_offsets.task.work import Work
 from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_kafka_offsets.core.request import Request
+    from airflow_kafka_offsets.core.plan.request import Request
     from tests.lab.databases import Postgres
     from tests.lab.kafka import KafkaBroker
 

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
-from airflow_kafka_offsets.core.store import Compares
+from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.proxy import Proxy
 

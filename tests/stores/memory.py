@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 
 class MemoryStore:

@@ -18,13 +18,13 @@ from airflow_kafka_offsets.cli import main
 from airflow_kafka_offsets.core.errors import StoreDriftError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.ports import Act
-from airflow_kafka_offsets.service import WindowService, utc_now
+from airflow_kafka_offsets.service.windows import WindowService, utc_now
 from airflow_kafka_offsets.wiring import open_log, open_service
-from airflow_kafka_offsets.wiring.stores import open_store
+from airflow_kafka_offsets.wiring.stores.opening import open_store
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
 from tests.lab.topics import create_topic, produce

@@ -13,8 +13,8 @@ from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.wiring.files import aws_keys, hdfs_login, name_nodes, s3_endpoint
-from airflow_kafka_offsets.wiring.stores import open_store
+from airflow_kafka_offsets.wiring.stores.files import aws_keys, hdfs_login, name_nodes, s3_endpoint
+from airflow_kafka_offsets.wiring.stores.opening import open_store
 
 
 def connection(conn_type: str, extra: dict[str, Any] | None = None, **fields: Any) -> Connection:

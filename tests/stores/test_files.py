@@ -23,10 +23,10 @@ from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
 from airflow_kafka_offsets.adapters.stores.local import LocalPlace
 from airflow_kafka_offsets.core.errors import StoreContentError, StoreDriftError, StoreRefusedError
-from airflow_kafka_offsets.core.offset_file import file_name, temporary_name, version_of
+from airflow_kafka_offsets.core.store.offset_file import file_name, temporary_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import open_store as open_at
+from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.stores import files_writer
 from tests.stores.contract import StoreContract, at
 

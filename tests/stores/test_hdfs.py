@@ -20,10 +20,10 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offset_file import file_name, version_of
+from airflow_kafka_offsets.core.store.offset_file import file_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import open_store as open_at
+from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.hdfs import Hdfs
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy

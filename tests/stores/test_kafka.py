@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.store import Compares
+from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.kafka_tools import kafka_consumer_groups

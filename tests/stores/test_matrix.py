@@ -9,7 +9,7 @@ import pytest
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import _OPTIONS, parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import open_store
+from airflow_kafka_offsets.wiring.stores.opening import open_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "README.md"
 ROWS = {

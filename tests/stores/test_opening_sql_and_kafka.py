@@ -9,10 +9,10 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.core.errors import BadInputError, StoreUnavailableError
-from airflow_kafka_offsets.core.store import Compares
+from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import LateStore, open_store
+from airflow_kafka_offsets.wiring.stores.opening import LateStore, open_store
 from tests.stores.contract import at
 
 

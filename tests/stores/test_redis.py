@@ -22,11 +22,11 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.store.redis_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.redis import redis_settings
-from airflow_kafka_offsets.wiring.stores import open_store as open_address
+from airflow_kafka_offsets.wiring.stores.opening import open_store as open_address
+from airflow_kafka_offsets.wiring.stores.redis import redis_settings
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer

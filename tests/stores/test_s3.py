@@ -19,10 +19,10 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreRefusedError,
 )
-from airflow_kafka_offsets.core.offset_file import file_name
+from airflow_kafka_offsets.core.store.offset_file import file_name
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores import open_store as open_at
+from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.proxy import Proxy
 from tests.lab.s3 import S3
 from tests.stores.contract import StoreContract, at

@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from airflow_kafka_offsets import watch, wiring
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.wiring import absent
 from tests.lab.memory import IN_MEMORY

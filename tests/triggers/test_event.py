@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from airflow_kafka_offsets import KafkaOffsetsTrigger
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
-from airflow_kafka_offsets.core.waiting import CALL_AGAIN_AFTER
+from airflow_kafka_offsets.core.plan.waiting import CALL_AGAIN_AFTER
 from tests.core.examples import claim, group, tp
 from tests.triggers.conftest import Places
 from tests.triggers.test_conditions import moody, remade

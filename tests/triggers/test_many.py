@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.adapters import kafka_log
+from airflow_kafka_offsets.adapters.kafka import log as kafka_log
 from airflow_kafka_offsets.triggers import polling
 from tests.bench.triggerer import SENSORS, TOPICS, clients, measure, shared, threads, waiting_groups
 from tests.lab.kafka import KafkaBroker

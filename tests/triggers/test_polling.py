@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.waiting import Answer
+from airflow_kafka_offsets.core.plan.waiting import Answer
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
 from tests.core.examples import claim, group, tp

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.wiring import SECTION
-from airflow_kafka_offsets.wiring.cache import OPTION, cache_folder, chosen_folder
+from airflow_kafka_offsets.wiring.machine.cache import OPTION, cache_folder, chosen_folder
 
 _SETTING = "AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"
 

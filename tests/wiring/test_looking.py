@@ -11,11 +11,11 @@ import pytest
 from airflow_kafka_offsets import WindowCommittedSensor, wiring
 from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, WindowCommitted
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
-from airflow_kafka_offsets.core.waiting import Answer
+from airflow_kafka_offsets.core.plan.waiting import Answer
+from airflow_kafka_offsets.service.watch import Watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
 from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
-from airflow_kafka_offsets.watch import Watch
 from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
 from tests.cli.conftest import set_revision
 from tests.core.examples import group, tp

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_kafka_offsets.adapters.clusters.http import TIMEOUT
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launching import JOB_LABEL, WINDOW_LABEL, Job, JobName, JobState
+from airflow_kafka_offsets.core.launch.jobs import JOB_LABEL, WINDOW_LABEL, Job, JobName, JobState
 
 _STATES = {"Succeeded": JobState.SUCCEEDED, "Failed": JobState.OVER}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_kafka_offsets.adapters.clusters.http import ask, document, split_login
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launching import Job, JobName, JobState, yarn_tag
+from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, yarn_tag
 
 _OVER = ("FINISHED", "FAILED", "KILLED")
 

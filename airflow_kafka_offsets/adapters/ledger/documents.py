@@ -17,7 +17,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import Position
 
 
 @contextmanager

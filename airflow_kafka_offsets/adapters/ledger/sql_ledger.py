@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
 
-from airflow_kafka_offsets.adapters.ledger import output as outputs
 from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger import staging as outputs
 from airflow_kafka_offsets.adapters.ledger.documents import (
     dump_position,
     dump_ranges,
@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import OffsetRanges
-from airflow_kafka_offsets.core.ownership import (
+from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
     Owner,

@@ -18,7 +18,9 @@ from airflow_kafka_offsets.core.errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.offset_file import (
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.store.guarantees import Guarantees
+from airflow_kafka_offsets.core.store.offset_file import (
     OffsetFile,
     came_too_late,
     dump_offset_file,
@@ -28,8 +30,6 @@ from airflow_kafka_offsets.core.offset_file import (
     superfluous,
     temporary_name,
 )
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.store import Guarantees
 
 log = logging.getLogger(__name__)
 

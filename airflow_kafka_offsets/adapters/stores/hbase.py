@@ -32,8 +32,8 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole, topics_of
-from airflow_kafka_offsets.core.store import Compares, Guarantees
-from airflow_kafka_offsets.core.store_values import read_offset, read_partition
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
+from airflow_kafka_offsets.core.store.values import read_offset, read_partition
 
 TABLE = "kafka_offsets"
 FAMILY = "offsets"

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 if TYPE_CHECKING:
     from hdfs import Client

@@ -18,7 +18,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer
 
-from airflow_kafka_offsets.adapters.kafka_log import CHUNK, KafkaLog, client_config, hint, masked
+from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog, client_config, hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     KafkaRefusedError,
@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.store import Compares, Guarantees, check_advance
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees, check_advance
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 # What a person has to put right: rights, a disk that is full or read-only, a folder that is missing, no hard links.
 _REFUSALS = frozenset(

@@ -18,9 +18,9 @@ from airflow_kafka_offsets.core.errors import (
     counted,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.store import Compares, Guarantees
-from airflow_kafka_offsets.core.store_key import TAGGED, KeyPattern
-from airflow_kafka_offsets.core.store_values import read_offset, read_partition
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
+from airflow_kafka_offsets.core.store.redis_key import TAGGED, KeyPattern
+from airflow_kafka_offsets.core.store.values import read_offset, read_partition
 
 _Hashes = dict[str, dict[bytes, bytes]]
 """The fields and values of each topic's hash."""

@@ -58,7 +58,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole, topics_of
-from airflow_kafka_offsets.core.store import Compares, Guarantees
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 _Row = tuple[Any, ...]
 """Topic, group, partition and offset, as the driver gives them."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.store import check_advance, must_write
+from airflow_kafka_offsets.core.store.guarantees import check_advance, must_write
 
 LOOKS = 20
 """How often a writer that was overtaken looks again. Who overtakes has moved the offsets, so the second look usually ends it."""

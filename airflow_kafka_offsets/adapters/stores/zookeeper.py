@@ -25,8 +25,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
-from airflow_kafka_offsets.core.store import Compares, Guarantees
-from airflow_kafka_offsets.core.store_values import read_offset, read_partition
+from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
+from airflow_kafka_offsets.core.store.values import read_offset, read_partition
 
 MAX_REQUEST_BYTES = 1_048_575
 """ZooKeeper's jute.maxbuffer when nobody set it: larger requests are answered by cutting the connection."""

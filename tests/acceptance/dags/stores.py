@@ -8,7 +8,7 @@ from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
-from airflow_kafka_offsets.operators import planning
+from airflow_kafka_offsets.task import plan as planning
 from tests.lab.tables import FEW_RECORDS
 
 # A store that is down for longer than this fails the task: the tests have no minute to wait.

@@ -1,0 +1,183 @@
+"""Output in the ledger's own database: published in the transaction that commits the window."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Row,
+    TableClause,
+    column,
+    delete,
+    insert,
+    inspect,
+    literal,
+    select,
+    table,
+    text,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.elements import quoted_name
+
+from airflow_kafka_offsets.adapters.ledger.engine import (
+    engine_without_transactions,
+    first_line,
+    is_lost,
+    where,
+    writing,
+)
+from airflow_kafka_offsets.adapters.ledger.tables import staged
+from airflow_kafka_offsets.core.errors import (
+    KafkaOffsetsError,
+    LedgerError,
+    LedgerUnavailableError,
+    OutputError,
+    counted,
+)
+from airflow_kafka_offsets.core.launch.staging import Staged, done_with, foreign_rows, to_publish
+
+log = logging.getLogger(__name__)
+
+WINDOW_ID = "window_id"
+
+PUBLISH_TIMEOUT = 3600
+"""Seconds that MySQL may take to publish a window: its client can't tell a long statement from a server that is gone."""
+
+
+def publish(
+    connection: Connection,
+    window_id: str,
+    tables: Sequence[str],
+    attempt: int | None,
+    now: datetime,
+    *,
+    is_planned: bool,
+) -> None:
+    """Replace a window's rows by what its job staged last. The caller's transaction holds the window's row.
+
+    Raises:
+        OutputError: nothing was staged, or the database refused it.
+        ConcurrentChangeError, LedgerUnavailableError: as the transaction's.
+    """
+    # Locking: under MySQL's repeatable read, another read would see what was there before we waited for the window's row.
+    noted = connection.execute(select(staged).where(staged.c.window_id == window_id).with_for_update())
+    for one in to_publish(window_id, tables, [_staged(row) for row in noted], attempt, is_planned=is_planned):
+        _check_transactions(connection, window_id, one.target)
+        with _refusals_told(connection, window_id, one.target):
+            _replace(connection, window_id, one, is_planned=is_planned)
+        older = (staged.c.window_id == window_id, staged.c.target == one.target, staged.c.id <= one.id)
+        connection.execute(update(staged).where(*older).values(published_at=now))
+        connection.execute(update(staged).where(staged.c.id == one.id).values(attempt_id=attempt))
+        log.info("Window %s: %s published in %s", window_id, counted(one.rows, "row"), one.target)
+
+
+def clean(engine: Engine) -> None:
+    """Drop the staging tables of what is published, also those that other commits left when they were killed.
+
+    A transaction of its own each: MySQL commits with every DROP. What fails is left to the next commit.
+    """
+    is_over = (staged.c.published_at.is_not(None), staged.c.staging.is_not(None))
+    try:
+        with engine.connect() as connection:
+            over = [(row.id, _staged(row)) for row in connection.execute(select(staged).where(*is_over))]
+        for number, one in over:
+            if not _is_dropped(engine, one):
+                continue
+            with writing(engine) as connection:
+                connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
+    except (DBAPIError, KafkaOffsetsError) as exc:
+        log.warning("Staging tables in %s are dropped by the next commit: %s", where(engine), exc)
+
+
+def _is_dropped(engine: Engine, one: Staged) -> bool:
+    """Drop a staging table; one that the database refuses to drop keeps no other one."""
+    try:
+        _drop(engine, one)
+    except LedgerUnavailableError:
+        raise
+    except LedgerError as exc:
+        log.warning(
+            "Staging table %s of %s can't be dropped, and is tried again later: %s", one.staging, one.target, exc
+        )
+        return False
+    return True
+
+
+def _drop(engine: Engine, one: Staged) -> None:
+    target = _table(one.target)
+    names = inspect(engine).get_table_names(schema=target.schema)
+    for name in done_with(names, one.staging):
+        with writing(engine) as connection:
+            quote = connection.dialect.identifier_preparer.format_table
+            connection.execute(text(f"DROP TABLE IF EXISTS {quote(_beside(target, name))}"))
+
+
+def _replace(connection: Connection, window_id: str, one: Staged, *, is_planned: bool) -> None:
+    target = _table(one.target, WINDOW_ID, *one.columns)
+    stage = _beside(target, one.staging, *one.columns)
+    there = connection.execute(delete(target).where(target.c[WINDOW_ID] == window_id)).rowcount
+    if there and is_planned:
+        raise OutputError(foreign_rows(window_id, one.target, there))
+    rows = select(*[stage.c[name] for name in one.columns], literal(window_id))
+    fill = insert(target).from_select([*one.columns, WINDOW_ID], rows).execution_options(preserve_rowcount=True)
+    inserted = connection.execute(fill).rowcount
+    if inserted != one.rows:
+        raise OutputError(
+            f"Window {window_id}: the job staged {counted(one.rows, 'row')} for {one.target}, and {one.staging} has {inserted} now. "
+            "Nothing is committed. Clear the task to run the window again"
+        )
+
+
+@contextmanager
+def _refusals_told(connection: Connection, window_id: str, target: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as exc:
+        # What waiting may heal is the ledger's to tell; whatever else is refused is refused again.
+        if is_lost(exc) or exc.connection_invalidated:
+            raise
+        raise OutputError(
+            f"Window {window_id}: {where(connection.engine)} did not take its rows into {target} "
+            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed. Correct that, then let the task retry, "
+            "which does not run its job again, or clear it, which does"
+        ) from exc
+
+
+def _check_transactions(connection: Connection, window_id: str, target: str) -> None:
+    named = _table(target)
+    if engine := engine_without_transactions(connection, named.name, named.schema):
+        raise OutputError(
+            f"Window {window_id}: {target} has the engine {engine}, which has no transactions. Nothing is committed. Once: ALTER TABLE {target} "
+            "ENGINE = InnoDB; then let the task retry: its job is not run again"
+        )
+
+
+def _table(name: str, *columns: str) -> TableClause:
+    schema, _, base = name.rpartition(".")
+    quoted: list[Column[Any]] = [column(quoted_name(c, True)) for c in columns]  # type: ignore[misc]
+    return table(quoted_name(base, True), *quoted, schema=quoted_name(schema, True) if schema else None)
+
+
+def _beside(target: TableClause, name: str, *columns: str) -> TableClause:
+    return _table(f"{target.schema}.{name}" if target.schema else name, *columns)
+
+
+def _staged(row: Row[Any]) -> Staged:
+    return Staged(
+        id=row.id,
+        target=row.target,
+        staging=row.staging or "",
+        columns=tuple(json.loads(row.column_names)),
+        rows=row.row_count,
+        is_published=row.published_at is not None,
+        attempt=row.attempt_id,
+    )

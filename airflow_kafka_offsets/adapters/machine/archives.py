@@ -1,0 +1,303 @@
+"""The archives in the cache folder: found, checked, made.
+
+An archive is made by a run of its own, never by a user's job: a JVM that has to write one when it ends may fail at just that, and the exit
+code of spark-submit with it. That run writes a draft; a JVM that starts from the draft, or not at all, says whether it is good; then it is renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured
+from airflow_kafka_offsets.adapters.machine.connector_jars import tail_of
+from airflow_kafka_offsets.adapters.machine.programs import Spark
+from airflow_kafka_offsets.adapters.machine.spark_home import OF_OTHER_RUNS
+from airflow_kafka_offsets.core.errors import StartArchiveError
+from airflow_kafka_offsets.core.launch.start import (
+    SUBMIT_OPTIONS,
+    ArchiveName,
+    archive_name,
+    options_to_check,
+    options_to_make,
+    options_to_use,
+    parse_archive_name,
+    with_options,
+)
+
+FOLDER = "archives"
+"""Below the cache folder."""
+
+TIME_LIMIT = 900.0
+"""Seconds that the run may take which makes an archive: 20 on an idle machine, ten minutes on a busy one."""
+
+_A_DAY = 86_400
+_KEPT = 7 * _A_DAY
+
+_JOB = Path(__file__).with_name("training.py")
+_LOWEST_PRIORITY = 19
+# What would change the run, or what it has no need of; the class path is the same without Hadoop's folders, which stand at its end.
+_LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", *OF_OTHER_RUNS)
+_CONF = {
+    "spark.master": "local[2]",
+    "spark.submit.deployMode": "client",
+    "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.port": "0",
+    "spark.hadoop.fs.defaultFS": "file:///",
+}
+
+log = logging.getLogger(__name__)
+
+
+def start_options(spark: Spark, cache_folder: Path) -> list[str]:
+    """Return the options with which a driver's JVM starts from its archive; none if there is no archive that can be trusted.
+
+    Args:
+        spark: that is started.
+        cache_folder: the archives are in its folder `archives`.
+    """
+    archive = find_archive(spark, cache_folder)
+    return [] if archive is None else options_to_use(str(archive), spark.java)
+
+
+def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
+    """Return the archive of a Spark, if there is one and it can be trusted."""
+    if not spark.java.has_archives or spark.has_settings:
+        return None
+    try:
+        wanted = name_now(spark)
+        if not secured(cache_folder / FOLDER):
+            return None
+        for path in sorted((cache_folder / FOLDER).iterdir()):
+            name = parse_archive_name(path.name)
+            if name is not None and replace(name, size=0) == wanted and _is_good(path, name):
+                return path
+    except OSError as exc:
+        log.debug("No start archive is used: %s", exc)
+    return None
+
+
+def _is_good(path: Path, name: ArchiveName) -> bool:
+    # A JVM that maps a file which is shorter than its head says ends by SIGBUS.
+    return secured(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
+
+
+def make_archive(
+    spark: Spark,
+    cache_folder: Path,
+    environment: Mapping[str, str],
+    *,
+    time_limit: float = TIME_LIMIT,
+    before_exec: Callable[[], None] | None = None,
+) -> Path | None:
+    """Make the archive of a Spark, and return it; None: another process is making it now.
+
+    Args:
+        spark: for which.
+        cache_folder: where archives are kept.
+        environment: of the run, as that of the jobs.
+        time_limit: seconds that the run may take.
+        before_exec: called in its process before it runs.
+
+    Raises:
+        StartArchiveError: there can't be one, or the run failed. What was there before is still there.
+    """
+    _check_possible(spark)
+    folder = cache_folder / FOLDER
+    try:
+        with _lock(folder, name_now(spark).place) as lock:
+            return None if lock is None else _make(spark, folder, environment, time_limit, before_exec, lock)
+    except OSError as exc:
+        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}. Else {NAME_ANOTHER}") from exc
+
+
+def has_failed(spark: Spark, cache_folder: Path) -> bool:
+    """Whether an archive was to be made of this very Spark within a day, and was not: each try costs half a minute."""
+    try:
+        return time.time() - _failed(name_now(spark), cache_folder / FOLDER).stat().st_mtime < _A_DAY
+    except OSError:
+        return False
+
+
+def _failed(name: ArchiveName, folder: Path) -> Path:
+    return folder / f".failed-{name.place}-{name.state}"
+
+
+def _check_possible(spark: Spark) -> None:
+    java = spark.java
+    if not java.has_archives:
+        raise StartArchiveError(
+            f"No start archive for {java.program}: it must be a Java 17 or later (HotSpot) with its file `release`, and this one "
+            f"{'is Java ' + str(java.version) if java.version else 'does not say what it is'}. Set JAVA_HOME to another"
+        )
+    if spark.has_settings:
+        raise StartArchiveError(
+            f"No start archive for the Spark in {spark.home}: {spark.settings} is on its class path before its jars, and Java takes no "
+            "folder there that holds anything. Give Spark's settings on the operator or by properties_file, and set SPARK_CONF_DIR to a "
+            "folder that is empty"
+        )
+
+
+def _make(
+    spark: Spark,
+    folder: Path,
+    environment: Mapping[str, str],
+    time_limit: float,
+    before_exec: Callable[[], None] | None,
+    lock: int,
+) -> Path:
+    name = name_now(spark)
+    _remove_of_killed(name, folder)
+    failed = _failed(name, folder)
+    failed.touch()  # also if this process is killed
+    with tempfile.TemporaryDirectory(prefix=f".work-{name.place}-", dir=folder) as work:
+        draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
+        try:
+            run = _Run(spark, environment, Path(work), time_limit, before_exec, lock)
+            conf = [part for key, value in _CONF.items() for part in ("--conf", f"{key}={value}")]
+            run(options_to_make(str(draft), spark.java), *conf, str(_JOB), work)
+            if not draft.exists():
+                raise StartArchiveError(
+                    f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}. Set JAVA_HOME to another "
+                    "Java, or start_archive to off"
+                )
+            run(options_to_check(str(draft), spark.java), "--version")
+            made = _publish(draft, folder, replace(name, size=draft.stat().st_size))
+            failed.unlink(missing_ok=True)
+            return made
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
+    """Let others find a draft, and remove the archives that it replaces; a JVM that has mapped one keeps it."""
+    draft.chmod(0o644)
+    for path, flags in ((draft, os.O_RDONLY), (folder, os.O_RDONLY | os.O_DIRECTORY)):
+        if path == folder:
+            draft.rename(folder / str(name))
+        descriptor = os.open(path, flags)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    _remove_old(name, folder)
+    return folder / str(name)
+
+
+def _remove_of_killed(name: ArchiveName, folder: Path) -> None:
+    """Remove what makers left that were killed; none is at work, as the lock is ours."""
+    for path in folder.glob(f".draft-{name.place}-*"):
+        path.unlink(missing_ok=True)
+    for path in folder.glob(f".work-{name.place}-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_old(name: ArchiveName, folder: Path) -> None:
+    """Remove the archives that this one replaces, not at once: a folder may serve machines that are updated one by one."""
+    for path in folder.glob(f"{name.place}-*.jsa"):
+        if path.name != str(name) and time.time() - path.stat().st_mtime > _KEPT:
+            path.unlink(missing_ok=True)
+
+
+def name_now(spark: Spark) -> ArchiveName:
+    """Return the name that an archive of no bytes would have."""
+    return archive_name(spark.java, spark.class_path, spark.jars, 0)
+
+
+@contextmanager
+def _lock(folder: Path, place: str) -> Iterator[int | None]:
+    """Hold the lock of a place, or get None: nobody waits for it, as what its holder makes is good for all."""
+    if not make_folder(folder):
+        raise StartArchiveError(
+            f"{folder} belongs to another user, or others can write to it: what is in it is not used. Remove it, or {NAME_ANOTHER}"
+        )
+    descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield None
+    else:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _Run:
+    """What starts Spark once for an archive, behind all other work of the machine, and ends it when it takes too long."""
+
+    def __init__(
+        self,
+        spark: Spark,
+        environment: Mapping[str, str],
+        directory: Path,
+        time_limit: float,
+        before_exec: Callable[[], None] | None,
+        lock: int,
+    ) -> None:
+        self._spark = spark
+        self._environment = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
+        self._environment |= {"SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(spark.settings)}
+        self._environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(directory))
+        self._environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        self._directory = directory
+        self._time_limit = time_limit
+        self._before_exec = before_exec
+        self._lock = lock
+
+    def __call__(self, options: Sequence[str], *arguments: str) -> None:
+        """Run spark-submit, its JVM with these options.
+
+        Raises:
+            StartArchiveError: it failed, or took too long.
+        """
+        said = self._directory / "said"
+        with said.open("wb") as output:
+            child = subprocess.Popen(
+                [str(self._spark.home / "bin" / "spark-submit"), *arguments],
+                env={
+                    **self._environment,
+                    SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={self._directory}"], None),
+                },
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=self._in_child,
+                # The lock stays with what may still write to the draft, also when this process is gone.
+                pass_fds=[self._lock],
+            )
+        try:
+            code = child.wait(self._time_limit)
+        except BaseException as exc:
+            os.killpg(child.pid, signal.SIGKILL)  # the Python of the job, too
+            child.wait()
+            if not isinstance(exc, subprocess.TimeoutExpired):
+                raise
+            raise StartArchiveError(
+                f"The run that makes a start archive was not over after {self._time_limit:g} s, and was ended. Launches start as they do "
+                "without one, and none tries again within a day. When the machine has less to do, type: kafka-offsets archive"
+            ) from exc
+        if code != 0:
+            tail = tail_of(said.read_text(errors="replace"))
+            raise StartArchiveError(
+                f"The run that makes a start archive ended with {code}. Once what it said is mended, type: kafka-offsets archive\n{tail}"
+            )
+
+    def _in_child(self) -> None:
+        os.nice(_LOWEST_PRIORITY)
+        if self._before_exec is not None:
+            self._before_exec()

@@ -1,0 +1,261 @@
+"""The jars of Spark's Kafka connector in a folder of this machine: fetched by Spark's own spark-submit, once, whoever asks.
+
+A folder ``<artifact>-<version>`` is complete or absent: Ivy works in a staging folder beside it, and a rename puts the jars in their place,
+with a list of their sizes, so that a folder from which somebody removed a file is not taken for a whole one. A lock lets one process
+fetch at a time; the kernel releases it with its process. What a killed one leaves is a staging folder that nobody reads and the next one
+removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured
+from airflow_kafka_offsets.adapters.machine.spark_home import OF_OTHER_RUNS
+from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
+
+LIST = "jars.json"
+"""The file that lists a folder's jars with their sizes in bytes."""
+
+_POLL_SECONDS = 0.2
+_STAGING = ".staging-"
+_TAIL_LINES = 25
+# Whatever an administrator lets every job have is not needed to fetch jars, and may be far away.
+_WITHOUT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
+_USER_IN_URL = re.compile(r"://[^/@\s]+@")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How jars are fetched.
+
+    Attributes:
+        home: of Spark.
+        coordinates: ``group:artifact:version`` of the connector.
+        arguments: of spark-submit: where its Ivy looks.
+        environment: of spark-submit.
+        seconds: how long it may take, with the wait for another process that fetches the same.
+        before_exec: what runs in the child before spark-submit does.
+    """
+
+    home: Path
+    coordinates: str
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    seconds: float = 600
+    before_exec: Callable[[], None] | None = None
+
+
+def kept_jars(folder: Path) -> list[Path] | None:
+    """Return the jars of a folder, by name; None: it is not there, or not whole.
+
+    Raises:
+        ConnectorUnavailableError: others than this user and root can have written them: their code would run.
+    """
+    try:
+        sizes: dict[str, int] = json.loads((folder / LIST).read_text())["jars"]
+        is_whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        jars = [folder / name for name in sorted(sizes)] if is_whole else None
+        for path in (folder.parent, folder, folder / LIST, *jars) if jars else ():
+            if not secured(path):
+                raise _foreign(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return jars
+
+
+def _foreign(path: Path) -> ConnectorUnavailableError:
+    return ConnectorUnavailableError(
+        f"{path} belongs to another user, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
+        "would run with this task's rights. Nothing was planned or launched. In an image whose user is not the one that tasks run as, give the "
+        "folder to root and let everyone read it (chown -R root:0, chmod -R a+rX,go-w; "
+        '"Quickstart" in the docs (docs/quickstart.md), The cache folder). '
+        f"Elsewhere, give it to this user, or {NAME_ANOTHER}"
+    )
+
+
+def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
+    """Return the jars of a folder, by name; they are fetched if they are not there.
+
+    Raises:
+        ConnectorUnavailableError: with the last that Spark said; the folder is as it was.
+    """
+    deadline = time.monotonic() + how.seconds
+    try:
+        if not make_folder(folder.parent):
+            raise _foreign(folder.parent)
+        with _lock(folder, how, deadline):
+            return kept_jars(folder) or _fetch(folder, how, deadline)
+    except OSError as exc:
+        why = f"{exc.filename or folder.parent}: {exc.strerror}. If this user can't write there, {NAME_ANOTHER}"
+        raise _unavailable(how, folder, why) from exc
+
+
+def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
+    for left in folder.parent.glob(f".{folder.name}{_STAGING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    log.info("Fetching %s into %s; the launches after this one find it there", how.coordinates, folder)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}{_STAGING}", dir=folder.parent))
+    try:
+        said = _run_spark_submit(staging, how, folder, deadline)
+        jars = sorted((staging / "ivy" / "jars").glob("*.jar"))
+        if wrong := _what_is_wrong(jars, folder.name):
+            raise _unavailable(how, folder, wrong, said)
+        _put_in_place(jars, folder, staging, how.coordinates)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return [folder / jar.name for jar in jars]
+
+
+def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: float) -> str:
+    (staging / "nothing.py").touch()  # packages are resolved before the application runs
+    environment = {name: value for name, value in how.environment.items() if name not in OF_OTHER_RUNS}
+    environment["SPARK_HOME"] = str(how.home)
+    # A file: of a pipe, whatever spark-submit has started could keep the other end.
+    with (staging / "said.txt").open("w+", errors="replace") as said:
+        try:
+            process = subprocess.Popen(
+                _command(staging, how),
+                cwd=staging,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                preexec_fn=how.before_exec,
+            )
+        except OSError as exc:
+            raise _unavailable(how, folder, f"{how.home}/bin/spark-submit: {exc.strerror}") from exc
+        try:
+            code = process.wait(max(deadline - time.monotonic(), 0))
+            why = f"spark-submit ended with exit code {code}" if code else None
+        except subprocess.TimeoutExpired:
+            why = f"it was not done after {how.seconds:g} s"
+        finally:
+            process.kill()
+            process.wait()
+        said.seek(0)
+        text = said.read()
+    if why:
+        raise _unavailable(how, folder, why, text)
+    return text
+
+
+def _command(staging: Path, how: Fetching) -> list[str]:
+    # As properties: where defaults name a Python of executors, that counts more than any environment variable.
+    python = dict.fromkeys(("spark.pyspark.python", "spark.pyspark.driver.python"), sys.executable)
+    conf = {"spark.jars.ivy": f"{staging}/ivy", **python, **dict.fromkeys(_WITHOUT, "")}
+    return [
+        *(f"{how.home}/bin/spark-submit", "--master", "local[1]", "--deploy-mode", "client"),
+        *how.arguments,
+        *("--packages", how.coordinates),
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+        f"{staging}/nothing.py",
+    ]
+
+
+def _what_is_wrong(jars: Sequence[Path], connector: str) -> str | None:
+    """Return what keeps fetched jars from being used, as a sentence.
+
+    Args:
+        jars: of the staging folder.
+        connector: ``<artifact>-<version>`` of the one that has to be among them.
+    """
+    if not any(jar.name.endswith(f"{connector}.jar") for jar in jars):
+        return f"{connector}.jar is not among the {counted(len(jars), 'jar')} that it fetched"
+    for jar in jars:
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                damaged = archive.testzip()
+        except (zipfile.BadZipFile, OSError) as exc:
+            return f"{jar.name} is damaged ({exc})"
+        if damaged:
+            return f"{jar.name} is damaged (in {damaged})"
+    return None
+
+
+def _put_in_place(jars: Sequence[Path], folder: Path, staging: Path, coordinates: str) -> None:
+    ready = staging / "ready"
+    ready.mkdir()
+    for jar in jars:
+        jar.rename(ready / jar.name)
+    sizes = {jar.name: (ready / jar.name).stat().st_size for jar in jars}
+    (ready / LIST).write_text(json.dumps({"coordinates": coordinates, "jars": sizes}, indent=2))
+    for path, mode in (*((file, 0o644) for file in ready.iterdir()), (ready, 0o755)):
+        path.chmod(mode)  # whatever the umask: what others can write is not used
+        _sync(path)
+    if folder.exists():  # not whole: nobody uses it
+        folder.rename(staging / "old")
+    ready.rename(folder)
+    _sync(folder.parent)  # after a crash the rename itself may be missing
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _lock(folder: Path, how: Fetching, deadline: float) -> Iterator[None]:
+    with folder.with_name(f".{folder.name}.lock").open("a") as file:
+        while not _is_locked(file.fileno()):
+            if time.monotonic() > deadline:
+                raise _unavailable(how, folder, f"another process still fetches it after {how.seconds:g} s")
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> ConnectorUnavailableError:
+    tail = tail_of(said)
+    return ConnectorUnavailableError(
+        f"Spark's Kafka connector {how.coordinates} is neither in {how.home}/jars nor in {folder}, and could not be fetched: {why}. "
+        f"Nothing was planned or launched. Once its repository can be reached, type: {_command_for_people(how)}. "
+        f"For a machine without network, do that on another one with --to FOLDER, and copy FOLDER/{folder.parent.name} to {folder.parent}"
+        + (f"\nThe last that Spark said:\n{tail}" if tail else "")
+    )
+
+
+def _command_for_people(how: Fetching) -> str:
+    where = ["--submit-args", shlex.join(how.arguments)] if how.arguments else []
+    return _without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *where]))
+
+
+def tail_of(said: str) -> str:
+    r"""Return the last lines of what Spark said that help: no stack of Java's, no password in a URL.
+
+    >>> tail_of("module not found\n\tat a.b(C.scala:1)\nhttps://me:secret@mirror/x")
+    'module not found\nhttps://***@mirror/x'
+    """
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return _without_passwords("\n".join(lines[-_TAIL_LINES:]))
+
+
+def _without_passwords(text: str) -> str:
+    return _USER_IN_URL.sub("://***@", text)

@@ -1,0 +1,144 @@
+"""Where Spark is on this machine, and what lies in its home. Nothing of it is run but its own look for its home."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_kafka_offsets.core.launch.properties import parse_properties
+
+OF_OTHER_RUNS = (
+    "SPARK_REMOTE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "DEPLOY_MODE",
+    "MASTER",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYTHONPATH",
+)
+"""Environment variables that would change a run of Spark which we start for ourselves, locally."""
+
+_SECONDS = 30
+"""How long Spark's script may look for its home; it takes a tenth of a second."""
+
+
+def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
+    """Return the home of the Spark that a binary starts; None: nothing says where it is.
+
+    Args:
+        binary: such as ``spark-submit``.
+        environment: that it is started with.
+    """
+    if given := environment.get("SPARK_HOME"):
+        return Path(given)
+    program = shutil.which(binary, path=environment.get("PATH"))
+    if program is None:
+        return None
+    folder = Path(program).absolute().parent
+    if (folder / "find_spark_home.py").exists():
+        return _ask_for_home(folder / "find_spark_home.py", environment)
+    homes = (folder.parent, Path(program).resolve().parent.parent)
+    return next((home for home in homes if jar_names(home)), None)
+
+
+def python_without_spark(binary: str, environment: Mapping[str, str]) -> str | None:
+    """Return how the Python is named that a PySpark of pip asks for its home, and that knows none: such a launch fails for certain.
+
+    Args:
+        binary: such as ``spark-submit``.
+        environment: that it is started with.
+
+    Returns:
+        Such as ``python3``, or ``PYSPARK_PYTHON=/opt/python``. None: it knows one, is not asked, or does not answer.
+    """
+    program = shutil.which(binary, path=environment.get("PATH"))
+    script = Path(program).absolute().parent / "find_spark_home.py" if program else None
+    if environment.get("SPARK_HOME") or script is None or not script.exists():
+        return None
+    name, python = _python_asked(environment)
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        try:
+            said = _ask(python, script, environment)
+        except FileNotFoundError:
+            return name
+        return None if said.returncode == 0 else name
+    return None
+
+
+def _python_asked(environment: Mapping[str, str]) -> tuple[str, str]:
+    for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
+        if python := environment.get(variable):
+            return f"{variable}={python}", python
+    return "python3", "python3"
+
+
+def _ask(python: str, script: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*shlex.split(python), str(script)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+    )
+
+
+def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
+    """Let a PySpark that pip installed find its home, as its `find-spark-home` does: by the Python that drivers run on."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        said = _ask(_python_asked(environment)[1], script, environment)
+        return Path(said.stdout.strip()) if said.returncode == 0 else None
+    return None
+
+
+def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:
+    """Return the home of the Spark that a session in this process starts; None: there is none (pyspark-client alone)."""
+    if given := environment.get("SPARK_HOME"):
+        return Path(given)
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    package = Path(found.origin).resolve().parent  # as pyspark itself has it, whose jars are then on the class path
+    # Where pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION): https://issues.apache.org/jira/browse/SPARK-32017
+    homes = (package / "spark-distribution", package)
+    return next((home for home in homes if jar_names(home)), None)
+
+
+def pyspark_version() -> str | None:
+    """Return the version of the Python files that this process imports as pyspark; None: they are in an archive, or not there."""
+    found = find_spec("pyspark")
+    with suppress(OSError):
+        if found is not None and found.origin is not None:
+            said = Path(found.origin).with_name("version.py").read_text(encoding="utf-8", errors="replace")
+            version = re.search(r"""^__version__\b[^=]*=\s*["']([^"']+)""", said, re.MULTILINE)
+            return version[1] if version else None
+    return None
+
+
+def jar_names(home: Path) -> list[str]:
+    """Return the names of Spark's own jars; none: this is no home of Spark."""
+    with suppress(OSError):
+        return [entry.name for entry in os.scandir(home / "jars") if entry.name.endswith(".jar")]
+    return []
+
+
+def default_properties(home: Path, environment: Mapping[str, str], file: str | None) -> dict[str, str]:
+    """Return the properties that spark-submit reads from a file.
+
+    Args:
+        home: Spark's.
+        environment: that it is started with.
+        file: the one that it is told to read; None: its own ``spark-defaults.conf``.
+    """
+    folder = environment.get("SPARK_CONF_DIR") or home / "conf"
+    try:
+        text = Path(file or Path(folder, "spark-defaults.conf")).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}  # if it has to be there, spark-submit itself says so
+    return {name: value.strip() for name, value in parse_properties(text).items()}

@@ -1,0 +1,1 @@
+"""Places that hold offsets and are no offset store: a checkpoint, a CSV file."""

@@ -1,0 +1,71 @@
+"""A checkpoint directory of Spark Structured Streaming, on a local disk or wherever fsspec reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, StoreUnavailableError
+from airflow_kafka_offsets.core.place.checkpoint import check_commit, find_batches, planned_note, read_offsets
+from airflow_kafka_offsets.core.place.place import Found
+
+_T = TypeVar("_T")
+
+
+class CheckpointDirectory:
+    """`ports.OffsetSource` on a query's checkpoint. Only looks; the query may run on meanwhile."""
+
+    def __init__(self, directory: Any, name: str, source: str | None = None) -> None:
+        """Name a checkpoint; nothing is read yet.
+
+        Args:
+            directory: a `pathlib.Path`, or what looks like one (`upath.UPath`).
+            name: the place as a person wrote it, for messages.
+            source: the one source of the query that counts; None: all that read Kafka.
+        """
+        self.name = name
+        self._directory = directory
+        self._source = source
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return the next offsets behind the newest committed batch, of all topics that the query reads."""
+        # Commits first: a batch that ends meanwhile is then one that was planned.
+        commits, offsets = self._names("commits"), self._names("offsets")
+        batches = find_batches(self.name, offsets, commits)
+        check_commit(f"{self.name}: commits/{batches.committed}", self._text("commits", batches.committed))
+        found = read_offsets(
+            f"{self.name}: offsets/{batches.committed}", self._text("offsets", batches.committed), self._source
+        )
+        return Found(found.offsets, (*planned_note(batches), *found.notes))
+
+    def _names(self, folder: str) -> list[str]:
+        return self._ask(lambda: _listed(self._directory / folder), folder)
+
+    def _text(self, folder: str, batch: int) -> str:
+        path = self._directory / folder / str(batch)
+        try:
+            return self._ask(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
+        except UnicodeDecodeError as exc:
+            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so it is no log of Spark's") from exc
+
+    def _ask(self, look: Callable[[], _T], what: str) -> _T:
+        try:
+            return look()
+        except (FileNotFoundError, NotADirectoryError) as exc:
+            raise BadInputError(
+                f"{self.name} has no {what}: is it the checkpointLocation of a query that committed a batch?"
+            ) from exc
+        except PermissionError as exc:
+            raise StoreRefusedError(f"{self.name}: {what} may not be read ({exc})") from exc
+        except ImportError as exc:
+            raise BadInputError(f"{self.name} needs a Python package that is not installed: {exc}") from exc
+        # Each scheme of fsspec has a client of its own, with exceptions of its own.
+        except Exception as exc:
+            raise StoreUnavailableError(f"{self.name}: {what} can't be read ({type(exc).__name__}: {exc})") from exc
+
+
+def _listed(folder: Any) -> list[str]:
+    if (files := getattr(folder, "fs", None)) is None:
+        return [path.name for path in folder.iterdir()]
+    # Not iterdir: fsspec takes a server that does not answer for a directory that is not there.
+    return [str(name).rstrip("/").rpartition("/")[2] for name in files.ls(folder.path, detail=False)]

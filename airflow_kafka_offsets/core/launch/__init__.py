@@ -1,0 +1,1 @@
+"""How a Spark job is started, found again and stopped."""

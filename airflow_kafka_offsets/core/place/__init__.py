@@ -1,0 +1,1 @@
+"""Places that hold offsets: import from them, export to them, compare them."""

@@ -1,0 +1,225 @@
+"""Whether a table holds what the windows of a group read: each record, once.
+
+The ledger knows the offsets of each window, and how many records its job read, but not at which offsets. Kafka leaves offsets
+without a record: of compacted records, and of the markers and the aborted records of transactions. So an offset that a table does not
+have is no loss by itself:
+
+- the table has as many of a window's offsets as records were read: it has all; the others held no record.
+- it has fewer: the difference is missing, at some of the offsets that the table does not have.
+- no one counted: each offset holds a record, if the group says so (``expect_gaps=False``); otherwise no one can tell.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.place.islands import Island, Islands, Piece, pieces
+from airflow_kafka_offsets.core.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a table has of a window.
+
+    Attributes:
+        window_id: the window.
+        span: how many offsets it owns of the topics as they are now.
+        records: how many records its job read at these; None: no one told.
+        found: how many of its offsets the table has.
+        missing: how many records the table lacks; None: no one can tell whether any.
+        holes: the offsets that the table does not have, if records are missing, or may be.
+        doubled: the offsets that the table has more than once.
+    """
+
+    window_id: str
+    span: int
+    records: int | None
+    found: int
+    missing: int | None
+    holes: tuple[Piece, ...] = ()
+    doubled: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a table has of the windows of a group.
+
+    Attributes:
+        windows: how many were looked at.
+        found: how many of their offsets the table has.
+        without_record: how many of their offsets held no record.
+        findings: the windows with missing or doubled records, or of which no one can tell; oldest first.
+        at_join: offsets between what the table had before the group's first window, and that window.
+        strange: offsets in the table that no window of the group has read, in order.
+        other_topics: windows of which ranges were left out, as they are of an earlier topic of the same name.
+    """
+
+    windows: int
+    found: int
+    without_record: int
+    findings: tuple[Finding, ...]
+    at_join: tuple[Piece, ...] = ()
+    strange: tuple[Piece, ...] = ()
+    other_topics: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[Finding, ...]:
+        """The windows of which the table lacks records."""
+        return tuple(finding for finding in self.findings if finding.missing)
+
+    @property
+    def doubled(self) -> tuple[Finding, ...]:
+        """The windows of which the table has records more than once."""
+        return tuple(finding for finding in self.findings if finding.doubled)
+
+    @property
+    def untold(self) -> tuple[Finding, ...]:
+        """The windows of which no one can tell whether a record is missing."""
+        return tuple(finding for finding in self.findings if finding.missing is None)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is known to be missing or doubled."""
+        is_doubled_elsewhere = any(piece.copies > 1 for piece in self.strange)
+        return not (self.missing or self.doubled or self.at_join or is_doubled_elsewhere)
+
+
+@dataclass(slots=True)
+class Auditor:
+    """Looks at one window after the other, newest first, however many there are.
+
+    Args:
+        table: what the table has.
+        topic_ids: of the topics as the group reads them now.
+        expects_gaps: whether offsets without a record are normal, as the group says.
+        is_whole: whether all windows of the group are looked at; then what belongs to none of them is told, too.
+    """
+
+    table: Islands
+    topic_ids: Mapping[str, str]
+    expects_gaps: bool
+    is_whole: bool
+    _starts: dict[TopicPartition, list[int]] = field(init=False)
+    _owned: dict[TopicPartition, list[OffsetRange]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._starts = {tp: [island.start for island in islands] for tp, islands in self.table.items()}
+        self._owned = defaultdict(list)
+
+    def audit(self, windows: Iterable[tuple[Window, int | None]]) -> Audit:
+        """Compare committed windows, each with the number of records that its job read, with the table."""
+        number = found = without = 0
+        findings, others = [], []
+        for window, records in windows:
+            ranges = self._of_these_topics(window)
+            if ranges.span < window.span:
+                others.append(window.id)
+                records = _of_the_rest(window, ranges, records)
+                if not ranges:
+                    continue
+            finding = self._look_at(window.id, ranges, records)
+            number, found = number + 1, found + finding.found
+            if finding.missing == 0:
+                without += finding.span - finding.found
+            if finding.missing != 0 or finding.doubled:
+                findings.append(finding)
+        owned = {tp: merged(ranges) for tp, ranges in self._owned.items()}
+        return Audit(
+            *(number, found, without, tuple(reversed(findings))),
+            at_join=tuple(self._at_join(owned)) if self.is_whole and not self.expects_gaps else (),
+            strange=tuple(self._strange(owned)) if self.is_whole else (),
+            other_topics=tuple(reversed(others)),
+        )
+
+    def _of_these_topics(self, window: Window) -> OffsetRanges:
+        """Return what a window owns, without topics that were recreated since: their offsets mean something else."""
+        known, now = window.topic_ids, self.topic_ids
+        owned = window.ranges.without_empty()
+        return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, known[tp.topic]) == known[tp.topic])
+
+    def _look_at(self, window_id: str, ranges: OffsetRanges, records: int | None) -> Finding:
+        holes, doubled, found = [], [], 0
+        for tp, owned in ranges.items():
+            self._note(tp, owned)
+            for piece in pieces(self._near(tp, owned), tp, owned):
+                if not piece.copies:
+                    holes.append(piece)
+                    continue
+                found += piece.offsets.span
+                if piece.copies > 1:
+                    doubled.append(piece)
+        missing = self._missing(ranges.span, records, found)
+        return Finding(
+            *(window_id, ranges.span, records, found, missing),
+            holes=() if missing == 0 else tuple(holes),
+            doubled=tuple(doubled),
+        )
+
+    def _missing(self, span: int, records: int | None, found: int) -> int | None:
+        if records is not None:
+            return max(0, records - found)
+        return span - found if found == span or not self.expects_gaps else None
+
+    def _near(self, tp: TopicPartition, owned: OffsetRange) -> Sequence[Island]:
+        starts = self._starts.get(tp, [])
+        first, last = bisect_right(starts, owned.start) - 1, bisect_left(starts, owned.end)
+        return self.table[tp][max(0, first) : last] if starts else ()
+
+    def _note(self, tp: TopicPartition, owned: OffsetRange) -> None:
+        # Windows come newest first, and tile the log: so few ranges are kept.
+        known = self._owned[tp]
+        if known and known[-1].start == owned.end:
+            known[-1] = OffsetRange(owned.start, known[-1].end)
+        else:
+            known.append(owned)
+
+    def _strange(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
+        for tp, islands in self.table.items():
+            gaps = list(between(owned.get(tp, ())))
+            for island in islands:
+                for gap in gaps:
+                    start, end = max(island.start, gap.start), min(island.end, gap.end)
+                    if start < end:
+                        yield Piece(tp, OffsetRange(start, end), island.copies)
+
+    def _at_join(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
+        for tp, ranges in owned.items():
+            start = ranges[0].start
+            before = [island.end for island in self.table.get(tp, ()) if island.start < start]
+            if before and before[-1] < start:
+                yield Piece(tp, OffsetRange(before[-1], start), 0)
+
+
+def _of_the_rest(window: Window, ranges: OffsetRanges, records: int | None) -> int | None:
+    # The job counted the whole window: where each offset held a record, each of the rest did.
+    return ranges.span if records == window.span else None
+
+
+def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the same offsets in as few ranges as there can be, in order; none of the ranges overlaps another.
+
+    >>> [str(r) for r in merged([OffsetRange(5, 9), OffsetRange(0, 5), OffsetRange(12, 13)])]
+    ['0 to 8', '12 to 12']
+    """
+    all_: list[OffsetRange] = []
+    for one in sorted(ranges, key=lambda r: r.start):
+        if all_ and all_[-1].end == one.start:
+            all_[-1] = OffsetRange(all_[-1].start, one.end)
+        else:
+            all_.append(one)
+    return all_
+
+
+def between(owned: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    """Return what lies before, between and after ranges that are in order.
+
+    >>> [(r.start, r.end) for r in between([OffsetRange(5, 9)])] == [(0, 5), (9, MAX_OFFSET)]
+    True
+    """
+    edges = [(0, 0), *((r.start, r.end) for r in owned), (MAX_OFFSET, MAX_OFFSET)]
+    return (OffsetRange(before[1], after[0]) for before, after in pairwise(edges))

@@ -1,0 +1,1 @@
+"""Which offsets the next window, a replay or a reset gets."""

@@ -1,0 +1,495 @@
+"""From a position and the log to the next window's ranges: one verdict per topic-partition (DESIGN 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
+    DataLossError,
+    LogError,
+    LogTruncatedError,
+    MissingPartitionError,
+    TopicRecreatedError,
+    counted,
+    name_some,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, LeaderEpochs, replaced_in
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.plan.cap import cap
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.window import Window
+
+
+class Verdict(StrEnum):
+    """What planning says of one topic-partition."""
+
+    CONTINUE = "continue"
+    FIRST = "first"
+    NEW_PARTITION = "new partition"
+    DATA_LOSS = "data loss"
+    TRUNCATED = "log truncated"
+    RECREATED = "topic recreated"
+    MISSING = "missing"
+    LEFT_GROUP = "left the group"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next window before it has a name.
+
+    Attributes:
+        ranges: what it reads; partitions of topics that the group no longer reads keep their place as empty ranges.
+        topic_ids: the id of each topic.
+        verdicts: what was said of each partition.
+        lost: what retention removed and the policy ``skip`` let go.
+        warnings: sentences for the log.
+        is_capped: whether ``max_offsets`` cut something off: more was there to read, up to the planned end.
+        leader_epochs: the leader epochs that the window notes.
+    """
+
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    verdicts: Mapping[TopicPartition, Verdict]
+    lost: OffsetRanges
+    warnings: tuple[str, ...] = field(default=())
+    is_capped: bool = False
+    leader_epochs: LeaderEpochs = field(default_factory=dict)
+
+
+def judge(
+    watermark: int | None,
+    bounds: Bounds | None,
+    *,
+    known_id: str | None,
+    topic_id: str | None,
+    is_first: bool,
+    recovered: Bounds | None = None,
+) -> Verdict:
+    """Say what planning makes of one topic-partition that the group reads.
+
+    Args:
+        watermark: its next offset that is not committed; None: the group has none for it.
+        bounds: its log; None: the partition is not there.
+        known_id: the topic's id when the watermark was recorded; None: the topic is new to the group.
+        topic_id: the topic's id now; None: the topic is not there.
+        is_first: the group has no watermark at all.
+        recovered: its log up to the high watermark, if it was looked at again; None: it was not.
+    """
+    if known_id is not None and topic_id is not None and topic_id != known_id:
+        return Verdict.RECREATED
+    if bounds is None:
+        return Verdict.MISSING
+    if watermark is None:
+        return Verdict.FIRST if is_first else Verdict.NEW_PARTITION
+    if bounds.beginning > watermark:
+        return Verdict.DATA_LOSS
+    # What an open transaction hides, or a leader that lags, is not lost.
+    if max(bounds.end, recovered.end if recovered else 0) < watermark:
+        return Verdict.TRUNCATED
+    return Verdict.CONTINUE
+
+
+def judge_all(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+) -> dict[TopicPartition, Verdict]:
+    """Judge every partition that the group reads or has a watermark for.
+
+    Args:
+        group: its topics.
+        position: the watermark; None: there is none.
+        log: what Kafka holds.
+        recovered: what a second look said of the `suspects`, up to their high watermarks.
+
+    Raises:
+        MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it.
+    """
+    known_offsets = position.offsets if position else {}
+    known_ids = position.topic_ids if position else {}
+    absent = [t for t in group.topics if t not in log.topic_ids and t not in known_ids]
+    if absent:
+        raise MissingPartitionError(
+            f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
+        )
+    read = set(group.topics)
+    verdicts: dict[TopicPartition, Verdict] = {}
+    for tp in sorted({**known_offsets, **log.bounds}):  # in order nearly: a set would lose that
+        if tp.topic not in read:
+            verdicts[tp] = Verdict.LEFT_GROUP
+            continue
+        verdicts[tp] = judge(
+            known_offsets.get(tp),
+            log.bounds.get(tp),
+            known_id=known_ids.get(tp.topic),
+            topic_id=log.topic_ids.get(tp.topic),
+            is_first=position is None,
+            recovered=(recovered or {}).get(tp),
+        )
+    return verdicts
+
+
+SECOND_LOOK_LEVEL = IsolationLevel.READ_UNCOMMITTED
+"""How to look again at `suspects`: the high watermark says what Kafka lost, whatever an open transaction hides."""
+
+
+def suspects(position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
+    """Name the partitions whose log seems to be truncated: look again, at `SECOND_LOOK_LEVEL`, before believing it."""
+    if position is None:
+        return []
+    return [tp for tp, bounds in log.bounds.items() if _judge_once(tp, bounds, position, log) is Verdict.TRUNCATED]
+
+
+def _judge_once(tp: TopicPartition, bounds: Bounds, position: Position, log: LogSnapshot) -> Verdict:
+    known_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
+    return judge(position.offsets.get(tp), bounds, known_id=known_id, topic_id=topic_id, is_first=False)
+
+
+def plan_window(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int] | None = None,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+    ends: Mapping[TopicPartition, int | None] | None = None,
+) -> Plan:
+    """Plan the next live window.
+
+    Args:
+        group: topics, cap and policy.
+        position: where the previous live window ended; None: there was none.
+        log: what Kafka holds.
+        first: the resolved starting offsets; needed when there is no position.
+        recovered: what a second look said of the `suspects`, up to their high watermarks.
+        ends: where the window ends at the latest, by the timestamp index; None for a partition: no later record.
+
+    Raises:
+        DataLossError: retention was faster than the group, and its policy is ``fail``.
+        LogTruncatedError: a log ends before its watermark, on the second look too.
+        TopicRecreatedError: a topic has another id than recorded.
+        MissingPartitionError: a topic or partition is gone.
+    """
+    return plan_windows(1, group, position, log, first, recovered, ends)[0]
+
+
+def _capped(plan: Plan, max_offsets: int | None) -> Plan:
+    ranges = cap(plan.ranges, max_offsets)
+    return replace(plan, ranges=ranges, is_capped=ranges.span < plan.ranges.span)
+
+
+def _plan_all(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int],
+    recovered: Mapping[TopicPartition, Bounds],
+    ends: Mapping[TopicPartition, int | None],
+) -> Plan:
+    """Plan one window of all that there is, without the cap."""
+    verdicts = judge_all(group, position, log, recovered)
+    fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
+    _refuse(group, position, log, verdicts, recovered)
+    starts = {tp: _start(v, tp, position, log, first) for tp, v in verdicts.items()}
+    full = OffsetRanges(
+        (tp, _range(start, verdicts[tp], log.bounds.get(tp), ends.get(tp))) for tp, start in starts.items()
+    )
+    lost = OffsetRanges(
+        (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
+        for tp, v in verdicts.items()
+        if v is Verdict.DATA_LOSS and position
+    )
+    ids = {**(position.topic_ids if position else {}), **log.topic_ids}
+    return Plan(full, ids, verdicts, lost, _warnings(fell_back, lost))
+
+
+def plan_windows(
+    number: int,
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int] | None = None,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+    ends: Mapping[TopicPartition, int | None] | None = None,
+) -> list[Plan]:
+    """Plan up to this number of live windows, one behind the other, up to the end of what there is.
+
+    The other arguments are those of `plan_window`. One window is planned even if it is empty.
+
+    Raises:
+        LogError: see `plan_window`.
+    """
+    whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
+    plans = [_capped(whole, group.max_offsets)]
+    # One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
+    while len(plans) < number and (left := _behind(plans[-1].ranges, whole.ranges)).span:
+        rest = Plan(left, whole.topic_ids, whole.verdicts, OffsetRanges({}))
+        plans.append(_capped(rest, group.max_offsets))
+    return plans
+
+
+def _behind(ranges: OffsetRanges, whole: OffsetRanges) -> OffsetRanges:
+    return OffsetRanges((tp, OffsetRange(ranges[tp].end, r.end)) for tp, r in whole.items())
+
+
+FUTURE = timedelta(minutes=1)
+"""How far the clock of a producer may run ahead before its records count as dated in the future."""
+
+
+def with_held_back(
+    plan: Plan,
+    log: LogSnapshot,
+    ends: Mapping[TopicPartition, int | None],
+    beyond_now: Mapping[TopicPartition, int | None],
+) -> Plan:
+    """Warn of partitions that a record dated in the future holds back: no window by time passes it before that date.
+
+    Args:
+        plan: a window that ends by time.
+        log: what Kafka holds.
+        ends: where it ends, by the timestamp index.
+        beyond_now: the same index for `FUTURE` from now.
+    """
+    held = [
+        f"{tp} at offset {end} ({counted(waiting, 'offset')} waiting there)"
+        for tp, end in sorted(ends.items())
+        if end is not None and end == beyond_now.get(tp) and (waiting := _waiting(plan, log, tp, end)) > 0
+    ]
+    if not held:
+        return plan
+    warning = (
+        "a record dated in the future holds its partition back until that date, as windows end by time: "
+        f"{name_some(held, ', ')}. A run that is triggered by hand ends at the end offset, and so reads past it"
+    )
+    return replace(plan, warnings=(*plan.warnings, warning))
+
+
+def _waiting(plan: Plan, log: LogSnapshot, tp: TopicPartition, end: int) -> int:
+    # A window that did not end by time may have read past the record already.
+    return log.bounds[tp].end - max(end, plan.ranges[tp].start) if tp in plan.ranges else 0
+
+
+def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None) -> OffsetRange:
+    if verdict is Verdict.LEFT_GROUP or bounds is None:
+        return OffsetRange(start, start)
+    # Beginning, end and timestamp index were not looked up in one moment, and so an end may lie before the start.
+    return OffsetRange(start, max(start, bounds.end if end is None else min(end, bounds.end)))
+
+
+def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
+    warnings = []
+    if fell_back:
+        names = name_some([str(tp) for tp in fell_back], ", ")
+        warnings.append(
+            f"the end offset lay before the watermark, and nothing is lost: nothing is read now of {names}. A leader lagged for "
+            "a moment, or an open transaction hides records that were read already (read_uncommitted before, read_committed now)"
+        )
+    if lost:
+        gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
+        warnings.append(f"offsets expired before they were read and are recorded as lost: {gaps}")
+    return tuple(warnings)
+
+
+def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
+    """Refuse a window whose topics are no longer those that it was cut from: plausible offsets prove nothing.
+
+    Raises:
+        TopicRecreatedError: a topic has another id now.
+        MissingPartitionError: a topic is gone.
+    """
+    wanted = list(window.ranges.without_empty())
+    gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
+    if gone:
+        _raise(MissingPartitionError, gone, _unreadable(window, "then take the topic out of the group's topics"))
+    changed = {
+        tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
+        for tp in wanted
+        if topic_ids[tp.topic] != window.topic_ids[tp.topic]
+    }
+    if changed:
+        _raise(TopicRecreatedError, changed, _unreadable(window, "then reset the group"))
+
+
+def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
+    """Name the partitions whose log seems to end before the window does."""
+    return [tp for tp, r in window.ranges.without_empty().items() if tp in log.bounds and log.bounds[tp].end < r.end]
+
+
+def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
+    """Refuse to run a window again that Kafka no longer holds as a whole.
+
+    Args:
+        window: the window.
+        log: what Kafka holds.
+        epoch_ends: where the leader epochs end that are in doubt, see `leader_epochs.of_windows`.
+
+    Raises:
+        DataLossError: retention removed offsets of the window, or its log was truncated.
+        TopicRecreatedError, MissingPartitionError: see `check_same_topics`.
+    """
+    check_same_topics(window, log.topic_ids)
+    wanted = window.ranges.without_empty()
+    missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
+    if missing:
+        _raise(MissingPartitionError, missing, _unreadable(window, "then reset the group"))
+    gone = {
+        tp: f"{tp}: offsets {r} are not all there any more (beginning offset {b.beginning}, end offset {b.end})"
+        for tp, r in wanted.items()
+        if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
+    }
+    if gone:
+        is_truncated = bool(ends_behind(window, log))
+        error = LogTruncatedError if is_truncated else DataLossError
+        _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
+    if others := replaced_in(window, epoch_ends or {}):
+        _raise(LogTruncatedError, others, _unreadable(window, "the next run's plan then says what can be done"))
+
+
+def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
+    """Refuse to run windows again unless Kafka still holds all of them.
+
+    Raises:
+        LogError: see `check_readable`; of several windows it names those that can still be run.
+    """
+    errors: dict[str, LogError] = {}
+    for window in windows:
+        try:
+            check_readable(window, log, epoch_ends)
+        except LogError as exc:
+            errors[window.id] = exc
+    if not errors:
+        return
+    error = next(iter(errors.values()))
+    if len(windows) == 1:
+        raise error
+    left = [window.id for window in windows if window.id not in errors]
+    partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
+    gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
+    raise type(error)(
+        f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
+        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")
+        + _give_up(window for window in windows if window.id in errors),
+        partitions,
+    )
+
+
+def _give_up(unreadable: Iterable[Window]) -> str:
+    # The newest first: it leaves no gap, if nothing lies behind it.
+    if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
+        return ""
+    return ". To give up those that are open: " + name_some(
+        [f"kafka-offsets abandon {window.id} --why '...'" for window in is_open]
+    )
+
+
+def _unreadable(window: Window, then: str) -> str:
+    if window.state.is_open:
+        return (
+            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy; to keep that: "
+            f"kafka-offsets commit {window.id} --why '...'. To give the window up: kafka-offsets abandon {window.id} --why '...'; {then}"
+        )
+    return f"Window {window.id} is {window.state} and can't be read again; what it wrote then is all there is"
+
+
+def _start(
+    verdict: Verdict,
+    tp: TopicPartition,
+    position: Position | None,
+    log: LogSnapshot,
+    first: Mapping[TopicPartition, int],
+) -> int:
+    match verdict:
+        case Verdict.FIRST:
+            return first[tp]
+        case Verdict.NEW_PARTITION | Verdict.DATA_LOSS:
+            return log.bounds[tp].beginning
+        case _ if position is not None:
+            return position.offsets[tp]
+    raise AssertionError(f"{tp}: no start for the verdict {verdict}")
+
+
+def _refuse(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    verdicts: Mapping[TopicPartition, Verdict],
+    recovered: Mapping[TopicPartition, Bounds],
+) -> None:
+    by_verdict: dict[Verdict, list[TopicPartition]] = {}
+    for tp, verdict in verdicts.items():
+        by_verdict.setdefault(verdict, []).append(tp)
+    if position is None:
+        return
+    reset = f"kafka-offsets reset {group.name}"
+    if gone := by_verdict.get(Verdict.RECREATED):
+        _raise(
+            TopicRecreatedError,
+            {
+                tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
+                f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
+                for tp in gone
+            },
+            f"To read the new topic from its beginning: {reset} --topic {gone[0].topic} --to earliest --why '...'",
+        )
+    if gone := by_verdict.get(Verdict.MISSING):
+        _raise(
+            MissingPartitionError,
+            {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
+            "If it was deleted on purpose, take the topic out of the group's topics",
+        )
+    if gone := by_verdict.get(Verdict.TRUNCATED):
+        ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
+        _raise(
+            LogTruncatedError,
+            {
+                tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
+                f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
+                for tp, end in ends.items()
+            },
+            "The windows that own these offsets have the only copy of what Kafka lost: keep it"
+            + _past_truncated(group, ends, log, reset),
+        )
+    if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
+        _raise(
+            DataLossError,
+            {
+                tp: f"{tp}: offsets {position.offsets[tp]} to {log.bounds[tp].beginning - 1} expired before they were "
+                f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
+                for tp in gone
+            },
+            "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
+            f"{reset} --to '{_json({tp: log.bounds[tp].beginning for tp in gone})}' --why '...'",
+        )
+
+
+def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: LogSnapshot, reset: str) -> str:
+    # A reset goes up to the last stable offset; one to there would give up what Kafka has, behind an open transaction.
+    hidden: dict[TopicPartition, int] = {}
+    if group.isolation_level is IsolationLevel.READ_COMMITTED:
+        hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
+    told = ""
+    if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
+        told += f". To go on at the log's end: {reset} --to '{_json(to)}' --why '...'"
+    if hidden:
+        names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
+        told += (
+            f". An open transaction still hides {name_some(names, ', ')}: wait until it has ended, and let the task run again; the "
+            "error then names where to go on"
+        )
+    return told
+
+
+def _json(offsets: dict[TopicPartition, int]) -> str:
+    # A command that nobody can paste helps nobody.
+    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
+
+
+def _raise(error: type[LogError], partitions: dict[TopicPartition, str], hint: str) -> None:
+    raise error(f"{name_some(list(partitions.values()))}. {hint}", partitions)

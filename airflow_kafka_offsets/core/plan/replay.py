@@ -1,0 +1,268 @@
+"""Who owns the offsets of a replay: windows that are run again, and new backfill windows for what nobody owned.
+
+DESIGN 5, rules 6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    DataLossError,
+    IllegalStepError,
+    LogTruncatedError,
+    NotYetError,
+    TopicRecreatedError,
+    name_some,
+)
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.cap import cap
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.request import Span
+from airflow_kafka_offsets.core.window import Held, Lane, State, Window
+
+MAX_BACKFILL_WINDOWS = 10_000
+"""How many windows one replay may cut."""
+
+Gaps = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
+def may_replay(window: Window) -> bool:
+    """Whether a replay may run the window: it is committed, or a backfill window that a replay left behind."""
+    return window.state is State.COMMITTED or (window.lane is Lane.BACKFILL and window.state.is_open)
+
+
+def check_replayable(window: Window) -> None:
+    """Refuse a window that a person named and that can't be replayed.
+
+    Raises:
+        IllegalStepError: it is the live lane's, or owns nothing any more.
+    """
+    if may_replay(window):
+        return
+    if window.state.is_open:
+        raise IllegalStepError(
+            f"Window {window.id} is {window.state}, and its offsets are at or above the watermark: the live lane is about "
+            "to read them. The next ordinary run of its DAG takes it over when the run that has it is over"
+        )
+    raise IllegalStepError(
+        f"Window {window.id} was {window.state}, and owns nothing any more. Name the time span or the offsets instead: that "
+        "finds the windows which own them now, and reads what nobody owns"
+    )
+
+
+def between_times(
+    starts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int | None], log: LogSnapshot
+) -> OffsetRanges:
+    """Return the offsets between two times: spans that follow each other tile the log, whatever the order of timestamps.
+
+    Args:
+        starts: the first offset of the first time or later, by the timestamp index; None: there is none.
+        ends: the same of the second time.
+        log: what Kafka holds.
+    """
+    bounds = log.bounds
+    at = {tp: [bounds[tp].end if o is None else o for o in (starts[tp], ends[tp])] for tp in bounds}
+    return OffsetRanges((tp, OffsetRange(start, max(start, end))) for tp, (start, end) in at.items())
+
+
+def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> list[Held]:
+    """Return the windows that own any of these offsets, in the topics of today.
+
+    Args:
+        asked: offset ranges.
+        owners: windows that own their offsets: those of the live lane last, the newest of them first.
+        topic_ids: the ids that the asked offsets belong to.
+    """
+    wanted = asked.without_empty()
+    return [held for held in _down_to(wanted, owners) if any(_shared(held.window, wanted, topic_ids))]
+
+
+def _down_to(asked: OffsetRanges, owners: Iterable[Held]) -> Iterator[Held]:
+    # Live windows tile the log: behind the first that starts before all that is asked, none has any of it.
+    for held in owners:
+        yield held
+        starts = held.window.ranges
+        is_live = held.window.lane is Lane.LIVE
+        if is_live and all(tp in starts and starts[tp].start <= r.start for tp, r in asked.items()):
+            return
+
+
+def _shared(
+    window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]
+) -> Iterator[tuple[TopicPartition, OffsetRange]]:
+    for tp, wanted in asked.items():
+        owned = window.ranges.get(tp)
+        if owned is None or window.topic_ids.get(tp.topic) != topic_ids.get(tp.topic):
+            continue
+        start, end = max(owned.start, wanted.start), min(owned.end, wanted.end)
+        if start < end:
+            yield tp, OffsetRange(start, end)
+
+
+def without_owner(asked: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
+    """Return what is left of the asked ranges when all that these windows own is taken away."""
+    left: dict[TopicPartition, list[OffsetRange]] = {tp: [r] for tp, r in asked.without_empty().items()}
+    for window in owners:
+        for tp, taken in _shared(window, asked, topic_ids):
+            left[tp] = [rest for piece in left[tp] for rest in _minus(piece, taken)]
+    return {tp: sorted(pieces, key=lambda r: r.start) for tp, pieces in left.items() if pieces}
+
+
+def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
+    if taken.end <= piece.start or piece.end <= taken.start:
+        return [piece]
+    before = [OffsetRange(piece.start, taken.start)] if piece.start < taken.start else []
+    after = [OffsetRange(taken.end, piece.end)] if taken.end < piece.end else []
+    return before + after
+
+
+def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
+    """Leave out what the live lane has not read yet, and will."""
+    marks = _marks(state)
+    return OffsetRanges(
+        (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
+    )
+
+
+def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
+    """Refuse offsets without an owner that the live lane will read.
+
+    Args:
+        gaps: offsets that no committed window owns.
+        state: the group; a partition that it does not know is read from its beginning by the next live window.
+        log: what Kafka holds.
+
+    Raises:
+        BadInputError: with the partitions and numbers.
+    """
+    marks = _marks(state)
+    above = []
+    for tp, pieces in sorted(gaps.items()):
+        bounds = log.bounds.get(tp)
+        mark = marks.get(tp, bounds.beginning if bounds else 0)
+        if pieces[-1].end > mark:
+            above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
+    if above:
+        if state.open:
+            wait = (
+                f"Window {state.open[0].window.id} is open and holds the watermark: let it be committed, then ask again"
+            )
+        else:
+            wait = "Let an ordinary run of the DAG read it"
+        raise NotYetError(
+            f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
+        )
+
+
+def _marks(state: GroupState) -> Offsets:
+    position = watermark(state)
+    return position.offsets if position else {}
+
+
+def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
+    """Refuse offsets without an owner that Kafka does not hold.
+
+    Raises:
+        BadInputError: there is no such partition.
+        TopicRecreatedError: the topic is not the one that the group reads.
+        DataLossError: retention removed some of them.
+    """
+    if unknown := [str(tp) for tp in sorted(gaps) if tp not in log.bounds]:
+        raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
+    if changed := {tp: f"{tp}: topic {tp.topic} was recreated" for tp in gaps if _is_another(tp.topic, log, position)}:
+        raise TopicRecreatedError(f"{name_some(list(changed.values()))}: what was before is gone", changed)
+    gone = {
+        tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, b.beginning) - 1} (beginning offset {b.beginning})"
+        for tp, pieces in gaps.items()
+        if pieces[0].start < (b := log.bounds[tp]).beginning
+    }
+    if gone:
+        raise DataLossError(
+            f"Nobody owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
+            "Ask for what is left",
+            gone,
+        )
+
+
+def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
+    """Refuse offsets below the watermark that lie behind the end of their log.
+
+    Raises:
+        LogTruncatedError: with the numbers.
+    """
+    gone = {
+        tp: f"{tp}: offsets {max(pieces[-1].start, b.end)} to {pieces[-1].end - 1} (end offset {b.end})"
+        for tp, pieces in gaps.items()
+        if pieces[-1].end > (b := log.bounds[tp]).end
+    }
+    if gone:
+        raise LogTruncatedError(
+            f"Nobody owns these offsets, and the log ends before them although it once was longer: "
+            f"{name_some(list(gone.values()))}. Ask for what is left",
+            gone,
+        )
+
+
+def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
+    known = position.topic_ids.get(topic)
+    return known is not None and log.topic_ids.get(topic) != known
+
+
+def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
+    """Cut gaps into windows: one range a partition in each, and none larger than the cap.
+
+    Raises:
+        BadInputError: that makes too many windows.
+    """
+    cuts: list[OffsetRanges] = []
+    for layer in _layers(gaps):
+        left = layer
+        while left.span:
+            if len(cuts) >= MAX_BACKFILL_WINDOWS:
+                raise BadInputError(
+                    f"With max_offsets={max_offsets} this replay makes more than {MAX_BACKFILL_WINDOWS} windows: ask for "
+                    "less at a time"
+                )
+            now = cap(left, max_offsets).without_empty()
+            cuts.append(now)
+            left = OffsetRanges(
+                (tp, OffsetRange(now[tp].end if tp in now else r.start, r.end)) for tp, r in left.items()
+            )
+    return cuts
+
+
+def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
+    for depth in range(max(map(len, gaps.values()), default=0)):
+        yield OffsetRanges((tp, pieces[depth]) for tp, pieces in gaps.items() if depth < len(pieces))
+
+
+def check_divides(span: Span) -> None:
+    """Refuse a data interval that no window's cut time can lie in.
+
+    Raises:
+        BadInputError: it has no width.
+    """
+    if span.start == span.end:
+        raise BadInputError(
+            f"This run's data interval starts and ends at {span.start.isoformat()}, so no window belongs to it: with "
+            "schedule='@hourly' and other cron texts Airflow 3 makes intervals without width. For backfills use "
+            "CronDataIntervalTimetable('@hourly', timezone='UTC') or CronTriggerTimetable(..., interval=timedelta(hours=1))"
+        )
+
+
+def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError:
+    """Return the error for an answer without any offset.
+
+    Args:
+        what: what was asked.
+        owners: windows that own the records of the asked time, and were cut at another.
+    """
+    hint = (
+        f" Its records belong to windows with another cut time: {name_some([w.id for w in owners], ', ')}; name these"
+        if owners
+        else " kafka-offsets windows lists what there is, with each cut time"
+    )
+    return BadInputError(f"There is nothing to replay: {what}.{hint}")

@@ -1,0 +1,306 @@
+"""Moving a watermark by hand (DESIGN 5, rule 9): what is skipped, and which windows lose their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, takewhile
+
+from airflow_kafka_offsets.core import leader_epochs
+from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, named_ranges
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, to_abandon
+from airflow_kafka_offsets.core.plan.request import name_windows
+from airflow_kafka_offsets.core.starting import check_inside
+from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset would do.
+
+    Attributes:
+        position: where the next live window will start.
+        moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
+        skipped: offsets that nobody will own: the recorded gap.
+        superseded: windows that lose their offsets, oldest first; their output has to go.
+        irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
+        replaced: offsets below the new watermark that Kafka gave to other records after they were read: nobody will read
+            these.
+        unread: what these windows own of topics that the group no longer reads, or that were recreated since, by window:
+            nobody owns it then, a gap too.
+    """
+
+    position: Position
+    moves: Mapping[TopicPartition, tuple[int | None, int]]
+    skipped: OffsetRanges
+    superseded: tuple[Window, ...]
+    irreplaceable: tuple[str, ...] = ()
+    replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether there is anything to do: a watermark moves, or one that stays settles what Kafka replaced below it."""
+        return bool(self.moves or self.replaced)
+
+
+def check_no_open_window(group: str, state: GroupState) -> None:
+    """Refuse a reset while a window waits for its commit.
+
+    Raises:
+        IllegalStepError: with the command that gives the window up.
+    """
+    if not state.open:
+        return
+    held = to_abandon(state)
+    if held is None:
+        raise IllegalStepError(f"Window {state.open[0].window.id} of group {group} is committing{COMMITTING_HINT}")
+    others = [h.window.id for h in reversed(state.open) if h != held and h.window.state is State.PLANNED]
+    raise IllegalStepError(
+        f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
+        f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"
+        + (f". Then the same of {name_some(others, ', ')}" if others else "")
+    )
+
+
+def plan_reset(
+    group: str,
+    before: Position,
+    target: Mapping[TopicPartition, int],
+    log: LogSnapshot,
+    committed: Iterable[Window],
+    backfill: Iterable[Window] = (),
+    epoch_ends: EpochEnds | None = None,
+    reads: Collection[str] | None = None,
+) -> Reset:
+    """Work out a reset.
+
+    Args:
+        group: its name, for messages.
+        before: where the next live window would have started.
+        target: the new watermarks; partitions that are not named keep theirs.
+        log: what Kafka holds of the topics of `target`.
+        committed: the committed live windows, newest first.
+        backfill: the backfill windows that own their offsets.
+        epoch_ends: where the leader epochs end that are in doubt.
+        reads: the topics that the group reads; None: all that its windows have.
+
+    Raises:
+        BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
+        IllegalStepError: the target cuts through a window, or a backfill window in its way waits for its commit.
+    """
+    unknown = sorted(target.keys() - log.bounds.keys())
+    if unknown:
+        raise BadInputError(f"Kafka has no partition {name_some([str(tp) for tp in unknown], ', ')}")
+    check_inside(target, log, "The new watermark")
+    recreated = {
+        tp.topic for tp in target if before.topic_ids.get(tp.topic, log.topic_ids[tp.topic]) != log.topic_ids[tp.topic]
+    }
+    unnamed = [str(tp) for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
+    if unnamed:
+        raise BadInputError(f"The topic was recreated: name all of its partitions, {name_some(unnamed, ', ')} too")
+    touched = {tp.topic for tp in target}
+    # Watermarks of an older incarnation and of partitions that are gone mean nothing any more.
+    kept = {
+        tp: offset
+        for tp, offset in before.offsets.items()
+        if tp.topic not in recreated and (tp.topic not in touched or tp in log.bounds)
+    }
+    position = Position(
+        dict(sorted({**kept, **target}.items())),
+        {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
+        leader_epochs.after_reset(before, target, log),
+    )
+    moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
+    # What has no watermark would have started at its beginning offset.
+    starts = {tp: log.bounds[tp].beginning if old is None else old for tp, (old, _) in moves.items()}
+    skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
+    back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
+    superseded = _superseded(position, back, committed, backfill)
+    unread = {window.id: left for window in superseded if (left := _unread(window, position, reads))}
+    way_out = _way_out(group, superseded, position, log)
+    for window in superseded:
+        _refuse_open(group, window)
+        _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
+    replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
+    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, position, log), replaced, unread)
+
+
+def _of_today(window: Window, position: Position) -> OffsetRanges:
+    """Return what a window has of the topics as they are now: in one that was recreated its offsets mean nothing."""
+    same = {topic for topic, known in window.topic_ids.items() if position.topic_ids.get(topic) == known}
+    return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
+
+
+def _unread(window: Window, position: Position, reads: Collection[str] | None) -> OffsetRanges:
+    same = _of_today(window, position)
+    left = {tp for tp in window.ranges if tp not in same or (reads is not None and tp.topic not in reads)}
+    return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp in left)
+
+
+def _irreplaceable(superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> tuple[str, ...]:
+    return tuple(
+        f"{window.id} {tp} {owned}"
+        for window in superseded
+        for tp, owned in _of_today(window, position).without_empty().items()
+        if (bounds := log.bounds.get(tp)) and (owned.end > bounds.end or owned.start < bounds.beginning)
+    )
+
+
+def _superseded(
+    position: Position,
+    back: Mapping[TopicPartition, int],
+    committed: Iterable[Window],
+    backfill: Iterable[Window],
+) -> tuple[Window, ...]:
+    if not back:
+        return ()
+    # Committed live windows tile the log: behind the first that ends before the target, all do.
+    reached = takewhile(lambda window: _reaches(window, position, back), committed)
+    owners = [window for window in chain(reached, backfill) if _overlaps(window, position, back)]
+    return tuple(sorted(owners, key=lambda window: window.seq))
+
+
+def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> str:
+    # The oldest whose start Kafka still holds: where a live window starts, no other of the live lane is cut.
+    found: Window | None = None
+    starts: dict[TopicPartition, int] = {}
+    for window in reversed([window for window in superseded if window.lane is Lane.LIVE]):
+        # A partition that came later goes back to where it was taken up, see `window_starts`.
+        starts.update(_of_today(window, position).without_empty().starts)
+        if _is_held(starts, log):
+            found = window
+    if found is None:
+        backfill = [window for window in superseded if window.lane is Lane.BACKFILL]
+        found = next((w for w in backfill if _is_held(_of_today(w, position).without_empty().starts, log)), None)
+    if found is None:
+        return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
+    return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
+
+
+def _is_held(starts: Offsets, log: LogSnapshot) -> bool:
+    held = [(log.bounds.get(tp), start) for tp, start in starts.items()]
+    return all(bounds is None or bounds.beginning <= start <= bounds.end for bounds, start in held)
+
+
+def _refuse_open(group: str, window: Window) -> None:
+    if window.state.is_open:
+        raise IllegalStepError(
+            f"Window {window.id} of group {group} is {window.state}, and a replay is to fill its offsets. Let it be "
+            f"committed, or give it up first: kafka-offsets abandon {window.id} --why '...'"
+        )
+
+
+def _reaches(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
+    return any(
+        tp in window.ranges and window.ranges[tp].end > offset
+        for tp, offset in back.items()
+        if window.topic_ids.get(tp.topic) == position.topic_ids[tp.topic]
+    )
+
+
+def _overlaps(window: Window, position: Position, back: Mapping[TopicPartition, int]) -> bool:
+    owned = window.ranges
+    return _reaches(window, position, {tp: offset for tp, offset in back.items() if tp in owned and owned[tp].span})
+
+
+def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Collection[TopicPartition]) -> None:
+    for tp, owned in window.ranges.without_empty().items():
+        if tp in unread:  # no live window will start there, whatever the position is
+            continue
+        if position.offsets.get(tp, 0) > owned.start:
+            raise IllegalStepError(
+                f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
+                f"the rest again. {way_out}"
+            )
+
+
+def window_starts(window: Window, position: Position, committed: Iterable[Window]) -> dict[TopicPartition, int]:
+    """Return the target of a reset to where a window starts.
+
+    A partition that came later goes back to where the first window after this one took it up. So does one of a topic that
+    was recreated after this window.
+
+    Args:
+        window: the window; it may be one that no longer owns its offsets.
+        position: where the next live window would start.
+        committed: the committed live windows, newest first.
+
+    Raises:
+        IllegalStepError: all records of the window are of topics that were recreated since.
+    """
+    same = _of_today(window, position)
+    other = sorted({tp.topic for tp in window.ranges.without_empty() if tp not in same})
+    if other and not same.span:
+        raise IllegalStepError(
+            f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: its offsets mean nothing "
+            f"in the one of today. To read that one from its beginning: kafka-offsets reset {window.group} "
+            f"--topic {other[0]} --to earliest --why '...'"
+        )
+    starts: dict[TopicPartition, int] = {}
+    for later in committed:
+        if later.seq <= window.seq:
+            break
+        starts.update(_of_today(later, position).starts)
+    starts.update(same.starts)
+    return {tp: start for tp, start in starts.items() if position.offsets.get(tp) != start}
+
+
+def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
+    """Want a yes before windows lose their offsets.
+
+    Raises:
+        ConfirmationError: with the windows, and the replay that is usually meant.
+    """
+    if reset.superseded and not confirmed:
+        ids = [window.id for window in reset.superseded]
+        only_copy = (
+            f" But Kafka no longer holds all of {name_some(list(reset.irreplaceable), ', ')}: what these windows wrote is the "
+            "only copy, so put it aside before you remove it."
+            if reset.irreplaceable
+            else ""
+        )
+        only_copy += "".join(f" {told}" for told in nobody_reads(reset))
+        raise ConfirmationError(
+            f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
+            f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
+            f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
+            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'. """
+            "If you do mean it: add --supersede"
+        )
+
+
+def nobody_reads(reset: Reset) -> list[str]:
+    """Say of what the windows lose that nobody reads again, why that is so and what can be done: a sentence for each reason."""
+    recreated: list[str] = []
+    left: list[str] = []
+    for window in reset.superseded:
+        same = _of_today(window, reset.position)
+        for tp, owned in reset.unread.get(window.id, {}).items():
+            (left if tp in same else recreated).append(f"{window.id} {tp} {owned}")
+    told = []
+    if recreated:
+        told.append(
+            f"The topic of {name_some(recreated, ', ')} was recreated since: nobody can read these records again (recorded as a "
+            "gap). Keep that part of the output."
+        )
+    if left:
+        told.append(
+            f"The group no longer reads the topic of {name_some(left, ', ')}: nobody reads these records again (recorded as a "
+            "gap). Keep that part of the output, or take the topic into the group's topics again before."
+        )
+    return told
+
+
+def summary(reset: Reset) -> dict[str, object]:
+    """Return the facts for the ledger's record of the act."""
+    return {
+        "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},
+        "skipped": named_ranges(reset.skipped),
+        "superseded": [window.id for window in reset.superseded],
+        **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
+        **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
+    }

@@ -1,0 +1,192 @@
+"""Whether what a sensor waits for is there: decided from what ledger and Kafka hold at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_kafka_offsets.core.conditions import (
+    Arrived,
+    CommittedUntil,
+    Enough,
+    Event,
+    LagAtMost,
+    LogCondition,
+    TimePassed,
+)
+from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.core.plan.planning import judge_all, plan_window
+from airflow_kafka_offsets.core.starting import EPOCH
+from airflow_kafka_offsets.core.window import State, Window
+
+OffsetsAt = Mapping[TopicPartition, int | None]
+"""What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
+
+
+CALL_AGAIN_AFTER = timedelta(minutes=15)
+"""When a run that was called for has not planned by then, and none works on a window, another one is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen for one condition on Kafka.
+
+    Attributes:
+        now: the moment.
+        state: the group in the ledger.
+        log: its topics.
+        at: what the timestamp index says for each of the `lookup_times`.
+        recovered: what a second look said of partitions that seemed to end before the watermark.
+    """
+
+    now: datetime
+    state: GroupState
+    log: LogSnapshot
+    at: Mapping[datetime, OffsetsAt] = field(default_factory=dict)
+    recovered: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether a condition is met.
+
+    Attributes:
+        is_met: whether it is.
+        facts: what was seen, in a few JSON-able values.
+        event: what the next `Arrived` counts from.
+    """
+
+    is_met: bool
+    facts: Mapping[str, Any]
+    event: Event | None = None
+
+
+def position_for(condition: LogCondition, state: GroupState) -> Position | None:
+    """Return where a condition begins to count; None: at the beginning of the log."""
+    return state.position if isinstance(condition, Arrived) else ownership.watermark(state)
+
+
+def lookup_times(condition: LogCondition, now: datetime) -> list[datetime]:
+    """Return the moments that have to be looked up in Kafka's timestamp index."""
+    match condition:
+        case Enough(max_age=timedelta() as age) | Arrived(Enough(max_age=timedelta() as age)):
+            return [_back(now, age)]
+        case TimePassed(until=until, idle_after=idle) if now >= until:
+            return [until] if idle is None else [until, _back(now, idle)]
+        case _:
+            return []
+
+
+def decide(condition: LogCondition, seen: Seen) -> Answer:
+    """Decide a condition on what Kafka holds.
+
+    Raises:
+        LogError: what planning would say: records are gone, a topic is missing or another one.
+    """
+    match condition:
+        case Enough():
+            return _enough(condition, _unread(condition, seen), seen)
+        case Arrived():
+            return _arrived(condition, seen)
+        case TimePassed():
+            return _time_passed(condition, seen)
+        case LagAtMost():
+            unread = _unread(condition, seen).without_empty()
+            return Answer(unread.span <= condition.max_lag, {"lag": unread.span, **_behind(list(unread))})
+
+
+def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
+    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Not by `replace`, which would
+    # check the definition again: it may be an older one.
+    group = KafkaGroup.from_json({**condition.group.to_json(), "max_offsets": None})
+    first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
+    position = position_for(condition, seen.state)
+    return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges
+
+
+def _enough(condition: Enough, unread: OffsetRanges, seen: Seen) -> Answer:
+    unread = unread.without_empty()
+    old = _old(unread, seen.at[_back(seen.now, condition.max_age)]) if condition.max_age else []
+    has_enough = condition.min_span is not None and unread.span >= condition.min_span
+    facts = {"span": unread.span, **_behind(list(unread))}
+    return Answer(has_enough or bool(old), facts | ({"too_old": _names(old)} if condition.max_age else {}))
+
+
+def _old(unread: OffsetRanges, at: OffsetsAt) -> list[TopicPartition]:
+    # Whatever lies before the first record of that moment or later is older.
+    return [tp for tp, r in unread.items() if (first := at.get(tp)) is None or first > r.start]
+
+
+def _arrived(condition: Arrived, seen: Seen) -> Answer:
+    unread, last = _unread(condition, seen), condition.last
+    position = seen.state.position.offsets if seen.state.position else None
+    if last is not None and last.position == position and not _is_forgotten(last, seen):
+        unread = OffsetRanges(
+            (tp, OffsetRange(min(r.end, max(r.start, last.ends.get(tp, 0))), r.end)) for tp, r in unread.items()
+        )
+    return replace(_enough(condition.enough, unread, seen), event=Event(position, unread.ends, seen.now))
+
+
+def _is_forgotten(last: Event, seen: Seen) -> bool:
+    return not seen.state.open and seen.now - last.at >= CALL_AGAIN_AFTER
+
+
+def _time_passed(condition: TimePassed, seen: Seen) -> Answer:
+    judge_all(condition.group, None, seen.log)  # a topic that is missing would count as passed
+    facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
+    if seen.now < condition.until:
+        return Answer(False, facts | {"held_back_by": ["the clock"]})
+    silent = [tp for tp, first in sorted(seen.at[condition.until].items()) if first is None]
+    recent = seen.at[_back(seen.now, condition.idle_after)] if condition.idle_after else None
+    idle = [tp for tp in silent if recent is not None and recent[tp] is None]
+    held_back = [tp for tp in silent if tp not in set(idle)]
+    return Answer(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})
+
+
+def decide_window(window: Window) -> Answer:
+    """Decide whether a window is committed.
+
+    Raises:
+        IllegalStepError: it was given up, and never will be.
+    """
+    if not window.state.owns:
+        raise IllegalStepError(f"Window {window.id} is {window.state} and will not be committed any more")
+    return Answer(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
+
+
+def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequence[Window]) -> Answer:
+    """Decide whether all that a group could read at a cut time is committed.
+
+    Args:
+        condition: group and cut time.
+        state: the group in the ledger.
+        committed: its newest committed live windows that can prove it: not capped, and none older than they is open.
+    """
+    oldest_open = state.open[0].window.seq if state.open else None
+    proofs = [w for w in committed if not w.is_capped and (oldest_open is None or w.seq < oldest_open)]
+    proof = next((w for w in proofs if w.until >= condition.until), None)
+    facts = {
+        "until": condition.until.isoformat(),
+        "window_id": proof.id if proof else None,
+        "held_back_by": [held.window.id for held in state.open[:MAX_NAMED]] if proof is None else [],
+    }
+    return Answer(proof is not None, facts)
+
+
+def _back(now: datetime, duration: timedelta) -> datetime:
+    return now - min(duration, now - EPOCH)
+
+
+def _behind(partitions: Sequence[TopicPartition]) -> dict[str, Any]:
+    return {"partitions": len(partitions), "behind": _names(partitions)}
+
+
+def _names(partitions: Sequence[TopicPartition]) -> list[str]:
+    return [str(tp) for tp in partitions[:MAX_NAMED]]

@@ -1,0 +1,1 @@
+"""What an offset store promises, and how its offsets are written."""

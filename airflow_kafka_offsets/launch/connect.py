@@ -1,0 +1,262 @@
+"""Sessions on a Spark Connect server, one for each attempt, under a name that the next attempt can work out.
+
+The server goes on with what it was asked for when its client dies. Whoever knows the name of the session can end it: stop what it
+runs, and close it, so that a client which is still alive somewhere can start nothing more in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.launch.twins import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+
+    from airflow_kafka_offsets.core.window import Claim
+    from airflow_kafka_offsets.ports import Attempt
+
+MAX_ENDED = 10
+"""Of how many earlier attempts the sessions are ended: each costs a call, and one that is older has ended by itself."""
+
+_ANSWER = 60.0
+"""Seconds that the server may take to answer, or to come back."""
+
+# What its client has taken, the server does not keep: whoever comes later begins behind it, step by step.
+_PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\S+) ")
+
+_IS_FOLLOWED = "INVALID_CURSOR"
+"""What the server says to one of two who follow the same operation."""
+
+_IS_CLOSED = "SESSION_CLOSED"
+
+_PROGRESS = "spark.connect.progress.reportInterval"
+"""How often the server tells whoever follows an operation that it is still at work."""
+
+SILENCE = 15.0
+"""Seconds after which an operation that is at work would have told of it many times."""
+
+log = logging.getLogger(__name__)
+
+
+def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
+    """Return the address of the Spark Connect server, as `PySparkOperator` works it out; None: a Spark of the task's own.
+
+    Args:
+        connection: of the task.
+        conf: Spark's settings, which win over the connection.
+    """
+    if conf.get("spark.remote") or connection is None:
+        return conf.get("spark.remote")
+    if connection.conn_type == SparkConnectHook.conn_type:
+        return SparkConnectHook(connection.conn_id).get_connection_url()
+    host = f"{connection.host}:{connection.port}" if connection.port else connection.host
+    is_remote = bool(host) and str(host).startswith("sc://")
+    return str(host) if is_remote else connection.extra_dejson.get("spark.remote")
+
+
+def token_in_url(connection: Connection | None) -> str | None:
+    """Return the token as it stands in the address, where Airflow does not know it for a secret."""
+    return quote(connection.password) if connection is not None and connection.password else None
+
+
+def session_url(url: str, attempt: Attempt) -> str | None:
+    """Return the address of an attempt's own session; None: the user named the session, and shares it with whom they like.
+
+    >>> from datetime import UTC, datetime
+    >>> from airflow_kafka_offsets.core.window import Claim
+    >>> from airflow_kafka_offsets.ports import Attempt
+    >>> attempt = Attempt(1, "orders-000001", Claim("d", "r", "t"), 1, Outcome.RUNNING, None, datetime(2026, 1, 1, tzinfo=UTC), None)
+    >>> session_url("sc://spark:15002/;user_id=me", attempt)
+    'sc://spark:15002/;user_id=me;session_id=967f6701-5fc2-4ccd-9f82-14258b2840fa'
+    """
+    address, _, given = url.partition(";")
+    parameters = given.split(";") if given else []
+    names = {parameter.partition("=")[0] for parameter in parameters}
+    if "session_id" in names:
+        return None
+    user = os.environ.get("SPARK_USER", os.environ.get("USER"))  # pyspark's own choice; sessions belong to users
+    if user and "user_id" not in names:
+        parameters.append(f"user_id={quote(user, safe='')}")
+    return f"{address.rstrip('/')}/;{';'.join([*parameters, f'session_id={_session_id(attempt)}'])}"
+
+
+def _session_id(attempt: Attempt) -> str:
+    # The numbers of attempts begin at 1 in each ledger, and several Airflows may share a server and its user.
+    name = f"{attempt.window_id} {attempt.id} {attempt.started_at.isoformat()}"
+    return str(uuid.UUID(bytes=sha256(name.encode()).digest()[:16], version=4))
+
+
+def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) -> tuple[Attempt, list[Attempt]]:
+    """Return the attempt that a task has just begun, and those before it whose sessions may be at work.
+
+    Args:
+        attempts: at one window, oldest first.
+        claim: the task.
+        try_number: of the task. A worker that was frozen meanwhile is not to take the session of the try after it.
+
+    Raises:
+        NoEvidenceError: a later attempt has begun since, and this one is not to work any more.
+    """
+    mine = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
+    if mine.outcome is not Outcome.RUNNING:
+        raise NoEvidenceError(
+            f"Window {mine.window_id}: a later attempt was started before this one had begun its work, as its task counted as "
+            "dead; that one commits, and this one does nothing"
+        )
+    unfinished = [a for a in attempts if a.id < mine.id and a.outcome is not Outcome.SUCCEEDED]
+    return mine, unfinished[-MAX_ENDED:]
+
+
+def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> None:
+    """End the sessions of earlier attempts, which may have died without stopping what the server does for them.
+
+    Args:
+        url: of the server.
+        attempts: the earlier ones.
+        store: Airflow's state store of the task, which its tries share; None: there is none.
+
+    Raises:
+        JobAliveError: what the server does for one of them does not end in time; nothing was started beside it.
+        ClusterUnavailableError: the server could not be asked.
+    """
+    import grpc
+
+    for attempt in attempts:
+        named = session_url(url, attempt)
+        if named is None:
+            return
+        try:
+            _end_session(named, attempt, store)
+        except grpc.RpcError as exc:
+            if _IS_CLOSED not in str(exc.details()):
+                raise ClusterUnavailableError(
+                    f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for {_try_of(attempt)} "
+                    f"({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
+                ) from exc
+
+
+def _end_session(url: str, attempt: Attempt, store: Any) -> None:
+    from pyspark.sql.connect import proto
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    session = {"session_id": builder.session_id, "user_context": proto.UserContext(user_id=builder.userId or "")}
+    call = {"metadata": builder.metadata(), "timeout": _ANSWER, "wait_for_ready": True}
+    with builder.toChannel() as channel:
+        server = proto.SparkConnectServiceStub(channel)
+        # On a session that is not there yet, this makes it: so the release closes it for a client that comes late, too.
+        everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
+        told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
+        for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
+            log.info("Window %s: stopping what the server still does for %s", attempt.window_id, _try_of(attempt))
+            request = proto.ReattachExecuteRequest(operation_id=operation, **session)
+            tells = partial(_tells_progress, server, session, call)
+            if not _has_ended(server, request, builder.metadata(), tells):
+                # The server takes one interrupt of an operation, by whatever name. A release would only make it forget the operation.
+                raise JobAliveError(
+                    f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for {_try_of(attempt)} "
+                    f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
+                    "try looks again. To end it for good, start the server anew"
+                )
+        server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
+
+
+def _try_of(attempt: Attempt) -> str:
+    # As Airflow counts: the ledger's own numbers of attempts say nothing to a person.
+    return f"try {attempt.try_number} of {attempt.claim.run_id}"
+
+
+def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
+    """Return the operations that were interrupted now, or by an earlier try: the server names each only once."""
+    if store is None:
+        return list(interrupted)
+    operations = [*(store.get(key) or []), *interrupted]
+    if operations:
+        store.set(key, operations)
+    return operations
+
+
+def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    """Have the server tell each second that an operation of this session is at work; False: it can't, or does not let us ask.
+
+    Raises:
+        grpc.RpcError: the server is out of reach, or the session is closed.
+    """
+    from grpc import RpcError, StatusCode
+    from pyspark.sql.connect import proto
+
+    def ask(**operation: Any) -> Any:
+        request = proto.ConfigRequest(operation=proto.ConfigRequest.Operation(**operation), **session)
+        return server.Config(request, **call)
+
+    try:
+        # Not `get`: an older server, too, returns what somebody has set, and tells nothing all the same.
+        [known] = ask(is_modifiable=proto.ConfigRequest.IsModifiable(keys=[_PROGRESS])).pairs
+        if known.value != "true":
+            return False
+        ask(set=proto.ConfigRequest.Set(pairs=[proto.KeyValue(key=_PROGRESS, value="1s")]))
+    except RpcError as exc:
+        is_away = exc.code() in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+        if is_away or _IS_CLOSED in str(exc.details()):
+            raise
+        return False
+    return True
+
+
+def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callable[[], bool]) -> bool:
+    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done.
+
+    One trap is in that: when an interrupted operation ends, Spark 4.0 throws away all answers that it still keeps. If its
+    client did not get the last of them, whoever follows the operation waits for that one without end. An operation that is
+    at work tells of its progress, so this one is told by its silence: two times, while the server answers other questions.
+
+    Raises:
+        grpc.RpcError: the server is out of reach.
+    """
+    from grpc import RpcError, StatusCode
+
+    lost: RpcError | None = None
+    silences = 0
+    deadline = time.monotonic() + PATIENCE
+    is_told = tells_progress()
+    while (left := deadline - time.monotonic()) > 0:
+        was_heard = False
+        try:
+            # The server ends a stream every two minutes, and expects to be asked again.
+            for answer in server.ReattachExecute(request, metadata=metadata, timeout=min(left, SILENCE)):
+                if answer.HasField("result_complete"):
+                    return True
+                request.last_response_id, lost, was_heard = answer.response_id, None, True
+        except RpcError as exc:
+            said, is_late = str(exc.details()), exc.code() is StatusCode.DEADLINE_EXCEEDED
+            lost = exc if exc.code() is StatusCode.UNAVAILABLE else lost if is_late else None
+            silences = silences + 1 if is_late and left > SILENCE and not was_heard else 0
+            if passed := _PASSED.search(said):
+                request.last_response_id = passed[1]
+            elif silences and is_told:
+                is_told, lost = tells_progress(), None
+                if silences > 1 and is_told:
+                    return True
+            elif lost or is_late or _IS_FOLLOWED in said:
+                time.sleep(min(1.0, left))
+            else:
+                return True  # it was cancelled, it failed, or it is gone
+    if lost is not None:
+        raise lost
+    return False

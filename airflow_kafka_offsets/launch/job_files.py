@@ -1,0 +1,272 @@
+"""What a job gets beside its command line: the window, the login, the job side of this package."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
+from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
+from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
+from airflow_kafka_offsets.core.spark_json import braces_apart
+from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.service.windows import Planned
+
+MAX_ARGUMENT = 100_000
+"""Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
+
+_PREFIX = "kafka-offsets-"
+_LOCK = "lock"
+_LOGIN = "login.properties"
+
+_DEPLOY_MODE = "spark.submit.deployMode"
+
+
+@contextmanager
+def task_folder() -> Iterator[Path]:
+    """Give a task a folder that only its user can enter, and remove it in the end; first, the logins of killed tasks are removed."""
+    _remove_logins_of_killed()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name, _LOCK)):
+        yield Path(name)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    with file.open("w") as lock:
+        # Other machines may see this folder, and not this lock.
+        lock.write(platform.node())
+        lock.flush()
+        try:
+            # The kernel releases it with this process, however that ends; a driver does not inherit it.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            file.unlink()  # this file system has no locks: nobody may take the task for a dead one
+        yield
+
+
+def _remove_logins_of_killed() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # Somebody else's folder may go, or change, at any moment: that is no reason to fail this task.
+        with suppress(OSError):
+            if _holds_login_of_killed(folder):
+                shutil.rmtree(folder)
+
+
+def _holds_login_of_killed(folder: Path) -> bool:
+    found = folder.lstat()
+    is_our_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    # A task writes its login when it holds the lock: until then, one that can be had says nothing.
+    if not is_our_folder or not (folder / _LOGIN).exists():
+        return False
+    with (folder / _LOCK).open("r+") as lock:
+        if lock.read() != platform.node():
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def write_login(jaas: str, directory: Path) -> Path:
+    """Write the login where only this user can read it, and return the file."""
+    path = directory / _LOGIN
+    with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+        file.write(properties_file({"jaas": jaas}))
+    return path
+
+
+def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
+    """Refuse a login that would have to leave this machine.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    if options.jaas is not None:
+        raise BadInputError(
+            f"The password of {conn_id!r} does not travel to {where}. Put it where the cluster keeps secrets, and refer to "
+            "it: KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
+            "'org.apache.kafka.common.config.provider.FileConfigProvider', "
+            "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
+        )
+
+
+def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, report: Path | None) -> Handoff:
+    """Return what a job gets.
+
+    Args:
+        planned: the window.
+        options: for Spark's reader, without any secret.
+        group: as the DAG defines it.
+        report: where the job says what it read; None: it has no way to.
+    """
+    window = planned.window
+    topics = ranges_by_topic(window)
+    return Handoff(
+        window_id=window.id,
+        group=window.group,
+        seq=window.seq,
+        lane=window.lane.value,
+        until=window.until.isoformat(),
+        is_rerun=planned.is_rerun,
+        isolation_level=window.isolation_level.value,
+        expect_gaps=group.expect_gaps,
+        topics=topics,
+        options=options,
+        report=str(report) if report else None,
+        output_tables=group.output_tables,
+        topic_ids={topic: window.topic_ids[topic] for topic in topics},
+        at_least=None if group.expect_fewer else planned.read_before,
+    )
+
+
+def ranges_by_topic(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return topic -> partition -> (start, end), ``start <= offset < end``, without empty ranges."""
+    topics: dict[str, dict[str, tuple[int, int]]] = {}
+    for tp, offsets in window.ranges.without_empty().items():
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = (offsets.start, offsets.end)
+    return topics
+
+
+def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list[str]]:
+    """Return Spark properties that hand the window over, and files to ship: a large window travels as a file."""
+    text = handoff.to_json()
+    if len(text.encode()) <= MAX_ARGUMENT:
+        return {CONF_WINDOW: text}, []
+    file = directory / f"{handoff.window_id}.json"
+    file.write_text(text)
+    return {CONF_WINDOW_FILE: file.name}, [str(file)]
+
+
+def check_spark_conf(conf: Mapping[str, object]) -> None:
+    """Refuse Spark properties that are ours.
+
+    Raises:
+        CollidingOptionError: with their names.
+    """
+    ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
+    colliding = [name for name in conf if str(name).lower() in ours]
+    if colliding:
+        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
+
+
+def check_deploy_mode(conf: Mapping[str, object], mode: str) -> None:
+    """Refuse a property that says otherwise than the provider, which looks for the deploy mode elsewhere, and has its way.
+
+    Raises:
+        BadInputError: with where to say it.
+    """
+    said = conf.get(_DEPLOY_MODE, mode)
+    if said != mode:
+        raise BadInputError(
+            f"{_DEPLOY_MODE}={said} in conf, but the operator's deploy mode is {mode}: say deploy_mode={said!r} on the operator, or "
+            '"deploy-mode" in the Spark connection\'s extra, so that Airflow knows where the driver runs'
+        )
+
+
+def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
+    """Refuse the property that lets YARN's spark-submit end, with success, before its job does.
+
+    Args:
+        conf: the user's.
+        is_tracked: whether the job is watched after that.
+
+    Raises:
+        BadInputError: with the property.
+    """
+    if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
+        raise BadInputError(
+            f"{YARN_WAITS}=false lets spark-submit end before the job does, and the window would be committed unread. Leave it "
+            "out, or let the job be tracked: yarn_track_via_rm_api=True"
+        )
+
+
+def refuse_file(window: Window) -> None:
+    """Refuse a window that would have to travel as a file where no file travels.
+
+    Raises:
+        BadInputError: with what to do instead.
+    """
+    raise BadInputError(
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, more than a command line carries, and the "
+        "cluster mode of a standalone cluster takes no file along. Run it in client mode: deploy_mode='client' on "
+        "the operator, and clear the task"
+    )
+
+
+def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
+    """Put the window into the arguments of a user's own job, wherever they say ``{name}``.
+
+    Raises:
+        BadInputError: an argument got longer than a command line can carry.
+    """
+    filled = []
+    for given in map(str, arguments):
+        argument = given
+        for name, value in values.items():
+            argument = argument.replace("{" + name + "}", value)
+        if argument != given:
+            argument = braces_apart(argument)
+        if len(argument.encode()) > MAX_ARGUMENT:
+            raise BadInputError(
+                f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "
+                "a command line. Let the job call airflow_kafka_offsets.spark.current_window(spark) instead"
+            )
+        filled.append(argument)
+    return filled
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job said it read.
+
+    Attributes:
+        records: how many records; None: it did not say (a job of the user's own, or one in cluster mode), or read nothing.
+        counts: records by topic and partition, where the job counted that finely.
+        written: False: an earlier run had written the window where it can be written once only, so this one did not. None: it
+            did not say.
+        took_window: whether the job asked for its window; None: nobody could know, as it ran in a cluster.
+    """
+
+    records: int | None = None
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    written: bool | None = None
+    took_window: bool | None = None
+
+
+def read_report(path: Path | None, window: Window) -> Report:
+    """Return what the job reported; of one that had no file to write to, nothing is known.
+
+    Raises:
+        KafkaOffsetsError: the report is about another window.
+    """
+    if path is None:
+        return Report()
+    if not path.exists():
+        return Report(took_window=False)
+    report = json.loads(path.read_text())
+    if report.get("window_id") != window.id:
+        raise KafkaOffsetsError(
+            f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
+        )
+    return Report(report["records"], report["counts"], report.get("written"), took_window=True)
+
+
+def joined(*lists: str | None) -> str | None:
+    """Join Spark's comma separated lists, leaving out what is not there."""
+    return ",".join(filter(None, lists)) or None

@@ -1,0 +1,55 @@
+"""Whether a table holds what a group's windows read: asks the ledger only, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.place.audit import Audit, Auditor
+from airflow_kafka_offsets.core.place.islands import Islands
+from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.ports import Ledger, WindowRow
+from airflow_kafka_offsets.service.replay import rows
+from airflow_kafka_offsets.service.windows import told
+
+
+def audit(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int] = ()) -> Audit:
+    """Compare the committed windows of a group with what a table has.
+
+    Args:
+        ledger: it.
+        group: the group's definition.
+        table: what the table has of its topics.
+        seqs: only these windows; none: all that are committed.
+
+    Raises:
+        UnknownWindowError: there is no such window, or the group has committed none.
+        IllegalStepError: one of them is not committed.
+    """
+    position = ledger.load(group.name).position
+    if position is None:
+        raise UnknownWindowError(f"Group {group.name} has not planned yet, so no table has anything of it")
+    if seqs:
+        _check_committed(ledger, group.name, seqs)
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs)
+    found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
+    return auditor.audit(_with_records(ledger, found))
+
+
+def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
+    states = {row.held.window.seq: row.held.window.state for row in rows(ledger, group, seqs=seqs)}
+    if unknown := [window_id(group, seq) for seq in seqs if seq not in states]:
+        raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
+    others = [f"{window_id(group, seq)} ({state})" for seq, state in sorted(states.items())]
+    if uncommitted := [other for other in others if not other.endswith(f"({State.COMMITTED})")]:
+        raise IllegalStepError(f"No table has to have what is not committed: {name_some(uncommitted, ', ')}")
+
+
+def _with_records(ledger: Ledger, found: Iterator[WindowRow]) -> Iterator[tuple[Window, int | None]]:
+    for row in found:
+        window = row.held.window
+        # The last run may have told nothing, such as one that found an append done, and one before it did.
+        is_untold = row.records is None and row.attempts > 1
+        yield window, told(ledger.attempts(window.id)) if is_untold else row.records

@@ -1,0 +1,380 @@
+"""Taking offsets over from one place to another: import, copy, export, and the comparison of all three.
+
+Each use case has two halves: one looks and works out what would happen, and writes nothing; the other one does that, if
+nothing has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
+from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.place import importing as core
+from airflow_kafka_offsets.core.place.importing import Difference, Moves, Taken
+from airflow_kafka_offsets.core.place.place import Found, Meaning, next_offsets, only
+from airflow_kafka_offsets.core.plan import reset as resets
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.reset import Reset
+from airflow_kafka_offsets.core.signature import check_signature
+from airflow_kafka_offsets.core.store.guarantees import must_write
+from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.service.publish import Publisher
+from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
+from airflow_kafka_offsets.service.windows import second_look, utc_now
+
+LOOKS = 5
+"""How often ledger and store are compared again when the group moves meanwhile."""
+
+
+class LedgerSource:
+    """`ports.OffsetSource` on the watermark of a group in the ledger, where its offset store should stand."""
+
+    name = "ledger"
+
+    def __init__(self, ledger: Ledger, group: str) -> None:
+        self._ledger = ledger
+        self._group = group
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return the watermark, of all topics that it has."""
+        self._ledger.group(self._group)  # raises when there is none
+        state = self._ledger.load(self._group)
+        mark = watermark(state)
+        topic_ids = mark.topic_ids if mark else {}
+        return Found(core.published(state), core.committing_note(state), topic_ids, state.open)
+
+
+class StoreSource:
+    """`ports.OffsetSource` on what an offset store holds under a name."""
+
+    def __init__(self, store: OffsetStore, group: str) -> None:
+        self.name = store.name
+        self._store = store
+        self._group = group
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return what is there of these topics."""
+        _check_topics(self.name, topics)
+        return Found(self._store.read(self._group, topics))
+
+
+class ConsumerGroupSource:
+    """`ports.OffsetSource` on what a consumer group has committed in the Kafka that is at hand."""
+
+    def __init__(self, name: str, kafka: LogOffsets, group_id: str) -> None:
+        self.name = name
+        self._kafka = kafka
+        self._group_id = group_id
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return what is committed of these topics."""
+        _check_topics(self.name, topics)
+        partitions = sorted(self._kafka.snapshot(topics, IsolationLevel.READ_UNCOMMITTED).bounds)
+        committed = self._kafka.committed(self._group_id, partitions)
+        return Found({tp: offset for tp, offset in committed.items() if offset is not None})
+
+
+def _check_topics(place: str, topics: Sequence[str]) -> None:
+    if not topics:
+        raise BadInputError(f"{place} has to be asked for topics by name: say which with --topic")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person wants to be taken from a place.
+
+    Attributes:
+        source: the place.
+        name: under which name it keeps the offsets.
+        meaning: what its numbers say.
+        topics: only these; none: all that the group reads, or all that the place has.
+    """
+
+    source: OffsetSource
+    name: str
+    meaning: Meaning = Meaning.NEXT
+    topics: tuple[str, ...] = ()
+
+    def read(self, topics: Sequence[str]) -> Found:
+        """Return what the place holds.
+
+        Args:
+            topics: what to ask for when the person named none.
+
+        Raises:
+            BadInputError: nothing of that.
+        """
+        found = self.source.read(self.topics or topics)
+        found = replace(found, offsets=only(found.offsets, self.topics))
+        core.check_something(self.source.name, self.name, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What an import would do.
+
+    Attributes:
+        group: as the ledger knows it, or as it would be founded.
+        asked: where the offsets are from.
+        taken: these offsets.
+        notes: what the place has to say.
+        left_open: windows of the place, if it is a group of the ledger, that wait for their commit and are read again.
+        log: what Kafka holds of their topics.
+        position: where the group will go on.
+        state: the group as it was seen.
+        reset: how its watermark moves; None: the group is new to the ledger.
+    """
+
+    group: KafkaGroup
+    asked: Asked
+    taken: Taken
+    notes: tuple[str, ...]
+    left_open: tuple[Held, ...]
+    log: LogSnapshot
+    position: Position
+    state: GroupState
+    reset: Reset | None
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The next offsets of a place.
+
+    Attributes:
+        asked: where they are from.
+        found: the numbers as the place has them.
+        notes: what it has to say.
+        offsets: the next offsets.
+    """
+
+    asked: Asked
+    found: Offsets
+    notes: tuple[str, ...]
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What a copy would do.
+
+    Attributes:
+        group: whose offsets.
+        given: what the place holds.
+        store: where it goes.
+        held: what that holds now.
+    """
+
+    group: str
+    given: Export
+    store: str
+    held: Offsets
+
+    @property
+    def moves(self) -> Moves:
+        """The old and new offset of each partition that changes."""
+        return core.moves(self.held, self.given.offsets)
+
+
+class Moving:
+    """The use cases on one ledger."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], datetime] = utc_now) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    def known(self, name: str) -> KafkaGroup | None:
+        """Return a group as the ledger knows it; None: it does not."""
+        try:
+            return self._ledger.group(name)
+        except UnknownWindowError:
+            return None
+
+    def plan_import(
+        self,
+        name: str,
+        asked: Asked,
+        open_log: Callable[[KafkaGroup], LogOffsets],
+        *,
+        kafka_conn_id: str | None = None,
+        skip_lost: bool = False,
+    ) -> Import:
+        """Work out an import without writing anything.
+
+        Args:
+            name: the group that goes on from there; one that the ledger does not know is founded.
+            asked: where the offsets are, and which.
+            open_log: opens the group's Kafka.
+            kafka_conn_id: the Airflow connection of a group that is founded.
+            skip_lost: go on at the beginning offset where retention has removed what would come next.
+
+        Raises:
+            BadInputError: the place has nothing that could be taken over; the message has the numbers.
+            DataLossError: retention has removed what would come next, and `skip_lost` does not say that this is known.
+            IllegalStepError: a window of the group waits for its commit, or would be cut.
+            StoreError, KafkaUnavailableError: as they say.
+        """
+        group, state = self.known(name), self._ledger.load(name)
+        if group is not None:
+            _check_known(group, state, asked.topics, kafka_conn_id)
+        found = asked.read(group.topics if group else ())
+        topics = sorted({tp.topic for tp in found.offsets} | set(asked.topics))
+        if group is not None:
+            check_reads(group, topics)
+        else:
+            group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
+        kafka = open_log(group)
+        snapshot = snapshot_of_all(kafka, group, topics)
+        taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
+        reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
+        position = reset.position if reset else taken.position(snapshot)
+        left_open = core.left_open(found.open_windows, topics)
+        notes = (*found.notes, *core.left_open_note(left_open))
+        return Import(group, asked, taken, notes, left_open, snapshot, position, state, reset)
+
+    def carry_out_import(
+        self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
+    ) -> None:
+        """Do an import: a person's act.
+
+        Args:
+            found: what was worked out.
+            who: who does it.
+            why: the reason, kept in the ledger.
+            supersede: windows lose their offsets, and that is meant.
+            store: the group's own offset store, which follows; None: it has none.
+
+        Raises:
+            ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
+            ConcurrentChangeError: the group has changed since.
+            StoreDriftError: the group's store stands neither where the group does nor where it goes; nothing was changed.
+        """
+        check_signature(who, why)
+        if found.reset is None:
+            self._ledger.found(found.group, found.position, self._act("import", who, why, found))
+            return
+        name, reset = found.group.name, found.reset
+        resets.check_confirmed(name, reset, supersede)
+        before = found.state.position.offsets if found.state.position else {}
+        after = {**before, **found.position.offsets}
+        if store is not None:
+            must_write(store.name, name, before, after, store.read(name, topics_of(after)))
+        superseded = [window.seq for window in reset.superseded]
+        act = self._act("import", who, why, found)
+        self._ledger.reset(name, found.state.version, reset.position, superseded, act)
+        Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
+
+    def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
+        details: dict[str, object] = {**_origin(found.asked), **core.facts(found.taken)}
+        if found.left_open:
+            details["left_open"] = [held.window.id for held in found.left_open]
+        if found.reset is None:
+            details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+            details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
+        else:
+            details |= resets.summary(found.reset)
+        return Act(kind, who, why, self._clock(), details)
+
+    def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
+        """Work out a copy into an offset store without writing anything.
+
+        Raises:
+            BadInputError: the place has nothing that could be copied.
+            StoreError: place or store did not answer.
+        """
+        # The store first: a commit behind that look moves it, so that the copy's comparison stops what is older by now.
+        ours = sorted(asked.topics or group.topics)
+        held = store.read(group.name, ours)
+        given = self.plan_export(group, asked)
+        topics = topics_of(given.offsets)
+        if others := [topic for topic in topics if topic not in ours]:  # of no group, so no commit moves them
+            held |= store.read(group.name, others)
+        return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
+
+    def carry_out_copy(
+        self, found: Copy, store: OffsetStore, who: str, why: str
+    ) -> dict[TopicPartition, tuple[int, int | None]]:
+        """Record a copy, do it, and read it back.
+
+        In this order: whatever dies in the middle, the ledger knows what may have been written. It says what was wanted;
+        what came of it is what the store holds.
+
+        Returns:
+            What the store holds otherwise than was written: wanted, and found (None: nothing). Usually nothing.
+
+        Raises:
+            StoreDriftError: the store has changed since; nothing was written.
+            StoreError: as it says.
+        """
+        check_signature(who, why)
+        after = found.given.offsets
+        details = {
+            **_origin(found.given.asked),
+            "store": found.store,
+            "moves": {str(tp): list(move) for tp, move in found.moves.items()},
+        }
+        self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
+        store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
+        return core.unlike(after, store.read(found.group, topics_of(after)))
+
+    def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
+        """Return the next offsets of a place. Writes nothing.
+
+        Raises:
+            BadInputError: the place has nothing of these topics.
+            StoreError: it did not answer.
+        """
+        found = asked.read(group.topics)
+        return Export(asked, found.offsets, found.notes, next_offsets(found.offsets, asked.meaning))
+
+    def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
+        """Record that offsets go into a file; before they do, as with a copy."""
+        check_signature(who, why)
+        offsets = {str(tp): offset for tp, offset in found.offsets.items()}
+        details = {**_origin(found.asked), "to": to, "offsets": offsets}
+        self._ledger.record(group, Act("export", who, why, self._clock(), details))
+
+    def verify(self, group: KafkaGroup, store: OffsetStore | None, kafka: LogOffsets) -> list[Difference]:
+        """Compare the ledger, an offset store and Kafka. Writes nothing.
+
+        Raises:
+            StoreError, KafkaUnavailableError: one of them did not answer.
+        """
+        for _ in range(LOOKS):
+            state = self._ledger.load(group.name)
+            found = self._compare(group, state, store, kafka)
+            now = self._ledger.load(group.name) if found else state
+            if (now.version, now.open) == (state.version, state.open):
+                break
+            # A commit may have moved the store behind our look at the ledger.
+        return found
+
+    def _compare(
+        self, group: KafkaGroup, state: GroupState, store: OffsetStore | None, kafka: LogOffsets
+    ) -> list[Difference]:
+        mark = watermark(state)
+        topics = sorted({tp.topic for tp in mark.offsets} | set(group.topics)) if mark else list(group.topics)
+        stored = store.read(group.name, topics) if store is not None else None
+        steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
+        log = kafka.snapshot(group.topics, group.isolation_level)
+        return core.compare(state, group.topics, stored, log, steps, second_look(kafka, mark, log))
+
+
+def _origin(asked: Asked) -> dict[str, str]:
+    return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+
+
+def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
+    resets.check_no_open_window(group.name, state)
+    check_reads(group, topics)
+    if kafka_conn_id not in (None, group.kafka_conn_id):
+        raise BadInputError(
+            f"The ledger knows group {group.name} with the connection {group.kafka_conn_id}, and its DAG says that: leave "
+            "--kafka-conn-id out"
+        )

@@ -1,0 +1,182 @@
+"""The second half of a commit: the offset store follows the watermark, then the ledger says committed.
+
+In this order, a crash between the two leaves a window that is committing, and whoever plans or commits next finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import takewhile
+
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    StoreBehindError,
+    StoreDriftError,
+    StoreError,
+    name_some,
+)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.place.importing import published
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.store import advance as core
+from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
+from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.service.replay import pages
+
+log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Finishes commits of one ledger, through the group's offset store if it has one."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: OffsetStore | None,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._clock = clock
+
+    @property
+    def place(self) -> str | None:
+        """The store's address; None: there is none, and a commit is one step."""
+        return self._store.name if self._store is not None else None
+
+    def finish(self, group: str, also: Collection[int] = ()) -> list[int]:
+        """Finish the commits that were begun: the store first, then the ledger. Return the numbers of the windows.
+
+        Args:
+            group: its name.
+            also: numbers of windows beside the open live ones that are known to be committing.
+
+        Raises:
+            StoreError: the store did not take it; the windows stay committing, and the same again finishes them.
+            ConcurrentChangeError: another commit was faster: look again.
+        """
+        state = self._ledger.load(group)
+        half_way = {held.window.seq for held in state.open if held.window.state is State.COMMITTING}
+        if half_way and self._store is not None:
+            self._follow(self._store, group, state)
+        if seqs := sorted(half_way.union(also)):
+            # Under the version that was loaded: who finishes a later window at this moment did not see this one done.
+            self._ledger.finish(group, state.version, seqs, self._clock())
+        return seqs
+
+    def _follow(self, store: OffsetStore, group: str, state: GroupState) -> None:
+        """Bring the store to where the watermark will be."""
+        windows, afterwards = self._done_in_a_row(group, state)
+        if not windows:
+            return
+        steps = core.path(windows, afterwards)
+        try:
+            found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
+            store.advance(group, core.standing(steps, found), steps[-1], windows[-1].id)
+        except StoreDriftError:
+            # Perhaps it was ourselves: somebody who commits the next window has published this one too.
+            now = self._ledger.load(group)
+            if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
+                raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None
+            raise
+        log.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
+
+    def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
+        """Return where the store may stand while commits are under way, see `core.publishing.path`; none is: nothing."""
+        windows, afterwards = self._done_in_a_row(group, state)
+        return core.path(windows, afterwards) if windows else []
+
+    def _done_in_a_row(self, group: str, state: GroupState) -> tuple[list[Window], Offsets]:
+        """Return the windows that the watermark passes, and where it is then."""
+        if not state.open or state.open[0].window.state is State.PLANNED or state.position is None:
+            return [], {}
+        first = state.open[0].window.seq
+        newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE)
+        live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)][::-1]
+        done = core.done_in_a_row(live)
+        waiting = live[len(done) :]
+        return done, core.before(waiting[0]) if waiting else state.position.offsets
+
+    def check(self, group: str, state: GroupState, start: Offsets) -> None:
+        """Make sure before a window is cut that the store stands where it starts: better than after its job.
+
+        What the store holds of partitions that are new to the group is moved to where these start.
+
+        Args:
+            group: its name.
+            state: the group, as the window was planned on it.
+            start: where the window starts, or what was lost before it.
+
+        Raises:
+            BadInputError: the first window would start elsewhere than where the store stands.
+            StoreDriftError: somebody else moved its offsets.
+            StoreUnavailableError: it does not answer: then a commit would not succeed either.
+            ConcurrentChangeError: the group has changed since: look again.
+        """
+        if self._store is None:
+            return
+        try:
+            self._check(self._store, group, state, start)
+        except (StoreDriftError, BadInputError):
+            self._check_version(group, state)
+            raise
+
+    def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
+        found = self._read(store, group, start)
+        if state.position is None:
+            core.check_first(store.name, group, start, found)
+            return
+        known = state.position.offsets
+        core.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
+        if strange := core.strange(start, known, found):
+            named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
+            log.warning(
+                "Group %s: %s holds offsets of partitions that are new to the group, %s; they start anew",
+                group,
+                store.name,
+                named,
+            )
+            # What was read is of nobody only if nobody has planned since: who commits has planned before.
+            self._check_version(group, state)
+            store.advance(group, strange, {tp: start[tp] for tp in strange})
+
+    def _check_version(self, group: str, state: GroupState) -> None:
+        if self._ledger.load(group).version != state.version:
+            raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now")
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return what the store holds; None: nothing for that partition."""
+        assert self._store is not None
+        found = self._read(self._store, group, partitions)
+        return {tp: found.get(tp) for tp in partitions}
+
+    def follow_reset(self, group: str, before: Offsets, after: Offsets) -> None:
+        """Let the store follow what a person did to the watermark in the ledger.
+
+        Raises:
+            StoreBehindError: it did not; the message says how to make it.
+        """
+        if self._store is None:
+            return
+        try:
+            # What the group reads no more stays where it is.
+            self._store.advance(group, before, {**before, **after})
+        except (StoreError, ConcurrentChangeError) as exc:
+            raise StoreBehindError(self._store.name, group) from exc
+
+    def follow_gap(self, abandoned: Window) -> None:
+        """Let the store follow the watermark over the gap that an abandoned window left, if that window held it.
+
+        Raises:
+            StoreBehindError: it did not; the message says how to make it.
+        """
+        state = self._ledger.load(abandoned.group)
+        if state.open and state.open[0].window.seq < abandoned.seq:
+            return  # an older one still holds the watermark
+        self.follow_reset(abandoned.group, core.before(abandoned), published(state))
+
+    def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return store.read(group, topics_of(partitions))

@@ -1,0 +1,157 @@
+"""Which windows answer a replay: looks in ledger and Kafka, writes nothing (DESIGN 5, rules 6 and 7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.leader_epochs import to_note
+from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
+from airflow_kafka_offsets.core.plan import replay as replays
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.request import Offsets, Replay, Span, Windows
+from airflow_kafka_offsets.core.starting import EPOCH
+from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
+from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets, WindowRow
+
+log = logging.getLogger(__name__)
+
+
+def rows(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRow]:
+    """Return windows with their history in short, newest first, however many there are."""
+    before: int | None = None
+    while page := ledger.windows(group, before=before, limit=200, **wanted):
+        yield from page
+        before = page[-1].held.window.seq
+
+
+def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
+    """Return windows, newest first, however many there are."""
+    return (row.held for row in rows(ledger, group, **wanted))
+
+
+class Answers:
+    """Answers to replays, from one ledger and one Kafka."""
+
+    def __init__(self, ledger: Ledger, kafka: LogOffsets, clock: Callable[[], datetime]) -> None:
+        self._ledger = ledger
+        self._kafka = kafka
+        self._clock = clock
+
+    def answer(self, group: KafkaGroup, request: Replay, state: GroupState) -> tuple[list[Held], list[Draft]]:
+        """Return the windows that own what is asked, oldest first, and drafts for what nobody owns. Writes nothing.
+
+        Raises:
+            BadInputError: at or above the watermark, unknown, or nothing; with the numbers.
+            IllegalStepError: a window that is named can't be replayed.
+            LogError: Kafka does not hold what nobody owns.
+        """
+        if state.position is None:
+            raise NotYetError(
+                f"Group {group.name} has not planned yet, so nothing lies below its watermark. Let an ordinary run of its DAG "
+                "plan first (starting_offsets='latest' begins with what comes from now on and leaves the past to a replay)"
+            )
+        match request:
+            case Windows(seqs):
+                return self._named(group.name, seqs), []
+            case Span():
+                return self._of_span(group, request, state)
+            case Offsets(ranges):
+                return self._of_offsets(group, ranges, state)
+
+    def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
+        rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
+        if missing := [window_id(group, seq) for seq in seqs if seq not in rows]:
+            raise UnknownWindowError(
+                f"The ledger has no window {name_some(missing, ', ')}; kafka-offsets windows {group} lists them"
+            )
+        for held in rows.values():
+            replays.check_replayable(held.window)
+        if helds := [rows[seq] for seq in seqs if rows[seq].window.span]:
+            return helds
+        raise replays.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
+
+    def _of_span(self, group: KafkaGroup, span: Span, state: GroupState) -> tuple[list[Held], list[Draft]]:
+        replays.check_divides(span)
+        helds = self.cut_in(group.name, span)
+        asked = self._offsets_of(group, span)
+        owners = self._owners(group.name, asked, state)
+        drafts = self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
+        if not helds and not drafts:
+            what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
+            nothing = replays.nothing_to_replay(what, [held.window for held in owners])
+            if not span.is_interval:
+                raise nothing
+            log.warning("Group %s: %s", group.name, nothing)
+        return helds, drafts
+
+    def more_of(
+        self, group: KafkaGroup, span: Span, state: GroupState, own: Sequence[Held]
+    ) -> tuple[list[Held], list[Draft]]:
+        """Return what belongs to a span beside windows that are known already; what the live lane will read is left to it.
+
+        Raises:
+            LogError: see `answer`.
+        """
+        had = {held.window.seq for held in own}
+        helds = [held for held in self.cut_in(group.name, span) if held.window.seq not in had]
+        asked = replays.below_watermark(self._offsets_of(group, span), state)
+        owners = [*own, *self._owners(group.name, asked, state)]
+        return helds, self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
+
+    def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> tuple[list[Held], list[Draft]]:
+        check_reads(group, (tp.topic for tp in asked))
+        if not asked.span:
+            raise replays.nothing_to_replay("the offset ranges are empty")
+        owners = self._owners(group.name, asked, state)
+        return owners, self._backfill(group, asked, owners, state, until=self._clock())
+
+    def cut_in(self, group: str, span: Span) -> list[Held]:
+        """Return the windows that belong to a span, oldest first."""
+        found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
+        return sorted(
+            (held for held in found if replays.may_replay(held.window) and held.window.span),
+            key=lambda held: held.window.seq,
+        )
+
+    def _offsets_of(self, group: KafkaGroup, span: Span) -> OffsetRanges:
+        """Return the offsets whose records are of a time, by the timestamp index."""
+        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        partitions, level = list(snapshot.bounds), group.isolation_level
+        starts = self._kafka.offsets_at(partitions, max(span.start, EPOCH), level)
+        ends = self._kafka.offsets_at(partitions, max(span.end, EPOCH), level)
+        return replays.between_times(starts, ends, snapshot)
+
+    def _owners(self, group: str, asked: OffsetRanges, state: GroupState) -> list[Held]:
+        """Return the windows that own any of these offsets and can be replayed, oldest first."""
+        assert state.position
+        # Of the live lane newest first, and last: see `replay.overlapping`.
+        all_of_them = chain(
+            pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
+            pages(self._ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE),
+        )
+        found = replays.overlapping(asked, all_of_them, state.position.topic_ids) if asked.span else []
+        return sorted(found, key=lambda held: held.window.seq)
+
+    def _backfill(
+        self, group: KafkaGroup, asked: OffsetRanges, owners: Sequence[Held], state: GroupState, until: datetime
+    ) -> list[Draft]:
+        """Draft windows for those of the asked offsets that have no owner."""
+        assert state.position
+        gaps = replays.without_owner(asked, [held.window for held in owners], state.position.topic_ids)
+        if not gaps:
+            return []
+        snapshot = self._kafka.snapshot(topics_of(gaps), group.isolation_level)
+        replays.check_in_log(gaps, snapshot, state.position)
+        replays.check_below_watermark(gaps, state, snapshot)
+        replays.check_not_truncated(gaps, snapshot)
+        cuts = replays.cut_backfill(gaps, group.max_offsets)
+        level, lane = group.isolation_level, Lane.BACKFILL
+        epochs = to_note(None, snapshot)
+        return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]

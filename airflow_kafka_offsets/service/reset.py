@@ -1,0 +1,56 @@
+"""What moving a watermark by hand asks of ledger and Kafka, whoever says where to: a reset or an import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.leader_epochs import doubtful
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import reset as core
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.reset import Reset
+from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.replay import pages
+
+
+def work_out(
+    ledger: Ledger,
+    kafka: LogOffsets,
+    group: KafkaGroup,
+    before: Position,
+    target: Mapping[TopicPartition, int],
+    log: LogSnapshot,
+) -> Reset:
+    """Work out a reset against the windows of the ledger. Writes nothing; see `core.reset.plan_reset`."""
+    backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
+    asked = doubtful(before.leader_epochs, before.topic_ids, log)
+    epoch_ends = kafka.epoch_ends(asked)
+    committed = committed_windows(ledger, group.name)
+    return core.plan_reset(
+        group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics
+    )
+
+
+def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:
+    """Return the committed live windows, newest first."""
+    return (held.window for held in pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
+
+
+def snapshot_of_all(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str]) -> LogSnapshot:
+    """Return what Kafka holds of topics, all of which have to be there.
+
+    Raises:
+        MissingPartitionError: one is not.
+    """
+    if not topics:
+        return LogSnapshot({}, {})
+    snapshot = kafka.snapshot(topics, group.isolation_level)
+    if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
+        raise MissingPartitionError(
+            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or look whether this is the right Kafka"
+        )
+    return snapshot

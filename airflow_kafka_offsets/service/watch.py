@@ -1,0 +1,227 @@
+"""Ask ledger and Kafka once for many who wait: one snapshot of all topics, one lookup for each moment. Writes nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+from typing import TypeVar
+
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
+from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError, counted
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
+from airflow_kafka_offsets.core.plan.waiting import (
+    Answer,
+    OffsetsAt,
+    Seen,
+    decide,
+    decide_until,
+    decide_window,
+    lookup_times,
+    position_for,
+)
+from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.windows import utc_now
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+NEWEST = 50
+"""How many of a group's newest windows that can prove a cut time are looked at: in order, later ones have later times."""
+
+
+class Watch:
+    """Many conditions on one Kafka and one ledger; each is opened when the first condition needs it."""
+
+    def __init__(
+        self,
+        open_ledger: Callable[[], Ledger],
+        open_log: Callable[[], LogOffsets] | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._open_ledger = open_ledger
+        self._open_log = open_log
+        self._clock = clock or utc_now
+
+    def ask(self, conditions: Sequence[Condition]) -> list[Answer | Exception]:
+        """Answer each condition, or say why there is no answer: what is wrong with one harms no other."""
+        look = _Look(self._open_ledger, self._open_log, self._clock())
+        # The ledger first: a commit in between must not look like a log that ends before the watermark.
+        look.load_groups(conditions)
+        look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
+        return [_attempt(partial(look.answer, c)) for c in conditions]
+
+
+class _Look:
+    """What one poll saw. Each value may be the error that stands in its place."""
+
+    def __init__(
+        self, open_ledger: Callable[[], Ledger], open_log: Callable[[], LogOffsets] | None, now: datetime
+    ) -> None:
+        self._open_ledger = open_ledger
+        self._open_log = open_log
+        self._now = now
+        self._states: dict[str, GroupState | Exception] = {}
+        self._committed: dict[str, tuple[GroupState, Sequence[Window]] | Exception] = {}
+        self._windows: dict[str, Window | Exception] = {}
+        self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
+        self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
+        self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return self._open_ledger()
+
+    @cached_property
+    def _kafka(self) -> LogOffsets:
+        assert self._open_log, "conditions on Kafka need it"
+        return self._open_log()
+
+    def load_groups(self, conditions: Sequence[Condition]) -> None:
+        """Read from the ledger what the conditions need: each group and each window once."""
+        names = dict.fromkeys(name for c in conditions if (name := _group_name(c)))
+        until = dict.fromkeys(c.group_name for c in conditions if isinstance(c, CommittedUntil))
+        ids = dict.fromkeys(c.window_id for c in conditions if isinstance(c, WindowCommitted))
+        self._states = _each(names, lambda name: self._ledger.load(name))
+        self._committed = _each(until, self._committed_of)
+        self._windows = _each(ids, lambda window_id: self._ledger.window(window_id).held.window)
+
+    def _committed_of(self, group: str) -> tuple[GroupState, Sequence[Window]]:
+        # The windows first: of what is planned in between, an older one may be open that the state does not show.
+        committed = self._proofs(group)
+        state = self._ledger.load(group)
+        return state, self._proofs(group, before=state.open[0].window.seq) if state.open else committed
+
+    def _proofs(self, group: str, before: int | None = None) -> list[Window]:
+        rows = self._ledger.windows(
+            group, states=[State.COMMITTED], lane=Lane.LIVE, is_capped=False, before=before, limit=NEWEST
+        )
+        return [row.held.window for row in rows]
+
+    def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
+        """Ask Kafka what the conditions need."""
+        for level in {c.group.isolation_level for c in conditions}:
+            same = [c for c in conditions if c.group.isolation_level is level]
+            self._logs[level] = self._snapshots(sorted({t for c in same for t in c.group.topics}), level)
+            self._look_twice(same, level)
+            self._look_up_times(same, level)
+
+    def _snapshots(self, topics: Sequence[str], level: IsolationLevel) -> dict[str, LogSnapshot | Exception]:
+        whole = _attempt(lambda: self._kafka.snapshot(topics, level))
+        if isinstance(whole, LogSnapshot):
+            return _by_topic(whole, topics)
+        if len(topics) == 1 or not self._is_about_some(whole, topics):
+            return dict.fromkeys(topics, whole)
+        log.warning("Looking at %s one by one: %s", counted(len(topics), "topic"), whole)
+        return {topic: _attempt(partial(self._kafka.snapshot, [topic], level)) for topic in topics}
+
+    def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:
+        """Whether other topics may have an answer: one is refused, or has a partition without a leader."""
+        if isinstance(error, KafkaRefusedError):
+            return True
+        if not isinstance(error, KafkaUnavailableError):
+            return False
+        return not isinstance(_attempt(lambda: self._kafka.topic_ids(topics)), Exception)
+
+    def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
+        """Look again at logs that seem to end before their watermark, as planning does."""
+        doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
+        found = _attempt(lambda: self._kafka.bounds(doubtful, SECOND_LOOK_LEVEL)) if doubtful else {}
+        self._second[level] = {tp: found if isinstance(found, Exception) else found[tp] for tp in doubtful}
+
+    def _suspects(self, condition: LogCondition) -> list[TopicPartition]:
+        if isinstance(condition, TimePassed):
+            return []
+        found = _attempt(lambda: suspects(position_for(condition, self._state(condition)), self._log_of(condition)))
+        return [] if isinstance(found, Exception) else found
+
+    def _look_up_times(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
+        wanted: dict[datetime, set[TopicPartition]] = {}
+        for condition in conditions:
+            for time in lookup_times(condition, self._now):
+                snapshot = _attempt(partial(self._log_of, condition))
+                if not isinstance(snapshot, Exception):
+                    wanted.setdefault(time, set()).update(snapshot.bounds)
+        for time, partitions in wanted.items():
+            self._at[level, time] = _attempt(partial(self._kafka.offsets_at, sorted(partitions), time, level))
+
+    def answer(self, condition: Condition) -> Answer:
+        """Decide one condition.
+
+        Raises:
+            Exception: what stands in the place of something that it needs.
+        """
+        match condition:
+            case WindowCommitted(window_id):
+                return decide_window(_value(self._windows[window_id]))
+            case CommittedUntil(name):
+                return decide_until(condition, *_value(self._committed[name]))
+            case _:
+                return decide(condition, self._seen(condition))
+
+    def _seen(self, condition: LogCondition) -> Seen:
+        level, snapshot = condition.group.isolation_level, self._log_of(condition)
+        at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self._now)}
+        recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
+        return Seen(self._now, self._state(condition), snapshot, at, recovered)
+
+    def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
+        found = _value(self._at[level, time])
+        return {tp: found[tp] for tp in snapshot.bounds}
+
+    def _state(self, condition: LogCondition) -> GroupState:
+        name = _group_name(condition)
+        return _value(self._states[name]) if name else GroupState()
+
+    def _log_of(self, condition: LogCondition) -> LogSnapshot:
+        parts = [_value(self._logs[condition.group.isolation_level][topic]) for topic in condition.group.topics]
+        ids = {topic: topic_id for part in parts for topic, topic_id in part.topic_ids.items()}
+        return LogSnapshot(ids, {tp: bounds for part in parts for tp, bounds in part.bounds.items()})
+
+
+def _group_name(condition: Condition) -> str | None:
+    match condition:
+        case WindowCommitted() | CommittedUntil() | TimePassed():
+            return None
+        case _:
+            return condition.group.name
+
+
+def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnapshot | Exception]:
+    bounds: dict[str, dict[TopicPartition, Bounds]] = {topic: {} for topic in topics}
+    for tp, found in snapshot.bounds.items():
+        bounds[tp.topic][tp] = found
+    ids = snapshot.topic_ids
+    return {topic: LogSnapshot({topic: ids[topic]} if topic in ids else {}, bounds[topic]) for topic in topics}
+
+
+def _each(keys: Iterable[_K], read: Callable[[_K], _T]) -> dict[_K, _T | Exception]:
+    found: dict[_K, _T | Exception] = {}
+    down: Exception | None = None
+    for key in keys:
+        # A database that is away takes seconds to say so: it is asked once.
+        value = _attempt(partial(read, key)) if down is None else down
+        found[key] = value
+        if isinstance(value, LedgerUnavailableError):
+            down = value
+    return found
+
+
+def _attempt(step: Callable[[], _T]) -> _T | Exception:
+    try:
+        return step()
+    except Exception as exc:
+        return exc
+
+
+def _value(found: _T | Exception) -> _T:
+    if isinstance(found, Exception):
+        raise found
+    return found

@@ -1,0 +1,823 @@
+"""The use cases: plan, commit, abandon, reset, lag. Each loads, calls a core function, and saves.
+
+No Kafka call is made while a transaction of the ledger is open. Who loses a race is told by `ConcurrentChangeError`
+and looks again, a few times.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from airflow_kafka_offsets.core import leader_epochs
+from airflow_kafka_offsets.core import window_id as window_ids
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    ConcurrentChangeError,
+    IllegalStepError,
+    LogError,
+    OutputError,
+    UnknownWindowError,
+    WindowBusyError,
+    counted,
+    name_some,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan import reset as resets
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
+from airflow_kafka_offsets.core.plan.planning import (
+    FUTURE,
+    SECOND_LOOK_LEVEL,
+    Plan,
+    check_all_readable,
+    check_same_topics,
+    ends_behind,
+    plan_windows,
+    suspects,
+    with_held_back,
+)
+from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, Span, parse_seq
+from airflow_kafka_offsets.core.plan.reset import Reset
+from airflow_kafka_offsets.core.signature import check_signature
+from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
+from airflow_kafka_offsets.core.starting import (
+    AtCommitted,
+    first_offsets,
+    lookup_time,
+    parse_reset_target,
+)
+from airflow_kafka_offsets.core.store import advance as core_publishing
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore, WindowRow
+from airflow_kafka_offsets.service.publish import Publisher
+from airflow_kafka_offsets.service.replay import Answers
+from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
+
+log = logging.getLogger(__name__)
+
+LIVE = Live()
+FIRST_TRY = Try()
+
+RACES = 60
+"""How often somebody who lost a race looks again: with the pauses, for half a minute."""
+LONGEST_PAUSE = 1.0
+
+SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further look at a log that seems to end too early: in all, what a slow new leader may need."""
+
+_T = TypeVar("_T")
+IsOver = Callable[[Claim], bool]
+"""Whether a claim's task or run is over, so that its window may be taken. Airflow knows."""
+
+
+def utc_now() -> datetime:
+    """Return the time; the service takes it as a parameter, so that tests can pass their own."""
+    return datetime.now(UTC)
+
+
+def second_look(kafka: LogOffsets, position: Position | None, log: LogSnapshot) -> Mapping[TopicPartition, Bounds]:
+    """Look again, up to the high watermark, at partitions whose log seems to end before the watermark.
+
+    For who only wants to know, and so does not wait for a leader that lags, as planning does.
+    """
+    doubtful = suspects(position, log)
+    return kafka.bounds(doubtful, SECOND_LOOK_LEVEL) if doubtful else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The window that a run works on.
+
+    Attributes:
+        window: the window.
+        is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
+            changes nothing but the history.
+        how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
+        done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
+        warnings: what a person should know about a new window, or of a run that was deleted and made again.
+        read_before: how many records the job of the newest successful attempt read that told; None: none did.
+    """
+
+    window: Window
+    is_rerun: bool
+    how: str
+    done: Attempt | None = None
+    warnings: tuple[str, ...] = ()
+    read_before: int | None = None
+
+    @property
+    def needs_job(self) -> bool:
+        """Whether a job has to run: there is something to read, and this very task has not done it."""
+        return self.window.span > 0 and self.done is None
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far one topic-partition is behind, in offsets.
+
+    Attributes:
+        watermark: the next offset that is not committed; None: the group has none yet.
+        beginning, end: the partition's log.
+        lag: end offset minus watermark, and 0 where a transaction hides what was read already; None: no watermark.
+    """
+
+    watermark: int | None
+    beginning: int
+    end: int
+
+    @property
+    def lag(self) -> int | None:
+        """End offset minus watermark, and never below 0.
+
+        After a change from read_uncommitted to read_committed, an open transaction may put the end offset below the watermark.
+        Nothing is left to read there, and a negative number would hide the lag of other partitions in a sum.
+        """
+        return None if self.watermark is None else max(0, self.end - self.watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Who asks for windows, and what must be known of it."""
+
+    group: KafkaGroup
+    claim: Claim
+    is_over: IsOver
+    now: datetime
+    this_try: Try
+    at_most: int | None = None
+
+    def check_replays(self, state: GroupState, helds: Sequence[Held]) -> None:
+        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, helds)
+
+    def check_given(self, state: GroupState, helds: Sequence[Held]) -> None:
+        ownership.check_given(self.group.name, self.group.topics, state, self.claim, helds)
+
+    def check_number(self, spans: Sequence[int]) -> None:
+        number = _filled(spans)
+        if self.at_most is not None and number > self.at_most:
+            raise BadInputError(
+                f"{self.claim} would get {counted(number, 'window')} and can take {self.at_most}: ask for fewer, or plan them with "
+                "PlanWindowsOperator and give each to a mapped task"
+            )
+
+
+class WindowService:
+    """The use cases on one ledger and one Kafka."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kafka: LogOffsets,
+        clock: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], None] = time.sleep,
+        store: OffsetStore | None = None,
+        output: Sequence[str] = (),
+    ) -> None:
+        self._ledger = ledger
+        self._kafka = kafka
+        self._clock = clock
+        self._sleep = sleep
+        self._output = output
+        self._answers = Answers(ledger, kafka, clock)
+        self._publisher = Publisher(ledger, store, clock)
+
+    def plan(
+        self,
+        group: KafkaGroup,
+        claim: Claim,
+        is_over: IsOver,
+        request: Request | None = LIVE,
+        *,
+        this_try: Try = FIRST_TRY,
+        at_most: int | None = None,
+    ) -> list[Planned]:
+        """Give a run its windows: those that it had, or else what it asks for.
+
+        Args:
+            group: the group's definition.
+            claim: who asks.
+            is_over: whether the claim that holds a window is over.
+            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: these only.
+            this_try: which try of the task asks: what a try did that it continues is not done again.
+            at_most: how many windows the asking task can have; None: any number.
+
+        Returns:
+            At least one window, oldest first; none only for the interval of a backfill run in which none was cut.
+
+        Raises:
+            BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers. Or
+                the run had its windows in another group.
+            ForeignGroupError: it plans live, and the group belongs to another DAG or task.
+            UnreadTopicError: a window has records of a topic that this definition of the group does not read.
+            WindowBusyError: another run works on one of them; nothing was written.
+            LogError: Kafka does not hold what the plan needs; nothing was written.
+            KafkaUnavailableError, LedgerError: as they say.
+        """
+        asking = _Asking(group, claim, is_over, self._clock(), this_try, at_most)
+        planned = self._racing(lambda: self._plan(asking, request))
+        for p in planned:
+            for warning in p.warnings:
+                log.warning("Group %s: %s", group.name, warning)
+            log.info(
+                "Group %s window %s (%s): %s, span %d",
+                group.name,
+                p.window.id,
+                p.how,
+                counted(len(p.window.ranges.without_empty()), "partition"),
+                p.window.span,
+            )
+        return planned
+
+    def has_windows(self, group: str, claim: Claim) -> bool:
+        """Whether a run has windows in a group: it gets these, whatever it asks for.
+
+        Raises:
+            IllegalStepError: one was superseded by a reset.
+        """
+        return bool(ownership.own_windows(self._ledger.load(group, claim)))
+
+    def _plan(self, asking: _Asking, request: Request | None) -> list[Planned]:
+        state = self._settled(asking.group.name, asking.claim)
+        try:
+            return self._plan_on(asking, request, state)
+        except LogError:
+            # A person goes on from here by a command that knows the group's name only, and goes by what is written down.
+            if state.version:
+                self._ledger.define(asking.group, asking.claim)
+            raise
+
+    def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
+        if own := ownership.own_windows(state):
+            more, drafts = self._more_of_interval(asking, request, state, own)
+            helds = sorted([*own, *more], key=lambda held: held.window.seq)
+            first, *others = self._give(asking, state, helds, drafts, how="again")
+            is_made_again = asking.this_try.number == 1
+            warnings = (ownership.made_again(asking.claim, own),) if is_made_again else ()
+            return [replace(first, warnings=warnings), *others]
+        if request is None:
+            raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
+        if not _is_interval(request):  # which means the same in any group
+            ownership.check_same_group(asking.group.name, asking.claim, state)
+        if isinstance(request, Live):
+            return self._plan_live(asking, request, state)
+        helds, drafts = self._answers.answer(asking.group, request, state)
+        asking.check_replays(state, helds)
+        return self._give(asking, state, helds, drafts, how="replay")
+
+    def _settled(self, group: str, claim: Claim) -> GroupState:
+        """Load a group, and finish commits that stopped half-way."""
+        state = self._ledger.load(group, claim)
+        half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        if not half_way:
+            return state
+        log.info(
+            "Group %s: the commit of %s had stopped half-way, and is finished now",
+            group,
+            counted(len(half_way), "window"),
+        )
+        self._publisher.finish(group, half_way)
+        return self._ledger.load(group, claim)
+
+    def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
+        group = asking.group
+        ownership.check_owner(group.name, state.owner, asking.claim)
+        holders = {held.holder for held in state.open}
+        over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
+        choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
+        ownership.check_adopts(group.name, group.topics, choice.adopt)
+        plans = self._plans_behind(group, state, request, choice)
+        # While windows are open, their commits may move the store at this very moment.
+        if plans and not state.open:
+            self._publisher.check(group.name, state, core_publishing.before(plans[0]))
+        drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
+        given = self._give(asking, state, choice.adopt, drafts, how="adopted")
+        first, *others = [plan.warnings for plan in plans] or [()]
+        warned = iter([(*first, *self._other_name(group, asking.claim, state)), *others])
+        return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
+
+    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> tuple[str, ...]:
+        owner = Owner.of(claim)
+        # Only before the first window: later, the group is the task's by its history.
+        owned = self._ledger.groups_of(owner) if state.position is None else ()
+        told = ownership.other_name(group, owner, owned)
+        return (told,) if told else ()
+
+    def _plans_behind(
+        self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
+    ) -> list[Plan]:
+        """Plan what a run cuts; one that takes over others' windows works on these, whatever is to be said of what follows."""
+        try:
+            plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
+        except LogError as exc:
+            if not choice.adopt:
+                raise
+            log.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
+            return []
+        if not state.open:
+            return plans
+        filled = [plan for plan in plans if plan.ranges.span]
+        ownership.check_something(state, choice.adopt, [plan.ranges.span for plan in filled])
+        return filled
+
+    def _give(
+        self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
+    ) -> list[Planned]:
+        """Let a claim have windows that are there and new ones, all or none."""
+        asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
+        known = {held.window.seq for held in (helds if how == "given" else state.claimed)}
+        foreign = [
+            held
+            for held in helds
+            if not ownership.is_handed_over(held, asking.claim, is_known=held.window.seq in known)
+        ]
+        # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
+        working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
+        if busy := next((held for held in foreign if held.holder in working), None):
+            raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
+        if how == "given":
+            asking.check_given(state, foreign)
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
+        # What is not run again may have expired since.
+        self._check_readable([held.window for held in helds if held.window.seq not in done])
+        take = ownership.to_hold(helds, asking.claim)
+        added: Sequence[Held] = ()
+        if drafts:
+            added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
+        elif helds:
+            if take:
+                self._ledger.hold(take, asking.claim, asking.now)
+            # Who commits these windows later may know the group's name only, and goes by what is written down.
+            self._ledger.define(asking.group, asking.claim)
+        there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
+        return there + [Planned(held.window, False, "new") for held in added]
+
+    def take(
+        self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY
+    ) -> Planned:
+        """Give a task one window by name: usually one of those that the plan task of its run planned.
+
+        Raises:
+            BadInputError: it is a window of another group, or there is none of this name.
+            IllegalStepError: it owns nothing any more.
+            ForeignGroupError: it is open, of another run, and the group belongs to another DAG.
+            UnreadTopicError: it is of another run, and has records of a topic that this definition of the group does not read.
+            WindowBusyError, LogError: as in `plan`.
+        """
+        seq = parse_seq(group.name, window_id)
+        asking = _Asking(group, claim, is_over, self._clock(), this_try)
+        return self._racing(lambda: self._take(asking, window_ids.window_id(group.name, seq)))
+
+    def _take(self, asking: _Asking, window_id: str) -> Planned:
+        held = self._ledger.window(window_id).held
+        if held.window.state is State.COMMITTING:
+            self._publisher.finish(held.window.group, [held.window.seq])
+            held = self._ledger.window(window_id).held
+        if not held.window.state.owns:
+            raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
+        state = self._ledger.load(asking.group.name, asking.claim)
+        [planned] = self._give(asking, state, [held], how="given")
+        return planned
+
+    def _check_readable(self, windows: Sequence[Window]) -> None:
+        for level in sorted({window.isolation_level for window in windows}):
+            self._check_readable_at(level, [window for window in windows if window.isolation_level is level])
+
+    def _check_readable_at(self, level: IsolationLevel, windows: Sequence[Window]) -> None:
+        topics = sorted({tp.topic for window in windows for tp in window.ranges.without_empty()})
+        if not topics:
+            return
+        seen = self._kafka.snapshot(topics, level)
+        behind: dict[TopicPartition, int] = {}
+        for window in windows:
+            for tp in ends_behind(window, seen):
+                behind[tp] = max(window.ranges[tp].end, behind.get(tp, 0))
+        seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._look_again(behind, level)})
+        asked = leader_epochs.of_windows(windows, seen)
+        epoch_ends = self._kafka.epoch_ends(asked)
+        check_all_readable(windows, seen, epoch_ends)
+        if silent := leader_epochs.unanswered(asked, epoch_ends):
+            log.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
+
+    def _look_again(self, wanted: Offsets, level: IsolationLevel) -> dict[TopicPartition, Bounds]:
+        """Look again at logs that seem to end before these offsets, until none does: a new leader may be slow."""
+        found: dict[TopicPartition, Bounds] = {}
+        behind = sorted(wanted)
+        for pause in SECOND_LOOKS:
+            if not behind:
+                break
+            self._sleep(pause)
+            found |= self._kafka.bounds(behind, level)
+            behind = [tp for tp in behind if found[tp].end < wanted[tp]]
+        return found
+
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], list[Draft]]:
+        """Work out what a replay would run without writing anything: windows that are there, and new ones.
+
+        Raises:
+            BadInputError, LogError: as in `plan`.
+        """
+        helds, drafts = self._answers.answer(group, request, self._ledger.load(group.name))
+        windows = [held.window for held in helds]
+        self._check_readable(windows)
+        return windows, drafts
+
+    def _more_of_interval(
+        self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]
+    ) -> tuple[list[Held], list[Draft]]:
+        """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
+        if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
+            return [], []
+        helds, drafts = self._answers.more_of(asking.group, request, state, own)
+        asking.check_replays(state, helds)
+        # What another task of the run has is given by that one.
+        helds = [h for h in helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
+        spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in drafts]
+        if asking.at_most is not None and _filled(spans) > asking.at_most:
+            left_out = [held.window.id for held in helds] + [
+                f"{counted(draft.ranges.span, 'offset')} of nobody" for draft in drafts
+            ]
+            log.warning(
+                "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
+                asking.group.name,
+                asking.claim,
+                counted(asking.at_most, "window"),
+                name_some(left_out, ", "),
+            )
+            return [], []
+        return helds, drafts
+
+    def check(self, window: Window) -> None:
+        """Make sure after the job that it read the topics which the window was cut from.
+
+        Raises:
+            TopicRecreatedError, MissingPartitionError: they are not there any more.
+            KafkaUnavailableError: Kafka did not answer.
+        """
+        topics = topics_of(window.ranges.without_empty())
+        if topics:
+            check_same_topics(window, self._kafka.topic_ids(topics))
+
+    def preview(
+        self, group: KafkaGroup, position: Position | None, request: Live = LIVE, number: int = 1
+    ) -> list[Plan]:
+        """Plan the next live windows from a position without writing anything.
+
+        Raises:
+            LogError, KafkaUnavailableError: as in `plan`.
+        """
+        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        ends = self._offsets_at(group, snapshot, request.ends_at)
+        if position is None:
+            first = self._first_offsets(group, snapshot)
+            plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
+            plans = _noting(plans, leader_epochs.to_note(None, snapshot))
+        else:
+            doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
+            recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
+            plans = plan_windows(number, group, position, snapshot, recovered=recovered, ends=ends)
+            plans = self._checked(group, position, snapshot, plans)
+        if not ends:
+            return plans
+        beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
+        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
+
+    def _checked(
+        self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plans: Sequence[Plan]
+    ) -> list[Plan]:
+        """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
+        asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
+        epoch_ends = self._kafka.epoch_ends(asked)
+        leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
+        silent = leader_epochs.unanswered(asked, epoch_ends)
+        first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
+        if silent:
+            first = replace(first, warnings=(*first.warnings, leader_epochs.warning(silent)))
+        return [first, *more]
+
+    def _offsets_at(
+        self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else {}
+
+    def _first_offsets(self, group: KafkaGroup, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
+        start, partitions = group.start, list(snapshot.bounds)
+        time = lookup_time(start, self._clock())
+        at_time = self._kafka.offsets_at(partitions, time, group.isolation_level) if time else None
+        is_committed = isinstance(start, AtCommitted)
+        committed = self._committed_offsets(group.name, partitions) if is_committed else None
+        where = self._publisher.place or "The Kafka consumer group"
+        return first_offsets(start, snapshot, at_time=at_time, committed=committed, committed_in=where)
+
+    def _committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
+
+    def read_before(self, window_id: str) -> int | None:
+        """Return how many records the newest successful attempt at a window read that told; None: none did."""
+        return told(self._ledger.attempts(window_id))
+
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
+        """Record that a try to process the window begins, and return its number."""
+        return self._racing(lambda: self._ledger.start_attempt(window, claim, this_try, self._clock()))
+
+    def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
+        """Record how a try ended: what a commit rests on."""
+        self._racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
+
+    def attempts(self, window_id: str) -> Sequence[Attempt]:
+        """Return the attempts at a window, oldest first."""
+        return self._ledger.attempts(window_id)
+
+    def window(self, window_id: str) -> Window:
+        """Return a window as the ledger has it.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        return self._ledger.window(window_id).held.window
+
+    def row(self, window_id: str) -> WindowRow:
+        """Return a window with its history in short.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        return self._ledger.window(window_id)
+
+    def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
+        """Commit a window after its job succeeded; exactly one of any number of commits wins.
+
+        Args:
+            window_id: the window.
+            claim: who commits: a task of the run that holds the window.
+            attempt: the attempt whose recorded success is the evidence; None: there was nothing to run, or a foreign
+                launcher ran it and the green task is all the evidence there is.
+
+        Returns:
+            True: this commit did it; False: the window was committed before, and this was a rerun, or another commit or a plan
+            has finished what was begun.
+
+        Raises:
+            NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
+            OutputError: nothing was committed, as what the job staged for the group's `output_tables` can't be published.
+            StoreError: the offset store did not follow: the window is committing, its job is done, and the same again, or the
+                next plan, finishes the commit.
+        """
+        in_two_steps = self._publisher.place is not None
+        is_first = self._racing(
+            lambda: self._ledger.commit(
+                window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output
+            )
+        )
+        if in_two_steps and is_first:
+            is_first = self._finish(window_id)
+        log.info(
+            "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
+        )
+        return is_first
+
+    def _finish(self, window_id: str) -> bool:
+        """Finish the commit of a window; False: somebody else was faster."""
+        group, seq = window_ids.parse_window_id(window_id)
+        finished = self._racing(lambda: self._publisher.finish(group))
+        # A backfill window moves no store: its commit was done in one step.
+        return seq in finished or self.window(window_id).lane is Lane.BACKFILL
+
+    def check_commit_by_hand(self, window_id: str) -> None:
+        """Refuse what `commit_by_hand` would refuse by the window's state, without writing anything.
+
+        Raises:
+            IllegalStepError: it is not planned.
+            UnknownWindowError: there is no such window.
+        """
+        self.window(window_id).to(State.COMMITTING, State.COMMITTED)
+
+    def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
+        """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
+
+        For a window that no run can read again, so that what its job wrote is the only copy.
+
+        Raises:
+            IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
+            OutputError: the group has output tables, and there is nothing to publish; nothing was committed.
+            StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
+        """
+        check_signature(who, why)
+        group, _ = window_ids.parse_window_id(window_id)
+        self.check_commit_by_hand(window_id)
+        act = Act("commit", who, why, self._clock(), {"window": window_id})
+        in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
+        try:
+            self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
+        except OutputError as exc:
+            raise OutputError(
+                f"{exc}. If no run can read the window again, give it up: kafka-offsets abandon {window_id} --why '...'"
+            ) from exc
+        if in_two_steps:
+            self._racing(lambda: self._publisher.finish(group))
+
+    def preview_abandon(self, window_id: str) -> Abandonment:
+        """Work out what it means to give a window up, without writing anything.
+
+        Raises:
+            IllegalStepError: it is not planned.
+            UnknownWindowError: there is no such window.
+        """
+        window = self.window(window_id)
+        newest = self._ledger.windows(window.group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
+        position = self._ledger.load(window.group).position
+        return ownership.abandonment(window, position, newest[0].held.window.seq if newest else None)
+
+    def abandon(self, window_id: str, who: str, why: str, *, leave_gap: bool = False) -> Abandonment:
+        """Give an unfinished window up: a person's act. See `preview_abandon`.
+
+        Raises:
+            ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
+            StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
+        """
+        check_signature(who, why)
+        act = Act("abandon", who, why, self._clock(), {"window": window_id})
+        done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
+        if done.is_passed:
+            self._publisher.follow_gap(done.window)
+        return done
+
+    def take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+        """Give a group to another DAG or task, which was renamed usually: a person's act.
+
+        Returns:
+            Whose it was; None: nobody's yet.
+
+        Raises:
+            UnknownWindowError: there is no such group.
+        """
+        check_signature(who, why)
+        return self._racing(lambda: self._take_over(group, owner, who, why))
+
+    def _take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+        state = self._ledger.load(group)
+        details = {"from": str(state.owner) if state.owner else None, "to": str(owner)}
+        self._ledger.take_over(group, state.version, owner, Act("take-over", who, why, self._clock(), details))
+        return state.owner
+
+    def preview_reset(
+        self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None
+    ) -> Reset:
+        """Work out a reset without writing anything.
+
+        Args:
+            group: the group's definition.
+            to: ``"earliest"``, ``"latest"``, a time with its zone, or Spark's JSON of offsets; partitions that the JSON
+                doesn't name keep their watermark.
+            topics: only these topics move; none: all of the group's.
+            to_window: instead of `to`: the start of this window.
+
+        Raises:
+            UnknownWindowError: the group has no watermark that could be moved, or there is no such window.
+            BadInputError, IllegalStepError: it can't be done; the message says what can.
+        """
+        return self._reset(group, to, topics, to_window)[1]
+
+    def reset(
+        self,
+        group: KafkaGroup,
+        to: str,
+        who: str,
+        why: str,
+        *,
+        topics: Sequence[str] = (),
+        to_window: str | None = None,
+        supersede: bool = False,
+    ) -> Reset:
+        """Move the watermark: a person's act. See `preview_reset`.
+
+        Raises:
+            ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
+        """
+        check_signature(who, why)
+        state, reset = self._reset(group, to, topics, to_window)
+        resets.check_confirmed(group.name, reset, supersede)
+        assert state.position is not None
+        self._publisher.check(group.name, state, state.position.offsets)
+        act = Act("reset", who, why, self._clock(), resets.summary(reset))
+        self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
+        self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
+        return reset
+
+    def _reset(
+        self, group: KafkaGroup, to: str, topics: Sequence[str], to_window: str | None
+    ) -> tuple[GroupState, Reset]:
+        state = self._ledger.load(group.name)
+        if state.position is None:
+            raise UnknownWindowError(
+                f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
+            )
+        resets.check_no_open_window(group.name, state)
+        check_reads(group, topics)
+        target = self._written_target(group, state.position, to, to_window, topics)
+        moving = topics or group.topics if target is None else topics_of(target)
+        snapshot = snapshot_of_all(self._kafka, group, moving)
+        if target is None:
+            target = self._looked_up_target(group, to, snapshot)
+        return state, work_out(self._ledger, self._kafka, group, state.position, target, snapshot)
+
+    def _written_target(
+        self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
+    ) -> Mapping[TopicPartition, int] | None:
+        """Return the target that is written down already; None: it has to be looked up in Kafka."""
+        if to_window is not None:
+            window = self.window(to_window)
+            if window.group != group.name:
+                raise BadInputError(f"Window {to_window} is not one of group {group.name}")
+            if window.lane is Lane.BACKFILL:
+                raise BadInputError(
+                    f"Window {to_window} is a backfill window, beside the live lane: no live window need start where it does. "
+                    f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
+                )
+            starts = resets.window_starts(window, position, committed_windows(self._ledger, group.name))
+            return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
+        if not to.lstrip().startswith("{"):
+            return None
+        target = load_offsets(to)
+        check_reads(group, (tp.topic for tp in target))
+        return target
+
+    def _looked_up_target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
+        start = parse_reset_target(to)
+        time = lookup_time(start, self._clock())
+        at_time = self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else None
+        return first_offsets(start, snapshot, at_time=at_time)
+
+    def _racing(self, step: Callable[[], _T]) -> _T:
+        """Take a step again when somebody else was faster; forty backfill runs may plan at one moment."""
+        for look in range(RACES):
+            try:
+                return step()
+            except ConcurrentChangeError as exc:
+                log.info("%s; looking again", exc)
+                # Of a random length, or all who lost together lose together again.
+                self._sleep(random.uniform(0, min(LONGEST_PAUSE, 0.01 * 2**look)))
+        try:
+            return step()
+        except ConcurrentChangeError as exc:
+            raise ConcurrentChangeError(f"{exc}; that happened {RACES} times. Let the task try again later") from exc
+
+    def lag(self, group: KafkaGroup) -> Mapping[TopicPartition, Lag]:
+        """Compare the watermark with what Kafka holds. Nothing is written."""
+        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        watermark = self.watermark(group.name)
+        known = watermark.offsets if watermark else {}
+        return {tp: Lag(known.get(tp), b.beginning, b.end) for tp, b in snapshot.bounds.items()}
+
+    def watermark(self, group: str) -> Position | None:
+        """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
+        return ownership.watermark(self._ledger.load(group))
+
+
+def told(attempts: Sequence[Attempt]) -> int | None:
+    """Return how many records the newest successful attempt read that told; None: none did."""
+    done = [a for a in attempts if a.outcome is Outcome.SUCCEEDED]
+    counts = [a.records for a in done if a.records is not None]
+    return counts[-1] if counts else None
+
+
+def _is_interval(request: Request) -> bool:
+    return isinstance(request, Span) and request.is_interval
+
+
+def _filled(spans: Sequence[int]) -> int:
+    return sum(span > 0 for span in spans)  # what is empty is committed on the spot
+
+
+def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
+    # A task that committed and then failed runs for the first time still: nobody was told yet.
+    is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
+    is_rerun = held.window.state is State.COMMITTED and not is_own_commit
+    return Planned(held.window, is_rerun, how, done)
+
+
+def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
+    return Draft(
+        plan.ranges,
+        plan.topic_ids,
+        until,
+        group.isolation_level,
+        plan.lost,
+        is_capped=plan.is_capped,
+        leader_epochs=plan.leader_epochs,
+    )
+
+
+def _noting(plans: Sequence[Plan], epochs: LeaderEpochs) -> list[Plan]:
+    return [replace(plan, leader_epochs=epochs) for plan in plans]

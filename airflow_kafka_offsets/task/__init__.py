@@ -1,0 +1,1 @@
+"""What each task of ours does, whichever operator it has."""

@@ -1,0 +1,121 @@
+"""The files that a launch takes along from this machine.
+
+A relative path is looked for where Airflow looks for a task's templates: in the folder of the DAG file, then in the DAG's
+`template_searchpath`. That folder is the one of the moment: a DAG bundle has another for each of its versions. The working directory of a
+worker says nothing. A URL is Spark's affair.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.launch.spark_paths import is_path, is_relative
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+# As Hadoop has them: Spark lists the folder.
+_PATTERN = re.compile(r"[*?\[{]")
+
+# Airflow renders Jinja's expressions and statements.
+_TEMPLATE = re.compile(r"\{\{|\{%")
+
+_ONE_FILE = ("application", "properties_file", "keytab")
+FIELDS = (*_ONE_FILE, "py_files", "files", "jars", "archives")
+"""The provider's fields that name files of this machine."""
+
+
+def folders_of(dag: DAG | None) -> list[Path]:
+    """Return where a DAG's relative paths are looked for; without a DAG: in the working directory."""
+    if dag is None:
+        return [Path.cwd()]
+    return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
+
+
+def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
+    """Return the files of a launch as spark-submit takes them, by their fields, without those that were given none.
+
+    Args:
+        given: the values of `FIELDS`, or of some.
+        folders: where a relative path is looked for, in this order.
+
+    Raises:
+        BadInputError: one is not there; with the paths that were looked at.
+    """
+    look = {name: found_file if name in _ONE_FILE else found_files for name in FIELDS}
+    return {name: look[name](os.fspath(value), folders, name) or "" for name, value in given.items() if value}
+
+
+def is_rendered(value: object) -> bool:
+    """Whether a field is known before a run: no template, and not what another task returns."""
+    return isinstance(value, os.PathLike) or (isinstance(value, str | None) and not _TEMPLATE.search(value or ""))
+
+
+def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
+    """Return a file as spark-submit takes it.
+
+    Args:
+        path: absolute (returned as it is), relative, or a URL (returned as it is).
+        folders: where a relative path is looked for, in this order.
+        parameter: of the operator, for the message.
+
+    Raises:
+        BadInputError: it is not there; with the paths that were looked at.
+    """
+    if not is_path(path):
+        return path
+    places = [str(folder / path) for folder in folders] if is_relative(path) else [path]
+    for place in places:
+        if Path(place).exists():
+            return place
+    raise _missing(path, folders, parameter)
+
+
+def found_files(paths: str | None, folders: Sequence[Path], parameter: str) -> str | None:
+    """Return a list of files with commas as spark-submit takes it: each may be a pattern, and may have a name (``#name``).
+
+    Raises:
+        BadInputError: one is not there; with the paths that were looked at.
+    """
+    if not paths:
+        return paths
+    return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
+
+
+def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
+    file, mark, name = path.partition("#")
+    if not _PATTERN.search(file):
+        return found_file(file, folders, parameter) + mark + name
+    if not is_relative(file):
+        return path
+    if "{" in file:  # Path.glob knows no braces; Spark itself says if nothing is there
+        return f"{folders[0] / file}{mark}{name}"
+    for folder in folders:
+        if any(folder.glob(file)):
+            return f"{folder / file}{mark}{name}"
+    raise _missing(file, folders, parameter)
+
+
+def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputError:
+    places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
+    said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on {platform.node()}. Nothing was planned."
+    if not is_relative(path):
+        return BadInputError(f"{said} If it is on the cluster's nodes, say local:{path}")
+    archive = _archive_around(folders[0])
+    if archive is None:
+        return BadInputError(f"{said} A relative path begins at the folder of the DAG file")
+    return BadInputError(
+        f"{said} The DAG file is inside of {archive}, and Spark reads no file in there. Put this one beside the archive, and say its whole path: "
+        f"{parameter}='{archive.parent / path}'"
+    )
+
+
+def _archive_around(folder: Path) -> Path | None:
+    """Return the file that a folder is inside of, as Airflow takes DAG files from a zip; None: it is an ordinary one."""
+    return next((place for place in (folder, *folder.parents) if place.is_file()), None)

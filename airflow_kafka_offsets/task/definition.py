@@ -1,0 +1,91 @@
+"""What our operators need when a DAG is parsed; what they do in a task is imported there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
+from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
+from airflow_kafka_offsets.core.group import GROUP
+from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+OnOpenWindow = Literal["wait", "skip", "fail"]
+
+
+PLANNING: Kinds = {"group": GROUP, "on_open_window": one_of(get_args(OnOpenWindow)), "poll_interval": POLL_INTERVAL}
+"""What every operator takes that plans; what templates render is looked at when they have."""
+
+JOB: Kinds = {
+    **PLANNING,
+    "emit_empty": FLAG,
+    "connector": or_none(TEXT),
+    "start_archive": or_none(START_ARCHIVE),
+    "compiler": COMPILER,
+}
+"""And what every operator takes that runs Spark."""
+
+
+def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a task fail without a retry when somebody has to correct what they wrote: a retry would read the same again.
+
+    What may be there later is tried again, such as the end of a backfill's interval that the live lane has not passed yet.
+    For `execute` and `resume` of an operator.
+    """
+
+    @wraps(execute)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return execute(*args, **kwargs)
+        except NotYetError:
+            raise
+        except BadInputError as exc:
+            from airflow.sdk.exceptions import AirflowFailException
+
+            # In its place: two tracebacks that end with the same sentence would be one too many.
+            begun = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
+            raise AirflowFailException(str(exc)).with_traceback(begun) from exc.__cause__
+
+    return checked
+
+
+class Stop:
+    """Whether somebody stopped the task: `on_kill` runs in a signal handler, and does not stop `execute`."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        """Let the task start nothing and commit nothing any more."""
+        self.is_set = True
+
+    def is_kill(self, exc: BaseException) -> bool:
+        """Whether the task failed because somebody stopped it, and not by its time-out, which stops it too."""
+        from airflow.sdk.exceptions import AirflowTaskTimeout
+
+        return self.is_set and not isinstance(exc, AirflowTaskTimeout)
+
+    def check(self) -> None:
+        """Raise if the task was stopped."""
+        if self.is_set:
+            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
+
+
+class OneStopPerTry:
+    """Gives each try of an operator a `Stop` of its own, before the classes of Airflow's operators.
+
+    `airflow dags test` runs all tries of a task in one process, each on a shallow copy of the same object. So the copy takes the flag along,
+    which a signal may have set already, and the object has a new one for the next try.
+    """
+
+    _stop: Stop
+
+    def prepare_for_execution(self) -> Any:
+        """Return the copy that one try runs on; Airflow calls this as each try begins, and `on_kill` on the copy from then on."""
+        copy = super().prepare_for_execution()  # type: ignore[misc]
+        self._stop = Stop()
+        return copy

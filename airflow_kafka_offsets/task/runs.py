@@ -1,0 +1,209 @@
+"""What Airflow says about runs: who asks, for what, and whether another run is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup, Until
+from airflow_kafka_offsets.core.plan.request import (
+    GROUP,
+    REPLAY_KEYS,
+    Live,
+    Request,
+    Span,
+    check_keys,
+    is_of_group,
+    names_replay,
+    parse_replay,
+)
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Scope
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG, Context
+
+log = logging.getLogger(__name__)
+
+RUN_IS_ALIVE = ["queued", "running"]
+# A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
+_TASK_IS_OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
+
+
+def claim_of(context: Context, scope: Scope) -> Claim:
+    """Return who asks: the same for the first try, a retry, a clear and a reprocessed run."""
+    ti = context["ti"]
+    map_index = ti.map_index if ti.map_index is not None else -1
+    return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
+
+
+def try_of(context: Context) -> Try:
+    """Return which try of the task this is."""
+    ti = context["ti"]
+    run_started: datetime | None = context["dag_run"].start_date
+    return Try(ti.try_number, ti.max_tries, context["task"].retries or 0, run_started)
+
+
+def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request | None:
+    """Return what this run asks for (DESIGN 5, rule 8).
+
+    A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other, a manual one
+    usually, replays what its params or conf name, and plans live when they name nothing.
+
+    Args:
+        context: of the task.
+        group: the group.
+        at_most: how many new windows the task can have.
+
+    Returns:
+        What it asks for; None: nothing of this group, as it replays another one of the DAG.
+
+    Raises:
+        BadInputError: the params choose no replay that makes sense.
+    """
+    kind = run_type(context)
+    conf = context["dag_run"].conf or {}
+    if kind == "backfill":
+        check_keys(conf, context["dag"].params, (GROUP,))
+        is_meant = is_of_group(group.name, _groups(context["dag"]), given_params(context), must_name=False)
+        return _interval(context) if is_meant else None
+    if kind in ("scheduled", "asset_triggered"):
+        end = _plain(context.get("data_interval_end")) if kind == "scheduled" else None
+        return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
+    check_keys(conf, context["dag"].params)
+    given = given_params(context)
+    if not names_replay(given):
+        return Live(at_most=at_most)
+    # In this order: what the others are asked for may be nonsense here.
+    if not is_of_group(group.name, _groups(context["dag"]), given, must_name=True):
+        return None
+    return parse_replay(group.name, given) or Live(at_most=at_most)
+
+
+def _groups(dag: DAG) -> set[str]:
+    return {group.name for _, group in tasks_of_groups(dag)}
+
+
+def tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:
+    """Return the tasks of a DAG that plan or work on windows, with the group of each; its sensors may look at other groups."""
+    groups = [(task, _group_of(task)) for task in dag.tasks]
+    return [(task, group) for task, group in groups if isinstance(group, KafkaGroup)]
+
+
+def _group_of(task: Any) -> Any:
+    from airflow.sdk.bases.sensor import BaseSensorOperator
+
+    if getattr(task, "is_mapped", False):
+        is_sensor = issubclass(task.operator_class, BaseSensorOperator)
+        return None if is_sensor else task.partial_kwargs.get("group")
+    return None if isinstance(task, BaseSensorOperator) else getattr(task, "group", None)
+
+
+def is_given_window(task: Any) -> bool:
+    """Whether a task of a group is given its window (``window=plan.output``): it plans none."""
+    if not getattr(task, "is_mapped", False):
+        return getattr(task, "window", None) is not None
+    given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
+    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in given)
+
+
+def _expanded(task: Any) -> list[Any]:
+    """Return what a mapped task is expanded with; what another task will hand to ``expand_kwargs`` is not known yet."""
+    expanded: list[Any] = []
+    for name in ("expand_input", "op_kwargs_expand_input"):  # the second one is that of a decorated function
+        value = getattr(getattr(task, name, None), "value", None)
+        expanded += value if isinstance(value, list | tuple) else [value]
+    return expanded
+
+
+def given_params(context: Context) -> Mapping[str, Any]:
+    """Return what a run was given: its conf, on top of the DAG's params.
+
+    Without what a DAG calls by one of our names and means otherwise: one that declares only some of them, such as ``from``
+    and ``to`` of a report, does not have them from `replay_params`.
+    """
+    # Airflow can be told not to merge the conf into the params ([core] dag_run_conf_overrides_params).
+    conf: Mapping[str, Any] = context["dag_run"].conf or {}
+    given = {**context["params"], **conf}
+    declared = set(context["dag"].params) & set(REPLAY_KEYS)
+    is_form = len(declared) == len(REPLAY_KEYS)
+    own = set() if is_form else declared | ({GROUP} & set(context["dag"].params))
+    if own:
+        log.info(
+            "The DAG's own params %s choose no replay; replay_params() gives it those that do", ", ".join(sorted(own))
+        )
+    return {key: value for key, value in given.items() if key not in own}
+
+
+def _interval(context: Context) -> Span:
+    start, end = _plain(context.get("data_interval_start")), _plain(context.get("data_interval_end"))
+    if start is None or end is None:
+        raise BadInputError(
+            "This backfill run has no data interval, so no window belongs to it: use a timetable with intervals"
+        )
+    return Span(start, end, is_interval=True)
+
+
+def _plain(time: datetime | None) -> datetime | None:
+    # Airflow's times are pendulum's, whose differences can't be divided by a timedelta.
+    return time and datetime.fromtimestamp(time.timestamp(), UTC)
+
+
+def run_type(context: Context) -> str:
+    """Return Airflow's name of the kind of run: scheduled, manual, backfill, asset_triggered, ..."""
+    kind: Any = context["dag_run"].run_type
+    return str(getattr(kind, "value", kind))
+
+
+def is_over(claim: Claim) -> bool:
+    """Ask Airflow whether a claim's task or run is over: failed for good, marked as done, or gone.
+
+    Works in tasks and in triggers, through their supervisor.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    alive = RuntimeTaskInstance.get_dr_count(dag_id=claim.dag_id, run_ids=[claim.run_id], states=RUN_IS_ALIVE)
+    if not alive:
+        return True
+    return task_is_over(claim, _task_states(claim))
+
+
+def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
+    """Decide from the task's state while its run goes on.
+
+    Args:
+        claim: who holds the window.
+        states: Airflow's answer for the run: state by task, of a mapped task by ``task_id_mapindex``.
+    """
+    name = state_name(claim)
+    if name not in states:
+        return True  # the task is no longer part of its run
+    if claim.scope is Scope.RUN and states[name] == "success":
+        return False  # it planned; other tasks of its run work on the window now
+    return states[name] in _TASK_IS_OVER
+
+
+def task_state(claim: Claim) -> str | None:
+    """Ask Airflow for the state of the claim's task; None: it has none, or there is no such task."""
+    return _task_states(claim).get(state_name(claim))
+
+
+def _task_states(claim: Claim) -> Mapping[str, str | None]:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    by_run = RuntimeTaskInstance.get_task_states(
+        dag_id=claim.dag_id,
+        task_ids=[claim.task_id],
+        run_ids=[claim.run_id],
+        map_index=claim.map_index if claim.map_index >= 0 else None,
+    )
+    states: Mapping[str, str | None] = by_run.get(claim.run_id, {})
+    return states
+
+
+def state_name(claim: Claim) -> str:
+    """Return the name under which Airflow's answer has the state of the claim's task."""
+    return claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"

@@ -1,0 +1,1 @@
+"""What a worker's machine needs for a Spark job, and where it is kept."""

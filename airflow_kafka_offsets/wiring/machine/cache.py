@@ -1,0 +1,59 @@
+"""The cache folder: what can be made again at any time, and is kept as making it costs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.wiring import SECTION
+
+OPTION = "cache_folder"
+"""Its name in Airflow's configuration."""
+
+
+def cache_folder() -> Path:
+    """Return the cache folder; one that is not there is made, for this user alone. Nothing in it is made here.
+
+    It is ``[kafka_offsets] cache_folder`` of Airflow's configuration, else ``airflow_kafka_offsets`` in the user's folder for
+    caches (https://specifications.freedesktop.org/basedir-spec/latest/).
+
+    Raises:
+        BadInputError: the path is relative, or there is no such folder and it can't be made.
+    """
+    from airflow.sdk.configuration import conf
+
+    folder = chosen_folder(conf.get(SECTION, OPTION, fallback=None))
+    try:
+        # A folder that is there keeps its mode: several users may read what root has put there.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise BadInputError(
+            f"The cache folder {folder} can't be made ({exc.strerror}). Mend that, or {NAME_ANOTHER}"
+        ) from exc
+    return folder
+
+
+def chosen_folder(configured: str | None) -> Path:
+    """Return the path of the cache folder.
+
+    Args:
+        configured: what the configuration says; ``~`` and environment variables in it count. None or empty: nothing.
+
+    Raises:
+        BadInputError: it is relative, or the user has no home.
+    """
+    text = configured or f"{_users_caches()}/airflow_kafka_offsets"
+    folder = Path(os.path.expanduser(os.path.expandvars(text)))
+    if not folder.is_absolute():
+        raise BadInputError(
+            f"The cache folder must be an absolute path, not {str(folder)!r}: [{SECTION}] {OPTION} in Airflow's configuration"
+        )
+    return folder
+
+
+def _users_caches() -> str:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification: a relative path there counts as none.
+    return given if Path(given).is_absolute() else "~/.cache"

@@ -1,0 +1,165 @@
+"""What a launch needs of the machine that it starts on: spark-submit, Java, and Python files of one version.
+
+What is certain to fail is refused. Where a script could still find Java by itself, nothing is said: it knows better.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_kafka_offsets.adapters.machine.programs import find_java
+from airflow_kafka_offsets.adapters.machine.spark_home import (
+    find_home,
+    home_of_pyspark,
+    jar_names,
+    pyspark_version,
+    python_without_spark,
+)
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.launch.spark_versions import check_java, check_session_spark, check_versions_agree
+from airflow_kafka_offsets.spark.connector import spark_build
+
+_INSTALL = "pip install 'airflow-provider-kafka-offsets[spark]'"
+_SUBMIT = "spark-submit"
+
+
+def check_submit(binary: str, environment: Mapping[str, str]) -> None:
+    """Refuse a launch by a spark-submit that could not start here.
+
+    Args:
+        binary: its name, or its path.
+        environment: that it is started with.
+
+    Raises:
+        BadInputError: with what to install, or to set.
+    """
+    program = shutil.which(binary, path=environment.get("PATH"))
+    if program is None:
+        raise BadInputError(_no_submit(binary, environment))
+    is_sparks_own = (Path(program).resolve().parent / "spark-class").exists()  # another script may set JAVA_HOME
+    if is_sparks_own:
+        _check_spark_home(environment)
+        home = find_home(binary, environment)
+        if home is None:
+            _refuse_python_without_spark(program, environment)
+        _check_java(home, environment)
+    try:
+        check_pyspark()
+    except BadInputError:
+        if find_home(binary, environment) == home_of_pyspark({}):  # another Spark has Python files of its own
+            raise
+
+
+def check_session(environment: Mapping[str, str]) -> None:
+    """Refuse a task whose process can't start a Spark of its own.
+
+    Raises:
+        BadInputError: with what to install, or to set.
+    """
+    _check_spark_home(environment)
+    home = home_of_pyspark(environment)
+    if home is None or find_spec("py4j") is None:  # pyspark alone requires it
+        raise BadInputError(
+            "This worker has no Spark of its own: pyspark-client, which is installed, can only be a client of a Spark Connect server. "
+            f"Nothing was planned. Install Spark on each worker: {_INSTALL}; or give the task the conn_id of a connection of type "
+            "spark_connect"
+        )
+    _check_java(home, environment)
+    if environment.get("SPARK_HOME"):
+        _check_session_spark(home)
+
+
+def check_pyspark() -> None:
+    """Refuse Python files of two versions of Spark in one folder.
+
+    Raises:
+        BadInputError: with the command that mends it.
+    """
+    check_versions_agree(_installed("pyspark"), _installed("pyspark-client"))
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _no_submit(binary: str, environment: Mapping[str, str]) -> str:
+    where = "in this place" if "/" in binary else "on the PATH of the worker"
+    said = f"No {binary} is {where}, so no Spark job can be launched; nothing was planned."
+    name = Path(binary).name
+    places = [Path(environment["SPARK_HOME"], "bin")] if environment.get("SPARK_HOME") else []
+    for folder in [*places, Path(sys.executable).parent]:
+        if (folder / name).exists():
+            path = f"{said} It is in {folder}: export PATH={folder}:$PATH where the worker is started"
+            is_of_pip = (folder / "find_spark_home.py").exists()  # it asks the Python of the path where Spark is
+            return path if is_of_pip else f"{path}, or say spark_binary='{folder / name}' on the operator"
+    other = "" if name == _SUBMIT else f" (which brings {_SUBMIT}: that has to be the connection's spark-binary then)"
+    return (
+        f"{said} Install Spark on each worker: {_INSTALL}{other}; or, for another version of Spark, put the bin folder of an unpacked one "
+        "on the PATH"
+    )
+
+
+def _check_spark_home(environment: Mapping[str, str]) -> None:
+    home = environment.get("SPARK_HOME")
+    if home and not Path(home, "bin", "spark-class").exists():
+        raise BadInputError(
+            f"SPARK_HOME is {home}, where no bin/spark-class is, so no Spark can be started; nothing was planned. Set it to the folder of an "
+            "unpacked Spark on each worker, or unset it"
+        )
+
+
+def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -> None:
+    asked = python_without_spark(program, environment)
+    if asked is None:
+        return
+    folder = Path(program).absolute().parent
+    has_python = (folder / "python3").exists()
+    path = (
+        f"export PATH={folder}:$PATH where the worker is started, with no PYSPARK_PYTHON of another environment; or "
+        if has_python
+        else ""
+    )
+    raise BadInputError(
+        f"{program} asks {asked} where its Spark is, and that Python has none, so no Spark job can be launched; nothing was planned. It must be the "
+        f"Python that Spark is installed for: {path}set SPARK_HOME to the folder of Spark"
+    )
+
+
+def _check_session_spark(home: Path) -> None:
+    build, ours = spark_build(jar_names(home)), pyspark_version()
+    if build is not None and ours is not None:
+        check_session_spark(str(home), build.version, ours)
+
+
+def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
+    settings = Path(environment.get("SPARK_CONF_DIR") or (home or Path()) / "conf")
+    if home is None or (settings / "spark-env.sh").exists():  # it may set JAVA_HOME
+        return
+    java = find_java(environment)
+    if java is None:
+        _refuse_without_java(environment)
+        return
+    build = spark_build(jar_names(home))
+    if build is not None and java.version is not None:
+        check_java(build.version, java.version, java.program)
+
+
+def _refuse_without_java(environment: Mapping[str, str]) -> None:
+    java_home = environment.get("JAVA_HOME")
+    what = (
+        f"JAVA_HOME is {java_home}, where no bin/java is"
+        if java_home
+        else "no java is on the PATH, and JAVA_HOME is not set"
+    )
+    raise BadInputError(
+        f"Spark needs Java where its job is launched, and the worker has none: {what}. Nothing was planned. Install Java 17 or later on "
+        "each worker (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+    )

@@ -1,0 +1,160 @@
+"""How a launch gets its start archive and its compiler: by two environment variables of spark-submit, and nothing else.
+
+Spark puts what stands there before the user's own options of the driver's JVM. So nobody has to read or merge those, wherever they stand (operator, connection,
+properties file, spark-defaults.conf), and where both say something, the user's counts. An executor gets none of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, StartArchiveError
+from airflow_kafka_offsets.core.fields import check_fields
+from airflow_kafka_offsets.core.launch.start import (
+    LAUNCHER_OPTIONS,
+    SUBMIT_OPTIONS,
+    compiler_options,
+    quick_launcher,
+    speak_of_archives,
+    with_options,
+)
+from airflow_kafka_offsets.core.launch.start_choice import START_ARCHIVE, Compiler, StartArchive
+from airflow_kafka_offsets.wiring import SECTION
+from airflow_kafka_offsets.wiring.machine.cache import cache_folder
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.adapters.machine.programs import Spark
+
+_READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+OPTION = "start_archive"
+"""Its name in Airflow's configuration."""
+
+log = logging.getLogger(__name__)
+
+
+def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
+    """Return what is to be done about the start archive: what the operator says, else ``[kafka_offsets] start_archive``.
+
+    Raises:
+        BadInputError: the configuration says something else.
+    """
+    if of_operator is not None:
+        return of_operator
+    from airflow.sdk.configuration import conf
+
+    said = conf.get(SECTION, OPTION, fallback=None) or "use"
+    where = f"[{SECTION}] {OPTION} in Airflow's configuration"
+    check_fields({where: said}, {where: START_ARCHIVE})
+    return cast(StartArchive, said)
+
+
+def start_environment(
+    environment: Mapping[str, str],
+    archive: StartArchive,
+    compiler: Compiler,
+    span: int,
+    *,
+    program: str | None = "spark-submit",
+    said: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return the environment variables that a launch in client mode adds; what stands in them already is kept.
+
+    Args:
+        environment: of spark-submit.
+        archive: what is to be done about the start archive.
+        compiler: of the driver's JVM.
+        span: of the window, in offsets.
+        program: spark-submit; None: the one that pyspark starts for a session of this process.
+        said: settings of the user, in which they may have chosen an archive themselves.
+    """
+    of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
+    is_off = archive == "off" or speak_of_archives([*said, *of_java])
+    if is_off and compiler == "full":
+        return {}
+    spark = _spark(environment, program)
+    if spark is None or not spark.java.has_archives:
+        return {}  # a JVM that does not know an option may not start
+    chosen = compiler_options(compiler, span)
+    ours = [*([] if is_off else _archive_options(spark)), *chosen]
+    launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))} if chosen else {}
+    return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
+
+
+def _archive_options(spark: Spark) -> list[str]:
+    from airflow_kafka_offsets.adapters.machine.archives import start_options
+
+    try:
+        return start_options(spark, cache_folder())
+    except (BadInputError, OSError) as exc:  # no reason to fail a launch
+        log.info("No start archive is used: %s", exc)
+        return []
+
+
+def _spark(environment: Mapping[str, str], program: str | None) -> Spark | None:
+    from airflow_kafka_offsets.adapters.machine.programs import spark_at
+    from airflow_kafka_offsets.adapters.machine.spark_home import find_home, home_of_pyspark
+
+    home = home_of_pyspark(environment) if program is None else find_home(program, environment)
+    return spark_at(home, environment)
+
+
+def make_archive(
+    home: Path | None,
+    environment: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    again: bool = False,
+    before_exec: Callable[[], None] | None = None,
+) -> tuple[Path | None, bool]:
+    """Make the start archive of a Spark, unless there is one.
+
+    Args:
+        home: Spark's; None: nobody knows.
+        environment: of spark-submit.
+        folder: the cache folder; None: the configured one.
+        again: also where there is one.
+        before_exec: called in the process that makes it, before it runs.
+
+    Returns:
+        The archive (None: another process makes it now), and whether it was made now.
+
+    Raises:
+        StartArchiveError: there can't be one, or it could not be made.
+        BadInputError: the cache folder can't be used.
+    """
+    from airflow_kafka_offsets.adapters.machine import archives
+    from airflow_kafka_offsets.adapters.machine.programs import spark_at
+
+    spark = spark_at(home, environment)
+    if spark is None:
+        raise StartArchiveError(
+            f"No start archive can be made: there is no {'Spark' if home is None else f'Spark in {home}, or no Java'} here. Set SPARK_HOME "
+            "and JAVA_HOME as the tasks have them"
+        )
+    cache = cache_folder() if folder is None else folder
+    there = None if again else archives.find_archive(spark, cache)
+    if there is not None:
+        return there, False
+    made = archives.make_archive(spark, cache, environment, before_exec=before_exec)
+    return made, made is not None
+
+
+def make_archive_after(
+    environment: Mapping[str, str], program: str | None, before_exec: Callable[[], None] | None
+) -> None:
+    """Make the start archive if there is none, after the work of a task: whatever goes wrong is no reason to fail it."""
+    from airflow_kafka_offsets.adapters.machine import archives
+
+    try:
+        spark = _spark(environment, program)
+        if spark is None or archives.has_failed(spark, cache_folder()):
+            return
+        archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
+    except (KafkaOffsetsError, OSError) as exc:
+        log.warning("The start archive could not be made; launches start as they do without one. %s", exc)
+        return
+    if is_new:
+        log.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)

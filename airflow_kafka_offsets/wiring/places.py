@@ -1,0 +1,89 @@
+"""Where offsets can be read from that is no store of ours: checkpoints and CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_kafka_offsets.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.place.place import CheckpointPlace, CsvPlace
+    from airflow_kafka_offsets.ports import OffsetSource
+
+
+def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
+    """Open a checkpoint directory; nothing is read yet.
+
+    Raises:
+        BadInputError: nothing here reads URLs of that scheme.
+    """
+    from airflow_kafka_offsets.adapters.places.checkpoint import CheckpointDirectory
+
+    return CheckpointDirectory(_directory(place.directory), str(place), place.source)
+
+
+def _directory(text: str) -> Any:
+    if "://" not in text:
+        return Path(text).expanduser()
+    from airflow.sdk import ObjectStoragePath
+    from airflow.sdk.io import has_fs
+    from upath import UPath
+
+    scheme = text.partition("://")[0]
+    try:
+        # Airflow's own, which know its connections (s3://aws_default@bucket/path); fsspec knows more schemes without them.
+        return ObjectStoragePath(text) if has_fs(scheme) else UPath(text)
+    except (ImportError, ValueError) as exc:
+        raise BadInputError(
+            f"Nothing that is installed here reads {scheme}:// ({exc}). Install what fsspec needs for it, such as "
+            "apache-airflow-providers-amazon[s3fs], or copy the directories offsets and commits to a local disk"
+        ) from exc
+
+
+def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
+    """Open a CSV file; nothing is read yet.
+
+    Args:
+        place: where it is.
+        group: whose lines count, where they name groups.
+        is_chosen: whether a person chose that name.
+    """
+    from airflow_kafka_offsets.adapters.places.csv_file import CsvFile
+
+    return CsvFile(place.file, group, is_chosen=is_chosen)
+
+
+def read_csvs(place: str) -> Iterator[tuple[str, str]]:
+    """Return name and text of a CSV file, of all in a folder (as Spark writes one), or of stdin (``-``).
+
+    Raises:
+        BadInputError: it can't be read.
+    """
+    from airflow_kafka_offsets.adapters.places.csv_file import csv_files, read_text
+
+    return ((file, read_text(file)) for file in csv_files(place))
+
+
+def check_new_csv(path: str) -> None:
+    """Refuse a CSV file that is there already.
+
+    Raises:
+        BadInputError: it is there, or its folder is not.
+    """
+    from airflow_kafka_offsets.adapters.places.csv_file import check_new
+
+    check_new(path)
+
+
+def new_csv(path: str) -> AbstractContextManager[TextIO]:
+    """Make a new CSV file, and open it.
+
+    Raises:
+        BadInputError: the file is there, or can't be written.
+    """
+    from airflow_kafka_offsets.adapters.places.csv_file import new_file
+
+    return new_file(path)

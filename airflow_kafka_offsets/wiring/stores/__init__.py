@@ -1,0 +1,1 @@
+"""Offset stores, each from its Airflow connection."""

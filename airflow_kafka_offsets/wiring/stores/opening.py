@@ -1,0 +1,94 @@
+"""Offset stores from their addresses and Airflow's connections. A missing client library names the extra to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.store_address import StoreAddress
+from airflow_kafka_offsets.wiring.stores.files import open_files, open_hdfs, open_s3
+from airflow_kafka_offsets.wiring.stores.hbase import open_hbase
+from airflow_kafka_offsets.wiring.stores.kafka import open_kafka
+from airflow_kafka_offsets.wiring.stores.redis import open_redis
+from airflow_kafka_offsets.wiring.stores.sql import open_sql
+from airflow_kafka_offsets.wiring.stores.zookeeper import open_zookeeper
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+    from airflow_kafka_offsets.core.store.guarantees import Guarantees
+    from airflow_kafka_offsets.ports import OffsetStore
+
+EXTRA_OF_MODULE: Mapping[str, str] = {
+    "happybase": "hbase",
+    "kazoo": "zookeeper",
+    "redis": "redis",
+    "boto3": "s3",
+    "botocore": "s3",
+    "hdfs": "hdfs",
+    "requests_kerberos": "hdfs-kerberos",
+}
+"""Which extra of this package installs a client library, by its top-level module."""
+
+
+class LateStore:
+    """An `OffsetStore` that is opened when it is first asked: until then its connection need not be there."""
+
+    def __init__(self, address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> None:
+        self.name = str(address)
+        self._open = partial(open_store, address, group, kafka_config)
+
+    @cached_property
+    def _store(self) -> OffsetStore:
+        return self._open()
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What it promises."""
+        return self._store.guarantees
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """See `OffsetStore.read`; also what `open_store` raises."""
+        return self._store.read(group, topics)
+
+    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
+        """See `OffsetStore.advance`; also what `open_store` raises."""
+        self._store.advance(group, before, after, window_id)
+
+
+def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> OffsetStore:
+    """Open a store; nothing is asked of its server yet.
+
+    Args:
+        address: where it is.
+        group: the group whose offsets it keeps.
+        kafka_config: librdkafka's settings for the group's own Kafka; None: those of its connection.
+
+    Raises:
+        BadInputError: the connection is missing or of another type, or the client library is not installed.
+    """
+    try:
+        if address.kind == "kafka":
+            return open_kafka(address, group, kafka_config)
+        return _OPENERS[address.kind](address)
+    except ModuleNotFoundError as exc:
+        extra = EXTRA_OF_MODULE.get((exc.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise BadInputError(
+            f"The offset store {address} needs the Python module {exc.name}: "
+            f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
+        ) from exc
+
+
+_OPENERS: Mapping[str, Callable[[StoreAddress], OffsetStore]] = {
+    "files": open_files,
+    "hbase": open_hbase,
+    "hdfs": open_hdfs,
+    "redis": open_redis,
+    "s3": open_s3,
+    "sql": open_sql,
+    "zookeeper": open_zookeeper,
+}

@@ -1,0 +1,80 @@
+"""Where Spark is, on real folders and with PySpark's own scripts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.adapters.machine.spark_home import default_properties, find_home, home_of_pyspark, jar_names
+from tests.lab.java import pyspark_home
+
+PROGRAMS = Path(sys.executable).parent
+CORE = "spark-core_2.13-4.0.0.jar"
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> Path:
+    """Spark as its archive is unpacked."""
+    home = tmp_path / "spark-4.0.0-bin-hadoop3"
+    for folder in ("bin", "jars", "conf"):
+        (home / folder).mkdir(parents=True)
+    (home / "bin" / "spark-submit").touch(mode=0o755)
+    (home / "jars" / CORE).touch()
+    return home
+
+
+def test_spark_home_counts_before_all_as_it_does_to_spark() -> None:
+    assert find_home("spark-submit", {"SPARK_HOME": "/opt/spark", "PATH": str(PROGRAMS)}) == Path("/opt/spark")
+    assert home_of_pyspark({"SPARK_HOME": "/opt/spark"}) == Path("/opt/spark")
+
+
+def test_the_spark_submit_of_pip_leads_to_the_package() -> None:
+    environment = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    assert find_home("spark-submit", environment) == home_of_pyspark({}) == pyspark_home()
+
+
+def test_pips_spark_submit_on_a_python_without_pyspark_leads_nowhere(tmp_path: Path) -> None:
+    os.symlink("/bin/false", tmp_path / "python")
+    environment = {"PATH": str(PROGRAMS), "PYSPARK_DRIVER_PYTHON": str(tmp_path / "python")}
+    assert find_home("spark-submit", environment) is None
+
+
+def test_a_binary_in_an_unpacked_spark_leads_to_its_folder(distribution: Path, tmp_path: Path) -> None:
+    assert find_home("spark-submit", {"PATH": str(distribution / "bin")}) == distribution
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "spark3-submit").symlink_to(distribution / "bin" / "spark-submit")
+    assert find_home("spark3-submit", {"PATH": str(links)}) == distribution
+
+
+def test_a_script_that_lies_elsewhere_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch(mode=0o755)
+    assert find_home("spark-submit", {"PATH": str(tmp_path / "bin")}) is None
+    assert find_home("spark2-submit", {"PATH": str(tmp_path / "bin")}) is None
+
+
+def test_the_names_of_sparks_jars(distribution: Path, tmp_path: Path) -> None:
+    (distribution / "jars" / "README").touch()
+    assert jar_names(distribution) == [CORE]
+    assert jar_names(tmp_path) == []
+    assert f"spark-core_2.13-{_version()}.jar" in jar_names(pyspark_home())
+
+
+def test_the_properties_are_those_that_spark_submit_reads(distribution: Path, tmp_path: Path) -> None:
+    assert default_properties(distribution, {}, None) == {}
+    (distribution / "conf" / "spark-defaults.conf").write_text("# ours\nspark.jars   /a.jar,/b.jar  \n")
+    assert default_properties(distribution, {}, None) == {"spark.jars": "/a.jar,/b.jar"}
+    (tmp_path / "spark-defaults.conf").write_text("spark.jars=/c.jar")
+    assert default_properties(distribution, {"SPARK_CONF_DIR": str(tmp_path)}, None) == {"spark.jars": "/c.jar"}
+    (tmp_path / "mine").write_text("spark.ui.enabled false")
+    assert default_properties(distribution, {}, str(tmp_path / "mine")) == {"spark.ui.enabled": "false"}
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("pyspark")

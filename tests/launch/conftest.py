@@ -1,0 +1,138 @@
+"""Tasks in processes of their own, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ports import Attempt, Ledger, WindowRow
+from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.topics import create_topic, produce
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+    from tests.lab.spark_connect import SparkConnect
+
+PARTITIONS = 2
+
+
+class Worker:
+    """A place where tries of one task run: a topic with ten records in each of its two partitions, a ledger, a folder.
+
+    Args:
+        folder: for all of it.
+        kafka: the broker.
+        connect: the Spark Connect server.
+        topic: to be made.
+    """
+
+    def __init__(self, folder: Path, kafka: KafkaBroker, connect: SparkConnect, topic: str) -> None:
+        self.folder = folder
+        self.topic = topic
+        self.group: dict[str, Any] = {"name": "lake", "topics": [topic]}
+        self.connections: dict[str, dict[str, Any]] = {
+            "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
+            "connect": {"conn_type": "spark_connect", "host": f"sc://{LOOPBACK}", "port": connect.port},
+        }
+        self._started: list[subprocess.Popen[str]] = []
+        create_topic(kafka, topic, PARTITIONS)
+        for partition in range(PARTITIONS):
+            produce(kafka, topic, 10, partition=partition)
+
+    def start(self, *tries: dict[str, Any]) -> subprocess.Popen[str]:
+        """Start tries of the task, one after the other, in one process; see `connect_task.main`."""
+        shared = {"group": self.group, "folder": str(self.folder)}
+        connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(c) for name, c in self.connections.items()}
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.launch.connect_task", json.dumps([{**shared, **t} for t in tries])],
+            env={**os.environ, **connections, "AIRFLOW_HOME": str(self.folder / "airflow")},
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._started.append(child)
+        return child
+
+    def run(self, *tries: dict[str, Any], succeeds: bool = True) -> str:
+        """Run tries to their end, and return what they said."""
+        return self.end(self.start(*tries), succeeds=succeeds)
+
+    def end(self, child: subprocess.Popen[str], *, succeeds: bool = True) -> str:
+        """Wait for the end of a process, and return what it said."""
+        said, _ = child.communicate(timeout=300)
+        assert (child.returncode == 0) == succeeds, said
+        return said
+
+    def hold(self, try_number: int) -> Path:
+        """Let a try stop in the middle as long as the file is there."""
+        path = self.folder / f"hold-{try_number}"
+        path.touch()
+        return path
+
+    def wait_for_hold(self, try_number: int, child: subprocess.Popen[str]) -> None:
+        """Wait until a try is in the middle."""
+        reached = self.folder / f"hold-{try_number}.reached"
+        wait_until(lambda: reached.exists() or child.poll() is not None, timeout=200, what=f"try {try_number} is held")
+        assert child.poll() is None, self.end(child)
+
+    def is_held(self, try_number: int) -> bool:
+        """Whether somebody is still in the middle of a try: it says so ten times a second."""
+        reached = self.folder / f"hold-{try_number}.reached"
+        before = reached.stat().st_mtime_ns
+        with suppress(TimeoutError):
+            wait_until(lambda: reached.stat().st_mtime_ns != before, timeout=3, what="another sign of life")
+        return reached.stat().st_mtime_ns != before
+
+    @property
+    def window(self) -> WindowRow:
+        """The only window of the group."""
+        (row,) = self._ledger.windows("lake", limit=10)
+        return row
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The attempts at the window, oldest first."""
+        return list(self._ledger.attempts(self.window.held.window.id))
+
+    @property
+    def _ledger(self) -> Ledger:
+        return SqlLedger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
+
+    def lake(self) -> Counter[tuple[int, int]]:
+        """Count each (partition, offset) that readers of the lake see."""
+        path = self.folder / "lake"
+        files = pyarrow.dataset.dataset(path, partitioning="hive") if path.exists() else None
+        if files is None or not files.files:
+            return Counter()
+        table = files.to_table(["partition", "offset"])
+        return Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+    def expect_once(self) -> None:
+        """Check that the lake holds each record of the topic once."""
+        assert self.lake() == Counter((partition, offset) for partition in range(PARTITIONS) for offset in range(10))
+
+    def kill(self) -> None:
+        """End what still runs."""
+        for child in self._started:
+            child.kill()
+            child.wait()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, kafka: KafkaBroker, spark_connect: SparkConnect, topic: str) -> Iterator[Worker]:
+    """Return a worker on the open broker and the shared Spark Connect server."""
+    worker = Worker(tmp_path, kafka, spark_connect, topic)
+    yield worker
+    worker.kill()

@@ -1,0 +1,244 @@
+"""What a job gets beside its command line."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.launch import job_files
+from airflow_kafka_offsets.launch.job_files import (
+    MAX_ARGUMENT,
+    Report,
+    check_spark_conf,
+    fill,
+    joined,
+    read_report,
+    task_folder,
+    window_conf,
+    write_login,
+)
+from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+from airflow_kafka_offsets.task.plan import MAX_RANGES_IN_XCOM, placeholders, window_result
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def window_of(partitions: int) -> Window:
+    ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(10**9, 10**9 + p % 3)) for p in range(partitions))
+    return Window("g", 7, Lane.LIVE, State.PLANNED, ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED)
+
+
+def handoff_of(partitions: int) -> Handoff:
+    topics = {"orders": {str(p): (10**9, 10**9 + 5) for p in range(partitions)}}
+    return Handoff("g-000007", "g", 7, "live", NOW.isoformat(), False, "read_committed", False, topics, {})
+
+
+def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_read() -> None:
+    planned = Planned(window_of(3), True, "again", read_before=100)
+    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None)
+    assert (told.topic_ids, told.at_least) == ({"orders": "id"}, 100)
+    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
+    assert told.at_least is None
+
+
+def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
+    small = handoff_of(10)
+    assert window_conf(small, tmp_path) == ({CONF_WINDOW: small.to_json()}, [])
+    large = handoff_of(20_000)
+    conf, (file,) = window_conf(large, tmp_path)
+    assert conf == {CONF_WINDOW_FILE: Path(file).name}
+    assert Handoff.from_json(Path(file).read_text()) == large
+
+
+def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    path = write_login('module required password="pa:ss=wörd";', tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == 'jaas=module required password\\="pa\\:ss\\=w\\u00f6rd";\n'
+
+
+TASK = """
+import subprocess, sys, time
+from airflow_kafka_offsets.launch.job_files import task_folder, write_login
+
+with task_folder() as folder:
+    driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    write_login("module required;", folder)
+    print(folder, driver.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder in which each task, also of another process, makes its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def another_task(temporary: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """Start a task in a process of its own, with a child, and return its folder."""
+    with subprocess.Popen([sys.executable, "-c", TASK], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder, driver = process.stdout.readline().split()
+        yield Path(folder), process
+        process.kill()
+        os.kill(int(driver), signal.SIGKILL)
+
+
+def test_a_task_leaves_no_folder(temporary: Path) -> None:
+    with task_folder() as folder:
+        write_login("module required;", folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_login_of_a_killed_task_is_removed_by_the_next_task(
+    another_task: tuple[Path, subprocess.Popen[str]],
+) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    assert (folder / "login.properties").exists()
+    with task_folder():
+        assert not folder.exists()
+
+
+def test_the_login_of_a_task_at_work_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, _ = another_task
+    with task_folder() as mine, task_folder():
+        write_login("module required;", mine)
+        with task_folder():
+            assert (folder / "login.properties").exists()
+            assert (mine / "login.properties").exists()
+
+
+def test_what_is_not_known_to_be_of_a_dead_task_of_ours_stays(
+    temporary: Path, another_task: tuple[Path, subprocess.Popen[str]]
+) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    elsewhere = temporary / "elsewhere"
+    folder.rename(elsewhere)
+    link = temporary / folder.name
+    link.symlink_to(elsewhere)
+    without_lock = temporary / "kafka-offsets-older"  # of a version that held no lock, and may be at work
+    without_lock.mkdir()
+    (without_lock / "login.properties").touch()
+    just_made = temporary / "kafka-offsets-new"  # it has its lock file, and does not hold the lock yet
+    just_made.mkdir()
+    (just_made / "lock").touch()
+    with task_folder():
+        assert (elsewhere / "login.properties").exists()
+        assert without_lock.exists()
+        assert just_made.exists()
+
+
+def test_where_files_have_no_locks_a_task_works_and_nobody_takes_it_for_a_dead_one(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as without_locks:
+        without_locks.setattr(fcntl, "flock", refuse)
+        task = task_folder()
+        folder = task.__enter__()
+    write_login("...", folder)
+    with task_folder():
+        assert (folder / "login.properties").exists()
+    task.__exit__(None, None, None)
+    assert not folder.exists()
+
+
+def test_the_login_of_a_task_on_another_machine_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, process = another_task
+    (folder / "lock").write_text("another-machine")
+    process.kill()
+    process.wait()
+    with task_folder():
+        assert folder.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_login_of_another_user_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, process = another_task
+    process.kill()
+    process.wait()
+    os.chown(folder, 65534, 65534)
+    with task_folder():
+        assert (folder / "login.properties").exists()
+
+
+@pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])
+def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
+    with pytest.raises(CollidingOptionError, match=name):
+        check_spark_conf({"spark.executor.memory": "1g", name: "x"})
+
+
+def test_arguments_get_the_window_where_they_ask_for_it() -> None:
+    values = placeholders(window_of(3))
+    filled = fill(
+        ["--start", "{starting_offsets}", '{"json":"{seq}"}', "{unknown}", 5, '{"a":{"ends":{ending_offsets}}}'], values
+    )
+    # With a space: YARN takes each "}}" out of a command line.
+    assert filled[:5] == ["--start", '{"orders":{"1":1000000000,"2":1000000000} }', '{"json":"7"}', "{unknown}", "5"]
+    assert filled[5] == '{"a":{"ends":{"orders":{"1":1000000001,"2":1000000002} } } }'
+    assert values["ending_offsets"] == '{"orders":{"1":1000000001,"2":1000000002} }'
+    assert values["assign"] == '{"orders":[1,2]}'
+
+
+def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
+    with pytest.raises(BadInputError, match=f"at most {MAX_ARGUMENT}"):
+        fill(["{starting_offsets}"], placeholders(window_of(20_000)))
+
+
+def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    assert read_report(None, window_of(3)) == Report(took_window=None), "in a cluster nobody knows"
+    assert read_report(path, window_of(3)) == Report(took_window=False)
+    counts = {"orders": {"1": 1, "2": 2}}
+    path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))
+    assert read_report(path, window_of(3)) == Report(3, counts, took_window=True)
+    skipped = {"window_id": "g-000007", "records": None, "counts": {}, "written": False}
+    path.write_text(json.dumps(skipped))
+    assert read_report(path, window_of(3)) == Report(None, {}, written=False, took_window=True)
+    path.write_text(json.dumps({"window_id": "g-000006", "records": 3, "counts": {}}))
+    with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
+        read_report(path, window_of(3))
+
+
+def test_lists_are_joined_without_what_is_not_there() -> None:
+    assert joined(None, "a.jar,b.jar", None, "c.jar") == "a.jar,b.jar,c.jar"
+    assert joined(None) is None
+
+
+def test_a_result_stays_small_and_is_json() -> None:
+    group = KafkaGroup("g", topics=["orders"])
+    small = window_result(group, Planned(window_of(3), False, "new"), Report(3, {"orders": {"1": 1}}))
+    assert small["ranges"] == {"orders": {"1": [10**9, 10**9 + 1], "2": [10**9, 10**9 + 2]}}
+    assert small["written"] is None
+    skipped = window_result(group, Planned(window_of(3), False, "new"), Report(written=False))
+    assert (skipped["records"], skipped["written"]) == (None, False)
+    large = window_result(group, Planned(window_of(3 * MAX_RANGES_IN_XCOM), False, "new"))
+    assert large["ranges"] is None
+    assert len(json.dumps(large)) < 1000

@@ -1,0 +1,224 @@
+"""How a driver is started by the operators: real spark-submits, whose jobs tell what their JVM got."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
+from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.launch import start
+from airflow_kafka_offsets.wiring.machine import start as wiring_start
+from tests.lab.jars import jars_for_launches
+from tests.lab.java import pyspark_home
+from tests.launch.conftest import Worker
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
+    from tests.lab.spark_standalone import SparkStandalone
+
+JOB = Path(__file__).parent / "jobs" / "how_it_started.py"
+QUICK = "-XX:TieredStopAtLevel=1"
+LIGHT = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.cores.max": "1",
+    "spark.executor.memory": "512m",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nobody_said_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_LOCAL", '{"conn_type": "spark", "host": "local[1]"}')
+
+
+@pytest.fixture
+def with_archive(monkeypatch: pytest.MonkeyPatch, folder_for_launches: Path) -> None:
+    """Let tasks find the archive."""
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(folder_for_launches))
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return what launches the job by an operator with these arguments (of the job, then of the operator), and returns what it told."""
+
+    def launch(*extra: str, span: int = 10_000, **arguments: Any) -> dict[str, Any]:
+        told = tmp_path / "told.json"
+        told.unlink(missing_ok=True)
+        arguments = {"conn_id": "local", **arguments, "conf": {**LIGHT, **arguments.get("conf", {})}}
+        group = KafkaGroup("g", topics=["t"])
+        operator = KafkaSparkSubmitOperator(
+            task_id="load", group=group, application=str(JOB), application_args=[str(told), *extra], **arguments
+        )
+        operator._archive = start.chosen_archive(operator.start_archive)
+        operator._span = span
+        hook = operator._get_hook()
+        hook.submit(operator.application)
+        assert "SPARK_SUBMIT_OPTS" not in (hook._env or {}) or "SPARK_SUBMIT_OPTS" in (operator.env_vars or {})
+        answer: dict[str, Any] = json.loads(told.read_text())
+        return answer
+
+    return launch
+
+
+@pytest.mark.usefixtures("with_archive")
+def test_a_driver_has_archive_and_compiler_and_the_users_options_count_after_ours(
+    launch: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Dlauncher=1")
+    told = launch(
+        env_vars={"SPARK_SUBMIT_OPTS": "-Dof.env_vars=1 '-Dwith.blank=a b'"},
+        conf={"spark.driver.extraJavaOptions": "-Dof.conf=1 -XX:TieredStopAtLevel=4"},
+    )
+    assert told["archive"]
+    options = told["options"]
+    assert {"-Dof.env_vars=1", "-Dwith.blank=a b", "-Dof.conf=1", QUICK} <= set(options)
+    # The last one of a name counts.
+    assert options.index(QUICK) < options.index("-Dof.env_vars=1") < options.index("-XX:TieredStopAtLevel=4")
+    assert told["level"] == "4"
+    assert told["launcher"] == f"{QUICK} -Dlauncher=1"
+    assert (
+        told["argv"].count(".jsa") == told["argv"].count("SharedArchiveFile") == 1
+    )  # no command line but the JVM's own
+
+
+@pytest.mark.usefixtures("with_archive")
+def test_what_the_environment_of_the_worker_says_is_kept_too_and_the_environment_is_as_it_was(
+    launch: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dof.worker=1")
+    before = dict(os.environ)
+    told = launch(span=QUICK_SPAN + 1)
+    assert dict(os.environ) == before
+    assert told["archive"]
+    assert "-Dof.worker=1" in told["options"]
+    assert QUICK not in told["options"]  # a large window, whose records this JVM reads
+    assert "-XX:Tier4InvocationThreshold=50000" in told["options"]
+
+
+@pytest.mark.usefixtures("with_archive")
+def test_an_archive_that_is_switched_off_is_not_used_and_the_compiler_is_a_choice_of_its_own(
+    launch: Callable[..., dict[str, Any]],
+) -> None:
+    told = launch(start_archive="off", compiler="full")
+    assert not told["archive"]
+    assert [option for option in told["options"] if "Tiered" in option or "Archive" in option] == []
+
+
+@pytest.mark.usefixtures("with_archive")
+@pytest.mark.parametrize("where", ["conf", "properties_file", "JDK_JAVA_OPTIONS"])
+def test_whoever_makes_an_archive_themselves_is_left_alone(
+    launch: Callable[..., dict[str, Any]], tmp_path: Path, where: str
+) -> None:
+    option = "-Xshare:off"  # of -XX:ArchiveClassesAtExit beside ours a JVM dies, and it takes half a minute
+    properties = tmp_path / "spark.conf"
+    properties.write_text(f"spark.driver.extraJavaOptions {option}\n")
+    ways: dict[str, Any] = {
+        "conf": {"conf": {"spark.driver.extraJavaOptions": option}},
+        "properties_file": {"properties_file": str(properties)},
+    }
+    told = launch(**ways.get(where, {"env_vars": {where: option}}))
+    assert [option for option in told["options"] if "Archive" in option] == []
+
+
+@pytest.mark.usefixtures("with_archive")
+def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
+    launch: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    spark_standalone: SparkStandalone,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hadoop").mkdir()
+    (tmp_path / "hadoop" / "core-site.xml").write_text("<configuration/>")
+    connection = {"conn_type": "spark", "host": spark_standalone.url, "extra": {"deploy-mode": "client"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    told = launch("with a session", conn_id="cluster", env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
+    assert told["archive"]
+    assert QUICK in told["options"]
+    assert told["executors"]
+    assert [line for line in told["executors"] if ".jsa" in line or QUICK in line] == []
+
+
+def test_without_an_archive_a_launch_is_as_it_was(
+    launch: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "file" / "cache"))
+    told = launch(compiler="full")
+    assert not told["archive"]
+    assert [option for option in told["options"] if "Archive" in option] == []
+
+
+def test_the_configuration_chooses_where_the_operator_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert start.chosen_archive(None) == "use"
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
+    assert start.chosen_archive(None) == "make"
+    assert start.chosen_archive("off") == "off"
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "yes")
+    with pytest.raises(BadInputError, match=r"\[kafka_offsets\] start_archive .* one of use, make, off; got 'yes'"):
+        start.chosen_archive(None)
+
+
+@pytest.fixture
+def worker(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Worker]:
+    no_connect: Any = SimpleNamespace(port=1)
+    worker = Worker(tmp_path, kafka, no_connect, topic)
+    yield worker
+    worker.kill()
+
+
+@pytest.mark.usefixtures("with_archive", "spark_connector")
+def test_a_session_of_the_tasks_own_starts_the_same_way_and_leaves_no_trace_in_the_process(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dof.worker=1")
+    conf = {**LIGHT, "spark.driver.extraJavaOptions": "-Dof.conf=1"}
+    said = worker.run({"function": "say_how_it_started", "conn_id": None, "conf": conf})
+    told = json.loads(said.partition("RETURNED ")[2].splitlines()[0])
+    assert told["archive"]
+    options = told["options"]
+    assert options.index(QUICK) < options.index("-Dof.worker=1") < options.index("-Dof.conf=1")
+    assert told["environment"] == {"SPARK_SUBMIT_OPTS": "-Dof.worker=1"}
+
+
+@pytest.mark.usefixtures("spark_connector")
+def test_an_archive_that_can_not_be_made_after_the_commit_is_a_warning(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-env.sh").touch()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(jars_for_launches()))
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
+    said = worker.run({"function": "say_how_it_started", "conn_id": None, "conf": LIGHT})
+    assert worker.window.held.window.state is State.COMMITTED
+    assert "The start archive could not be made" in said
+    assert said.index("XCOM window") < said.index("The start archive could not be made")
+
+
+def test_a_time_out_while_an_archive_is_made_is_no_failure_of_a_task_whose_windows_are_committed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take_too_long(*_: Any) -> None:
+        raise AirflowTaskTimeout("over")
+
+    monkeypatch.setattr(wiring_start, "make_archive_after", take_too_long)
+    start.make_archive_after({}, None)
+    assert "its windows are committed" in caplog.text

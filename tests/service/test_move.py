@@ -1,0 +1,181 @@
+"""Copy, import and comparison of a group that is at work meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import LedgerUnavailableError, StoreDriftError
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.plan.request import Live
+from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving, StoreSource
+from tests.core.examples import claim, tp
+from tests.service.world import World
+from tests.stores.memory import MemoryStore
+
+ONE, TWO = claim("run-1"), claim("run-2")
+
+
+class Busy(MemoryStore):
+    """A store; each look at it lets something happen first."""
+
+    def __init__(self, name: str = "memory://") -> None:
+        super().__init__(name)
+        self.happens: list[Callable[[], object]] = []
+
+    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Let the next thing happen, then return what is there."""
+        if self.happens:
+            self.happens.pop(0)()
+        return super().read(group, topics)
+
+
+class Slow(LedgerSource):
+    """The ledger; something happens behind each look at it."""
+
+    happens: Callable[[], object]
+
+    def read(self, topics: Sequence[str] = ()) -> Found:
+        """Return the watermark of before."""
+        found = super().read(topics)
+        self.happens()
+        return found
+
+
+def at_work(folder: Path, store: MemoryStore, **options: int) -> World:
+    """A group that has committed one window, if it does not say more, and has more to read."""
+    world = World(folder, store, max_offsets=10, **options)
+    world.kafka.produce(tp(0), 35)
+    return world
+
+
+def moving(world: World) -> Moving:
+    return Moving(world.ledger, lambda: world.now)
+
+
+def offsets(store: MemoryStore) -> dict[int, int]:
+    return {tp.partition: offset for tp, offset in store.groups["lake"].items()}
+
+
+def from_ledger(world: World) -> Asked:
+    return Asked(LedgerSource(world.ledger, "lake"), "lake")
+
+
+def test_a_commit_between_the_looks_of_a_copy_stops_it(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = at_work(tmp_path, store)
+    world.run(ONE)
+    del store.groups["lake"][tp(1)]  # expired
+    window = world.plan(TWO).window
+    attempt = world.work(window, TWO)
+    source = Slow(world.ledger, "lake")
+    source.happens = lambda: world.service.commit(window.id, TWO, attempt)
+    found = moving(world).plan_copy(world.group, Asked(source, "lake"), store)
+    assert found.moves == {tp(1): (None, 0)}
+    with pytest.raises(StoreDriftError, match="orders-0: 20"):
+        moving(world).carry_out_copy(found, store, "ada", "w")
+    assert offsets(store) == {0: 20, 1: 0} == world.watermark
+
+
+def test_a_copy_never_takes_a_store_back_behind_a_commit(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = at_work(tmp_path, store)
+    world.run(ONE)
+    window = world.plan(TWO).window
+    attempt = world.work(window, TWO)
+    source = Slow(world.ledger, "lake")
+    source.happens = lambda: world.service.commit(window.id, TWO, attempt)
+    assert moving(world).plan_copy(world.group, Asked(source, "lake"), store).moves == {}
+    assert offsets(store) == {0: 20, 1: 0}
+
+
+def test_the_ledger_s_offsets_are_those_before_what_an_open_window_has_lost(tmp_path: Path) -> None:
+    world = at_work(tmp_path, MemoryStore(), on_data_loss="skip")  # type: ignore[arg-type]
+    world.run(ONE)
+    world.kafka.expire(tp(0), 15)
+    window = world.plan(TWO).window
+    assert window.ranges.starts[tp(0)] == 15
+    other = MemoryStore("other://")
+    found = moving(world).plan_copy(world.group, from_ledger(world), other)
+    assert moving(world).carry_out_copy(found, other, "ada", "w") == {}
+    assert offsets(other) == {0: 10, 1: 0}
+
+
+def test_a_commit_while_places_are_compared_is_no_difference(tmp_path: Path) -> None:
+    store = Busy()
+    world = at_work(tmp_path, store)
+    world.run(ONE)
+    window = world.plan(TWO).window
+    attempt = world.work(window, TWO)
+    store.happens = [lambda: world.service.commit(window.id, TWO, attempt)]
+    assert moving(world).verify(world.group, store, world.kafka) == []
+    store.groups["lake"][tp(0)] = 19
+    assert [d.in_store for d in moving(world).verify(world.group, store, world.kafka)] == [("store behind by 1",)]
+
+
+def test_a_group_that_never_rests_is_compared_a_few_times_only(tmp_path: Path) -> None:
+    world = World(tmp_path, max_offsets=10)
+    world.kafka.produce(tp(0), 1000)
+    store, runs = Busy(), iter(range(1000))
+    store.groups["lake"] = {tp(0): 999, tp(1): 0}
+    store.happens = [lambda: world.run(claim(f"run-{next(runs)}"))] * 100
+    world.run(ONE)
+    [difference] = moving(world).verify(world.group, store, world.kafka)
+    assert difference.in_store[0].startswith("store ahead by")
+    assert 1 < next(runs) < 10
+
+
+def test_a_store_may_stand_behind_a_window_that_was_committed_before_the_oldest(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = at_work(tmp_path, store, max_open_windows=3)
+    first, second = (planned.window for planned in world.ask(ONE, Live(at_most=2)))
+    world.do(second, ONE)
+    attempt, finish = world.work(first, ONE), world.ledger.finish
+
+    def gone(*_: object) -> None:
+        raise LedgerUnavailableError("gone")
+
+    world.ledger.finish = gone  # type: ignore[method-assign]
+    with pytest.raises(LedgerUnavailableError):
+        world.service.commit(first.id, ONE, attempt)
+    world.ledger.finish = finish  # type: ignore[method-assign]
+    assert world.ledger.window(first.id).held.window.state is State.COMMITTING
+    assert offsets(store) == {0: 20, 1: 0}
+    assert moving(world).verify(world.group, store, world.kafka) == []
+    store.groups["lake"][tp(0)] = 15
+    assert len(moving(world).verify(world.group, store, world.kafka)) == 1
+
+
+def test_a_planned_window_holds_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = at_work(tmp_path, store, max_open_windows=3)
+    _, second = (planned.window for planned in world.ask(ONE, Live(at_most=2)))
+    world.do(second, ONE)
+    store.groups["lake"] = {tp(0): 20, tp(1): 0}
+    assert [d.in_store for d in moving(world).verify(world.group, store, world.kafka)] == [("store ahead by 20",)]
+
+
+def test_an_import_is_refused_when_the_store_was_moved_in_a_partition_that_is_gone(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = World(tmp_path, store, max_offsets=100)
+    world.kafka.produce(tp(0), 5)
+    world.kafka.produce(tp(1), 40)
+    world.run(ONE)
+    world.kafka.recreate("orders", 1)
+    world.kafka.produce(tp(0), 3)
+    store.groups["lake"][tp(1)] = 99
+    other = MemoryStore("other://")
+    other.groups["lake"] = {tp(0): 2}
+    found = moving(world).plan_import("lake", Asked(StoreSource(other, "lake"), "lake"), lambda _: world.kafka)
+    before = world.watermark
+    with pytest.raises(StoreDriftError, match="orders-1: 99"):
+        moving(world).carry_out_import(found, "ada", "w", store=store)
+    assert world.watermark == before
+    assert offsets(store) == {0: 5, 1: 99}
+    store.groups["lake"][tp(1)] = 40
+    moving(world).carry_out_import(found, "ada", "w", store=store)
+    assert offsets(store) == {0: 2, 1: 40}

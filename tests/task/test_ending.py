@@ -1,0 +1,529 @@
+"""How the log of a task ends, whatever happens to it: on a real ledger, with a Kafka and an offset store in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+)
+from airflow.sdk.log import mask_secret
+
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    wiring,
+)
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    LedgerSchemaError,
+    LedgerUnavailableError,
+    NoEvidenceError,
+    OutputError,
+    StoreUnavailableError,
+    TopicRecreatedError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Scope, State
+from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
+from airflow_kafka_offsets.task import plan as planning
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.work import Work
+from tests.core.examples import NOON, claim, tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
+from tests.stores.memory import MemoryStore
+
+LOAD = claim("run")
+FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
+CLEARED = Try(2, 3, 2, NOON)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return a world with ten records to read in each of two partitions, and no patience with what does not answer."""
+    monkeypatch.setattr(planning, "PATIENCE", 0)
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = World(Path(folder), MemoryStore())
+        for partition in range(2):
+            world.kafka.produce(tp(partition), 10)
+        yield world
+
+
+def task(
+    world: World,
+    run: Callable[[Planned], Report],
+    this_try: Try = FIRST,
+    stop: Stop | None = None,
+    policy: RetryPolicy | None = None,
+) -> None:
+    """Let a try of the task plan and work."""
+    stop = stop or Stop()
+    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
+    run_ = SimpleNamespace(start_date=this_try.run_started)
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries, retry_policy=policy), "dag_run": run_}
+    planned = world.ask(LOAD, this_try=this_try)
+    with Ending(context, world.service, LOAD, planned, stop) as ending:
+        Work(context, world.service, world.group, LOAD, run, stop, ending).all(planned)
+
+
+def read(planned: Planned) -> Report:
+    return Report(planned.window.span, took_window=True)
+
+
+def fail(planned: Planned) -> Report:
+    raise RuntimeError("half-way")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_what_spark_says_is_folded_and_the_window_stands_below(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    task(world, read)
+    messages = logged(caplog)
+    fold = messages.index("::group::Spark, on 1 window: lake-000001")
+    assert fold < messages.index("Window lake-000001: committed") < messages.index("::endgroup::")
+    assert messages.index("::endgroup::") == len(messages) - 2
+    assert messages[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
+    assert messages[-1].endswith("job: 20 records read of 20 offsets")
+
+
+def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.run(claim("before"))
+    caplog.set_level("INFO")
+    task(world, fail)
+    assert not any("group::" in message for message in logged(caplog))
+    assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
+
+
+@pytest.mark.parametrize(
+    ("this_try", "error", "says"),
+    [
+        (FIRST, RuntimeError("half-way"), "next: Airflow starts try 2 of this task: the job runs again"),
+        (LAST, RuntimeError("half-way"), "next: no retry is left. The next run of the DAG takes the window over"),
+        (FIRST, AirflowFailException("no"), "next: no retry is left."),
+        (FIRST, AirflowSensorTimeout("no"), "next: no retry is left."),
+        (FIRST, AirflowTaskTerminated("no"), "next: no retry is left."),
+        (FIRST, BadInputError("no"), "next: no retry is left."),
+    ],
+)
+def test_a_failure_says_what_is_open_and_what_comes_next(
+    world: World, caplog: pytest.LogCaptureFixture, this_try: Try, error: BaseException, says: str
+) -> None:
+    def run(planned: Planned) -> Report:
+        raise error
+
+    with pytest.raises(type(error)):
+        task(world, run, this_try)
+    last = caplog.records[-1]
+    assert last.levelname == "ERROR"
+    assert last.getMessage().startswith("Window lake-000001: not committed\n")
+    assert says in last.getMessage()
+    assert "type: kafka-offsets windows lake-000001" in last.getMessage()
+
+
+def test_a_skip_is_no_failure_and_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def skip(planned: Planned) -> Report:
+        raise AirflowSkipException("not today")
+
+    with pytest.raises(AirflowSkipException):
+        task(world, skip)
+    last = caplog.records[-1]
+    assert last.levelname == "INFO"
+    assert "next: the task was skipped, so no retry comes. The next run of the DAG takes" in last.getMessage()
+
+
+def test_what_can_not_be_told_changes_nothing(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.service, "row", break_)
+    with pytest.raises(RuntimeError, match="half-way"):
+        task(world, fail)
+    assert "What became of the windows can't be told" in caplog.text
+
+
+def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # as on_kill does
+        raise RuntimeError("the driver was killed")
+
+    with pytest.raises(RuntimeError):
+        task(world, run, stop=stop)
+    said = "next: the task was stopped. Unless a person did that, Airflow starts try 2 of this task: the job runs again"
+    assert said in logged(caplog)[-1]
+
+
+def test_a_sibling_that_has_the_window_now_is_named_and_a_retry_is_not_promised_to_commit(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sibling = claim("run", map_index=1)
+
+    def lose_it(planned: Planned) -> Report:
+        world.die(LOAD)
+        world.service.take(world.group, planned.window.id, sibling, world.over.__contains__)
+        return read(planned)
+
+    with pytest.raises(WindowBusyError):
+        task(world, lose_it)
+    said = logged(caplog)[-1]
+    assert "dag/run/load[1] works on it" in said
+    assert "next: dag/run/load[1] commits it; this try does not" in said
+
+
+def test_a_later_try_that_goes_on_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def be_taken_for_dead(planned: Planned) -> Report:
+        [again] = world.ask(LOAD, this_try=SECOND)
+        world.service.start_attempt(again.window, LOAD, SECOND)
+        return read(planned)
+
+    with pytest.raises(NoEvidenceError, match="a later attempt"):
+        task(world, be_taken_for_dead)
+    assert "next: try 2 of this task commits it; this try does not" in logged(caplog)[-1]
+
+
+@pytest.mark.parametrize("other", [claim("other"), None])
+def test_a_window_that_was_committed_by_somebody_else_is_told_as_that(
+    world: World, caplog: pytest.LogCaptureFixture, other: Claim | None
+) -> None:
+    def be_overtaken(planned: Planned) -> Report:
+        world.die(LOAD)
+        if other is None:
+            world.service.commit_by_hand(planned.window.id, "ann", "its output is complete")
+        else:
+            world.run(other)
+        return fail(planned)
+
+    with pytest.raises(RuntimeError):
+        task(world, be_overtaken)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: committed meanwhile, and not by this try\n")
+    ran: list[int] = []
+    task(world, lambda planned: ran.append(planned.window.seq) or read(planned), SECOND)
+    assert ran == [1], "its job runs again: no success of this task is recorded"
+    assert "runs no job" not in said
+    assert ("dag/other/load" in said) == (other is not None)
+
+
+def test_a_window_that_this_task_committed_before_it_was_timed_out_is_told_as_committed(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = world.service.commit
+
+    def commit_and_be_timed_out(*args: Any) -> bool:
+        commit(*args)
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(world.service, "commit", commit_and_be_timed_out)
+    with pytest.raises(AirflowTaskTimeout):
+        task(world, read)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: committed; the task failed after that\n")
+    assert "next: nothing. A retry of this task runs no job again" in said
+    monkeypatch.undo()
+    task(world, fail, SECOND)
+
+
+def test_a_rerun_whose_commit_fails_says_that_its_job_is_done(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(LOAD)
+
+    def refuse(*_: Any) -> bool:
+        raise OutputError("the table has no such column")
+
+    monkeypatch.setattr(world.service, "commit", refuse)
+    with pytest.raises(OutputError):
+        task(world, read, CLEARED)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: run again, but its commit failed; it stays committed\n")
+    assert "may be incomplete" not in said
+    assert "job: succeeded: 20 records read" in said
+    assert "it only commits" in said
+
+
+@pytest.mark.parametrize(
+    "error", [TopicRecreatedError("recreated"), DataLossOfJobError("Kafka no longer holds all offsets of the window")]
+)
+def test_what_kafka_no_longer_has_is_not_promised_to_be_read_again(
+    world: World, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def run(planned: Planned) -> Report:
+        raise error
+
+    with pytest.raises(type(error)):
+        task(world, run)
+    assert "next: a person decides: the error below, or that of" in logged(caplog)[-1]
+    assert "runs again" not in logged(caplog)[-1]
+
+
+def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked"))
+        stop.set()  # as on_kill does; in five seconds Airflow kills the process
+        raise RuntimeError("the driver was killed")
+
+    with pytest.raises(RuntimeError):
+        task(world, run, stop=stop)
+    said = logged(caplog)[-1]
+    assert said.startswith("Window lake-000001: not known to be committed\n")
+    assert "now: the ledger was not asked, as the task was stopped" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (LedgerUnavailableError("no answer from postgres"), "now: the ledger does not answer"),
+        (
+            LedgerSchemaError("the tables are of version 3: kafka-offsets db upgrade"),
+            "now: the tables are of version 3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("question", ["row", "attempts"])
+def test_why_the_ledger_does_not_say_is_told(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    error: Exception,
+    says: str,
+) -> None:
+    def run(planned: Planned) -> Report:
+        monkeypatch.setattr(world.service, question, Mock(side_effect=error))
+        return fail(planned)
+
+    with pytest.raises(RuntimeError):
+        task(world, run)
+    assert says in logged(caplog)[-1]
+
+
+def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    policy = ExceptionRetryPolicy(rules=[RetryRule(RuntimeError, RetryAction.FAIL)])
+    with pytest.raises(RuntimeError):
+        task(world, fail, policy=policy)
+    assert "next: Airflow starts try 2 of this task, unless its retry policy says no: the job" in logged(caplog)[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "store", "says"),
+    [
+        (
+            {"yarn_track_via_rm_api": True},
+            object(),
+            "it goes on with the driver if that is there, or else the job runs",
+        ),
+        ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
+        ({"durable": False}, object(), "try 2 of this task: the job runs again"),
+    ],
+)
+def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job_again(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    store: object,
+    says: str,
+) -> None:
+    rm = {"yarn_resourcemanager_webapp_address": "http://rm:8088", "deploy-mode": "cluster"}
+    yarn = {"conn_type": "spark", "host": "yarn", "extra": rm}
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(yarn))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    operator = KafkaSparkSubmitOperator(
+        task_id="load", group=world.group, application="local:///job.py", conn_id="yarn", connector=None, **options
+    )
+    # No YARN is needed to see what is said of a driver that failed.
+    monkeypatch.setattr(operator, "_launch", lambda _context, planned, *_: fail(planned))
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "task_state_store": store}
+    with pytest.raises(RuntimeError):
+        operator.execute(context)
+    assert says in logged(caplog)[-1]
+
+
+def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def read_and_lose_the_store(planned: Planned) -> Report:
+        world.store.failure = StoreUnavailableError("no answer")
+        return read(planned)
+
+    with pytest.raises(StoreUnavailableError):
+        task(world, read_and_lose_the_store)
+    assert logged(caplog)[-1].startswith("Window lake-000001: its commit has begun and is not finished\n")
+    assert "next: Airflow starts try 2 of this task: it only commits" in logged(caplog)[-1]
+    world.store.failure = None
+    task(world, fail, SECOND)
+    assert logged(caplog)[-1].startswith("Window lake-000001: committed\n")
+    assert logged(caplog)[-1].endswith("job: try 1 of this task had run it (20 records read), so it was not run again")
+
+
+def test_a_ledger_that_does_not_answer_is_not_asked_again(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailableError("no answer")
+
+    monkeypatch.setattr(world.service, "commit", silent)
+    monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked again"))
+    with pytest.raises(LedgerUnavailableError):
+        task(world, read)
+    assert logged(caplog)[-1].startswith("Window lake-000001: not known to be committed\n")
+    assert "job: succeeded: 20 records read of 20 offsets" in logged(caplog)[-1]
+
+
+def test_the_tasks_around_another_launcher_end_alike(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    planner = claim("around", "plan", scope=Scope.RUN)
+    window = world.plan(planner).window
+    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
+    operator = CommitWindowOperator(task_id="commit", window=window.id)
+    context: Any = {"ti": ti}
+    world.store.failure = StoreUnavailableError("no answer")
+    with pytest.raises(StoreUnavailableError):
+        operator.execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000001: its commit has begun and is not finished\n")
+    world.store.failure = None
+    operator.execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
+    assert "another launcher ran it" in logged(caplog)[-1]
+    assert not any("group::" in message for message in logged(caplog)), "there is nothing to fold"
+    assert world.ledger.window(window.id).held.window.state is State.COMMITTED
+
+
+def test_a_plan_task_that_finds_nothing_new_ends_alike(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(claim("before", "plan", scope=Scope.RUN))
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr(planning, "plan", lambda *_: world.ask(claim("quiet", "plan", scope=Scope.RUN)))
+    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1)
+    context: Any = {"ti": ti}
+    with pytest.raises(Exception, match="nothing to launch"):
+        PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
+
+
+def test_a_plan_task_ends_with_what_it_hands_on(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    given = PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    head = "Window lake-000001: planned; the tasks after this one run and commit it\n    offsets: 20 offsets in 2 partitions\n"
+    assert logged(caplog)[-1].startswith(head)
+    caplog.clear()
+    PlanWindowOperator(task_id="plan", group=world.group, window=given).execute(context)
+    assert logged(caplog)[-1].startswith(head)
+
+
+def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr(planning, "MAX_RANGES_IN_XCOM", 1)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    [given] = PlanWindowsOperator(task_id="plan", group=world.group).execute(context)
+    assert given["ranges"] is None
+    assert any("are left to the ledger" in message for message in logged(caplog))
+    assert logged(caplog)[-1].startswith("Window lake-000001: planned; the tasks after this one")
+
+
+def test_a_plan_task_that_can_not_commit_an_empty_window_says_what_is_open(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(claim("before", "plan", scope=Scope.RUN))
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1, try_number=1, max_tries=1)
+    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    plan = planning.plan
+
+    def plan_and_lose_the_ledger(*args: Any) -> list[Planned]:
+        planned = plan(*args)
+        monkeypatch.setattr(world.service, "commit", Mock(side_effect=LedgerUnavailableError("no answer")))
+        return planned
+
+    monkeypatch.setattr(planning, "plan", plan_and_lose_the_ledger)
+    with pytest.raises(LedgerUnavailableError):
+        PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    assert logged(caplog)[-1].startswith("Window lake-000002: not known to be committed\n")
+
+
+def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_its_secrets(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    caplog.set_level("INFO")
+    mask_secret("hunter2-" * 50)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    program, told = tmp_path / "spark-submit", tmp_path / "told"
+    told.write_text(f"ValueError: no table at jdbc:x?password={'hunter2-' * 50}\n")
+    program.write_text(f"#!/bin/sh\ncat {told}\necho 26/11/23 07:18:44 INFO Hook: called\nexit 1\n")
+    program.chmod(0o755)
+    operator = KafkaSparkSubmitOperator(
+        task_id="load",
+        group=world.group,
+        application="local:///job.py",
+        conn_id="spark",
+        connector=None,
+        spark_binary=str(program),
+    )
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    with pytest.raises(Exception, match="Cannot execute"):
+        operator.execute(context)
+    said = logged(caplog)[-1]
+    assert "\n    Spark's last error: ValueError: no table at jdbc:x?password=***\n" in said
+    assert "hunter2" not in said, "also where the line is cut"
+    told.write_text("")
+    with pytest.raises(Exception, match="Cannot execute"):
+        operator.execute(context)
+    assert "last error" not in logged(caplog)[-1], "that of the launch before is not told"

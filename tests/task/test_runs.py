@@ -1,0 +1,323 @@
+"""What Airflow says about runs: whether the holder of a window is over, and what a run asks for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pendulum
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_kafka_offsets import (
+    KafkaEnoughSensor,
+    KafkaSparkSubmitOperator,
+    PlanWindowOperator,
+    PlanWindowsOperator,
+    replay_params,
+    wiring,
+)
+from airflow_kafka_offsets.adapters.kafka.log import epoch_milliseconds
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaUnavailableError,
+    NotYetError,
+    UnknownWindowError,
+    WindowBusyError,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Live, Span, Windows
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
+from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator
+from airflow_kafka_offsets.operators.window import CommitWindowOperator
+from airflow_kafka_offsets.task.definition import failing_at_once
+from airflow_kafka_offsets.task.plan import plan
+from airflow_kafka_offsets.task.runs import request_of, task_is_over, try_of
+from tests.core.examples import tp
+from tests.operators.logs import as_logged
+from tests.service.world import World
+
+WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
+ENDED = ["failed", "skipped", "upstream_failed", "removed"]
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("state", WORKING)
+def test_a_task_that_may_still_work_keeps_its_window(scope: Scope, state: str | None) -> None:
+    assert not task_is_over(Claim("d", "r", "t", scope=scope), {"t": state})
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("state", ENDED)
+def test_a_task_that_ended_badly_is_over(scope: Scope, state: str) -> None:
+    assert task_is_over(Claim("d", "r", "t", scope=scope), {"t": state})
+
+
+def test_a_green_task_is_over_but_a_green_plan_task_leaves_the_window_to_its_run() -> None:
+    assert task_is_over(Claim("d", "r", "t", scope=Scope.TASK), {"t": "success"})
+    assert not task_is_over(Claim("d", "r", "t", scope=Scope.RUN), {"t": "success"})
+
+
+def test_a_task_that_is_no_longer_part_of_its_run_is_over() -> None:
+    assert task_is_over(Claim("d", "r", "t"), {})
+    assert task_is_over(Claim("d", "r", "t"), {"other": "running"})
+
+
+def test_a_mapped_task_is_asked_for_by_its_index() -> None:
+    states = {"t_0": "failed", "t_1": "running"}
+    assert task_is_over(Claim("d", "r", "t", 0), states)
+    assert not task_is_over(Claim("d", "r", "t", 1), states)
+
+
+def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
+    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS), tasks=[])
+    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, "dag": dag, **more}
+
+
+HOUR = {
+    "data_interval_start": pendulum.datetime(2026, 1, 31, 11, tz="Europe/Berlin"),
+    "data_interval_end": pendulum.datetime(2026, 1, 31, 12, tz="Europe/Berlin"),
+}
+START, END = datetime(2026, 1, 31, 10, tzinfo=UTC), datetime(2026, 1, 31, 11, tzinfo=UTC)
+ORDERS = KafkaGroup("lake", topics=["orders"])
+BY_TIME = KafkaGroup("lake", topics=["orders"], until="data_interval_end")
+
+
+def test_a_scheduled_run_plans_live_up_to_the_end_or_to_its_interval() -> None:
+    assert request_of(context_of("scheduled", **HOUR), ORDERS) == Live(until=END)
+    assert request_of(context_of("scheduled", **HOUR), BY_TIME, 3) == Live(until=END, ends_at=END, at_most=3)
+    assert request_of(context_of("scheduled"), BY_TIME) == Live()
+
+
+@pytest.mark.parametrize("kind", ["asset_triggered", "manual", "operator_triggered"])
+def test_other_runs_end_at_the_end_offset_of_the_moment(kind: str) -> None:
+    assert request_of(context_of(kind, **HOUR), BY_TIME) == Live()
+
+
+def test_a_backfill_run_replays_its_interval_whatever_its_conf_says() -> None:
+    wanted = Span(START, END, is_interval=True)
+    assert request_of(context_of("backfill", conf={"windows": "1"}, **HOUR), ORDERS) == wanted
+    with pytest.raises(BadInputError, match="no data interval"):
+        request_of(context_of("backfill"), ORDERS)
+
+
+def test_only_values_that_are_not_null_choose_a_replay() -> None:
+    nulls = dict.fromkeys(REPLAY_KEYS)
+    assert request_of(context_of("manual", conf=nulls, **HOUR), ORDERS) == Live()
+    assert request_of(context_of("manual", conf={**nulls, "windows": "1-2"}, **HOUR), ORDERS) == Windows((1, 2))
+    assert request_of({**context_of("manual"), "params": {"windows": "3"}}, ORDERS) == Windows((3,))
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "asset_triggered"])
+def test_a_default_of_the_params_does_not_turn_a_scheduled_run_into_a_replay(kind: str) -> None:
+    assert request_of({**context_of(kind), "params": {"windows": "3"}}, ORDERS) == Live()
+
+
+def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
+    asked = request_of(context_of("backfill", **HOUR), ORDERS)
+    assert isinstance(asked, Span)
+    assert epoch_milliseconds(asked.end) == END.timestamp() * 1000
+
+
+def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
+    report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"}, tasks=[])
+    given = {"from": "2026-01-01", "to": "ada@example.org"}
+    assert request_of(context_of("manual", conf=given) | {"dag": report}, ORDERS) == Live()
+    assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
+    none = SimpleNamespace(params={}, tasks=[])
+    assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
+
+
+def test_a_try_is_known_by_what_airflow_says_of_it() -> None:
+    ti, run = SimpleNamespace(try_number=3, max_tries=2), SimpleNamespace(start_date=START)
+    context: Any = {"ti": ti, "dag_run": run, "task": SimpleNamespace(retries=None)}
+    assert try_of(context) == Try(3, 2, 0, START)
+    assert try_of({**context, "task": SimpleNamespace(retries=1)}) == Try(3, 2, 1, START)
+
+
+@pytest.mark.parametrize("key", ["window", "Windows"])
+def test_a_conf_with_a_key_that_looks_like_ours_makes_no_ordinary_run(key: str) -> None:
+    with pytest.raises(BadInputError, match="looks like 'windows'"):
+        request_of(context_of("manual", conf={key: "12-15"}), ORDERS)
+    own = SimpleNamespace(params={key: None})
+    assert request_of(context_of("manual", conf={key: "12-15"}) | {"dag": own}, ORDERS) == Live()
+
+
+@pytest.mark.parametrize("kind", ["manual", "backfill"])
+def test_a_conf_with_a_key_that_looks_like_group_is_not_of_all_groups(kind: str) -> None:
+    with pytest.raises(BadInputError, match="'Group', which looks like 'group'"):
+        request_of(context_of(kind, conf={"Group": "lake.b", "windows": "3"}, **HOUR), ORDERS)
+
+
+def test_a_backfill_does_not_mind_what_else_its_conf_has() -> None:
+    assert isinstance(request_of(context_of("backfill", conf={"Windows": "3"}, **HOUR), ORDERS), Span)
+
+
+class Task:
+    """What an operator's `execute` may do."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    @failing_at_once
+    def execute(self, context: Any) -> str:
+        """Do it."""
+        if self.error:
+            raise self.error
+        return "done"
+
+
+@pytest.mark.parametrize("wrong", [BadInputError("a typo"), UnknownWindowError("no such window")])
+def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
+    with pytest.raises(AirflowFailException, match=str(wrong)) as raised:
+        Task(wrong).execute({})
+    [only] = as_logged(raised.value)
+    assert only.frames[-1].filename == __file__, "where it was raised is still told"
+
+
+def test_what_lies_below_bad_input_is_still_told() -> None:
+    def fail(_: Any, context: Any) -> None:
+        try:
+            raise ZeroDivisionError("what it stumbled on")
+        except ZeroDivisionError as exc:
+            raise BadInputError("in the function's own words") from exc
+
+    with pytest.raises(AirflowFailException) as raised:
+        failing_at_once(fail)(None, {})
+    assert [stack.exc_type for stack in as_logged(raised.value)] == ["AirflowFailException", "ZeroDivisionError"]
+
+
+@pytest.mark.parametrize(
+    "may_pass",
+    [
+        NotYetError("above the watermark"),
+        KafkaUnavailableError("away"),
+        WindowBusyError("lake-000001", "x"),
+        ValueError("of the job"),
+    ],
+)
+def test_what_may_pass_and_what_a_job_raises_is_tried_again(may_pass: Exception) -> None:
+    with pytest.raises(type(may_pass)):
+        Task(may_pass).execute({})
+    assert Task().execute({}) == "done"
+
+
+OF_GROUP: dict[str, Any] = {"task_id": "load", "group": ORDERS}
+OPERATORS: list[Any] = [
+    KafkaSparkSubmitOperator(**OF_GROUP, application="job.py"),
+    KafkaSparkOperator(**OF_GROUP, python_callable=lambda spark, window: None, conn_id="spark"),
+    KafkaSparkSqlOperator(**OF_GROUP, sql="SELECT * FROM kafka_window"),
+    PlanWindowOperator(**OF_GROUP),
+    PlanWindowsOperator(**OF_GROUP),
+    CommitWindowOperator(task_id="commit", window="lake-000001"),
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: type(operator).__name__)
+def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BadInputError("a typo")
+
+    for question in ("open_service", "open_service_for", "find_connection", "kafka_config"):
+        monkeypatch.setattr(wiring, question, refuse)
+    for method in ("execute", "resume"):
+        if hasattr(operator, method):
+            with pytest.raises(AirflowFailException, match="a typo"):
+                getattr(operator, method)({})
+
+
+# A DAG with several groups.
+
+CLICKS = KafkaGroup("clicks", topics=["clicks"])
+
+
+def several(**params: Any) -> Any:
+    """Return a DAG whose tasks plan windows of two groups, and that waits for a third one."""
+    with DAG("several", schedule=None, params={**replay_params(), **params}) as dag:
+        KafkaEnoughSensor(task_id="wait", group=KafkaGroup("far", topics=["far"]), min_span=1)
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+        plan = PlanWindowsOperator(task_id="plan_all", group=CLICKS)
+        KafkaSparkSubmitOperator.partial(task_id="load", group=CLICKS, application="job.py").expand(window=plan.output)
+    return dag
+
+
+def asked_of_both(kind: str, dag: Any, **conf: Any) -> list[Any]:
+    context = context_of(kind, conf=conf, **HOUR) | {"dag": dag}
+    return [request_of(context, group) for group in (ORDERS, CLICKS)]
+
+
+def test_a_replay_in_a_dag_with_several_groups_is_of_the_one_that_it_names() -> None:
+    assert asked_of_both("manual", several(), group="clicks", windows="3") == [None, Windows((3,))]
+    assert asked_of_both("manual", several(), group="lake", windows="3") == [Windows((3,)), None]
+
+
+@pytest.mark.parametrize("conf", [{"windows": "3"}, {"from": "2026-01-31T00:00:00Z", "to": "2026-02-01T00:00:00Z"}])
+def test_a_replay_that_names_no_group_where_there_are_several_is_refused(conf: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match=r'plans windows of the groups clicks, lake.*"group": "clicks"'):
+        asked_of_both("manual", several(), **conf)
+
+
+@pytest.mark.parametrize("kind", ["manual", "backfill"])
+def test_a_replay_of_a_group_that_the_dag_does_not_have_is_refused(kind: str) -> None:
+    for named in ("far", "lakes", 5):
+        with pytest.raises(BadInputError, match=f"has no group {named}.*it has clicks, lake"):
+            asked_of_both(kind, several(), group=named, windows="3")
+
+
+def replaying(world: World, planned: KafkaGroup, /, **conf: Any) -> list[int]:
+    """Let a run of the DAG with several groups ask for its windows of one of them; return their numbers."""
+    operator = SimpleNamespace(group=planned, on_open_window="fail")
+    ti, run = SimpleNamespace(try_number=2, max_tries=2), SimpleNamespace(run_type="manual", conf=conf, start_date=None)
+    context: Any = {"ti": ti, "task": SimpleNamespace(retries=0), "dag_run": run, "params": {}, "dag": several()}
+    claim = Claim("several", "manual__1", "load")
+    return [p.window.seq for p in plan(operator, context, world.service, claim)]  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 5)
+    first = world.run(Claim("several", "scheduled__1", "load"))
+    world.kafka.produce(tp(0), 5)
+    world.run(Claim("several", "manual__1", "load"), Windows((1,)))
+    assert replaying(world, world.group, windows="1") == [first.seq], "when it ran, the DAG had one group"
+    assert replaying(world, world.group, windows="1", group="gone") == [first.seq]
+    assert replaying(world, world.group, windows="1", group="clicks") == [first.seq]
+    with pytest.raises(AirflowSkipException, match="replays another group of the DAG"):
+        replaying(world, CLICKS, windows="1", group="lake")
+    with pytest.raises(BadInputError, match="does not say of which"):
+        replaying(world, CLICKS, windows="1")
+
+
+def test_a_backfill_is_of_all_groups_or_of_the_one_that_its_conf_names() -> None:
+    interval = Span(START, END, is_interval=True)
+    assert asked_of_both("backfill", several()) == [interval, interval]
+    assert asked_of_both("backfill", several(), group="clicks") == [None, interval]
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "manual", "asset_triggered"])
+def test_a_live_run_is_of_all_groups(kind: str) -> None:
+    assert all(isinstance(asked, Live) for asked in asked_of_both(kind, several()))
+    assert all(isinstance(asked, Live) for asked in asked_of_both(kind, several(), group="clicks"))
+
+
+def test_in_a_dag_with_one_group_its_name_may_be_left_out() -> None:
+    with DAG("one", schedule=None, params=replay_params()) as dag:
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag}
+    assert request_of(context, ORDERS) == Windows((3,))
+    assert request_of(context | {"params": {"group": "lake"}}, ORDERS) == Windows((3,))
+
+
+def test_a_param_that_a_dag_calls_group_and_means_otherwise_names_none() -> None:
+    with DAG("own", schedule=None, params={"group": "emea"}) as dag:
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag, "params": {"group": "emea"}}
+    assert request_of(context, ORDERS) == Windows((3,))
+    assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == Span(
+        START, END, is_interval=True
+    )

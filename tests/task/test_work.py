@@ -1,0 +1,248 @@
+"""What a task does with its windows, and what it tells of them: on a real ledger, with a Kafka in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
+from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.task import plan as planning
+from airflow_kafka_offsets.task.assets import emit_events, event_extra
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.plan import named_window
+from airflow_kafka_offsets.task.runs import try_of
+from airflow_kafka_offsets.task.work import Work, task_result
+from tests.core.examples import NOON, claim, tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World, after_clear
+
+REPLAY, NEW = claim("replay"), claim("new")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Return a world in which three windows are committed."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = World(Path(folder))
+        for n in range(3):
+            world.kafka.produce(tp(0), 10)
+            world.run(claim(f"run-{n}"))
+        yield world
+
+
+def context_of(this_try: Try) -> Any:
+    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
+    run = SimpleNamespace(start_date=this_try.run_started)
+    return {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run}
+
+
+def all_of(world: World, planned: list[Planned], run: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
+    """Let a task work on windows, as the operators do; `more` are its context, claim and stop."""
+    context, claim_, stop = more["context"], more.get("claim", REPLAY), more.get("stop") or Stop()
+    with Ending(context, world.service, claim_, planned, stop) as ending:
+        return Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
+
+
+def work(
+    world: World,
+    run: Callable[[Planned], Report],
+    planned: list[Planned],
+    *,
+    last_clear: int = 0,
+    stop: Stop | None = None,
+) -> list[dict[str, Any]]:
+    return all_of(world, planned, run, context=context_of(after_clear(last_clear)), stop=stop)
+
+
+def ask(world: World, last_clear: int = 0) -> list[Planned]:
+    return world.ask(REPLAY, Windows((1, 2, 3)), last_clear=last_clear)
+
+
+def test_a_retry_goes_on_where_the_try_before_it_stopped_and_a_clear_begins_again(world: World) -> None:
+    ran: list[int] = []
+
+    def run(planned: Planned) -> Report:
+        ran.append(planned.window.seq)
+        if ran == [1, 2]:
+            raise RuntimeError("killed in the second window")
+        return Report(planned.window.span)
+
+    with pytest.raises(RuntimeError):
+        work(world, run, ask(world))
+    results = work(world, run, ask(world))
+    assert ran == [1, 2, 2, 3]
+    assert [(r["seq"], r["records"]) for r in results] == [(1, 10), (2, 10), (3, 10)]
+    work(world, run, ask(world, last_clear=1), last_clear=1)
+    assert ran == [1, 2, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("cleared", "retry"),
+    [
+        (Try(2, 1 + 1, 1, NOON), Try(3, 1 + 1, 3, NOON)),  # retries=3 is deployed after the clear
+        (Try(2, 1 + 0, 0, NOON), Try(3, 1 + 0, 0, NOON)),  # retries=0 before it: the number of tries is that of before
+    ],
+)
+def test_editing_retries_does_not_bring_back_what_was_done_before_a_clear(
+    world: World, cleared: Try, retry: Try
+) -> None:
+    world.kafka.produce(tp(0), 10)
+    ran: list[int] = []
+
+    def one_try(this_try: Try, *, fails: bool = False) -> None:
+        def run(planned: Planned) -> Report:
+            ran.append(this_try.number)
+            if fails:
+                raise RuntimeError("half-way through the sink")
+            return Report(planned.window.span)
+
+        context = context_of(this_try)
+        planned = world.ask(NEW, this_try=try_of(context))
+        all_of(world, planned, run, context=context, claim=NEW)
+
+    one_try(Try(1, 1, 1, NOON))
+    with pytest.raises(RuntimeError):
+        one_try(cleared, fails=True)
+    one_try(retry)
+    assert ran == [1, 2, 3], "the sink holds a part of the window until its job has run again"
+
+
+def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # on_kill, in the middle of the job
+        return Report(planned.window.span)
+
+    planned = world.ask(REPLAY)
+    with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
+        work(world, run, planned, stop=stop)
+    row = world.ledger.window(planned[0].window.id)
+    assert row.held.window.state is State.PLANNED
+    assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+        work(world, lambda p: pytest.fail("it ran"), world.ask(REPLAY), stop=stop)
+
+
+def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
+    told: list[int | None] = []
+    reports = iter([Report(10), Report(7), Report(None), RuntimeError("failed"), Report(10)])
+
+    def run(planned: Planned) -> Report:
+        told.append(planned.read_before)
+        report = next(reports)
+        if isinstance(report, Exception):
+            raise report
+        return report
+
+    for clear in range(5):
+        try:
+            work(world, run, world.ask(REPLAY, Windows((1,)), last_clear=clear), last_clear=clear)
+        except RuntimeError:
+            continue
+    assert told == [10, 10, 7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (Report(10, took_window=True), "10 records read of 10 offsets"),
+        (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
+        (
+            Report(took_window=False),
+            "never called current_window(): that it ended with exit code 0 is all the evidence",
+        ),
+        (Report(took_window=True), "reported no count: that the job ended with success is the evidence"),
+        (
+            Report(took_window=None),
+            "no report comes from a job in a cluster: that it ended with success is the evidence",
+        ),
+        (Report(written=False, took_window=True), "an earlier run had written it"),
+    ],
+)
+def test_the_log_of_the_task_says_what_the_commit_rests_on(
+    world: World, caplog: pytest.LogCaptureFixture, report: Report, said: str
+) -> None:
+    caplog.set_level("INFO")
+    work(world, lambda _: report, world.ask(REPLAY, Windows((2,))))
+    last = caplog.records[-1].getMessage()
+    assert last.startswith("Window lake-000002: run again")
+    assert said in last
+    assert sum(said in record.getMessage() for record in caplog.records) == 1, "it is told once"
+
+
+def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    stop = Stop()
+
+    def run(planned: Planned) -> Report:
+        stop.set()  # as on_kill does
+        raise AirflowTaskTimeout
+
+    planned = world.ask(REPLAY)
+    with pytest.raises(AirflowTaskTimeout):
+        work(world, run, planned, stop=stop)
+    assert [a.outcome.value for a in world.ledger.attempts(planned[0].window.id)] == ["failed"]
+
+
+def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
+    results = work(world, lambda p: Report(p.window.span), ask(world))
+    assert task_result(world.group, results[:1]) == results[0]
+    assert task_result(world.group, results) == {"group": "lake", "windows": results}
+
+
+def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(world: World) -> None:
+    lake, alias = Asset("lake"), AssetAlias("alias")
+    results = work(world, lambda p: Report(p.window.span), ask(world))
+    events = {lake: SimpleNamespace(extra={"mine": 1}), alias: SimpleNamespace(extra={})}
+    context: Any = {"outlet_events": events}
+    operator: Any = SimpleNamespace(outlets=[lake, alias])
+    emit_events(operator, context, results, emit_empty=False)
+    assert events[lake].extra == {"mine": 1, **event_extra(results)}
+    assert events[alias].extra == {}
+    assert [(w["window_id"], w["is_rerun"]) for w in events[lake].extra["windows"]] == [
+        (f"lake-00000{n}", True) for n in (1, 2, 3)
+    ]
+    empty = [{**results[0], "span": 0}]
+    emit_events(operator, context, empty, emit_empty=True)
+    assert operator.outlets == [lake, alias]
+    emit_events(operator, context, empty, emit_empty=False)
+    assert operator.outlets == []
+
+
+def test_who_waits_says_first_that_it_waits_and_then_for_whom(caplog: pytest.LogCaptureFixture) -> None:
+    class DeferredError(Exception):
+        pass
+
+    def busy() -> Planned:
+        raise WindowBusyError("lake-000001", claim("other"))
+
+    operator: Any = Mock(on_open_window="wait", poll_interval=5.0, **{"defer.side_effect": DeferredError})
+    with pytest.raises(DeferredError), caplog.at_level("INFO"):
+        planning._unless_busy(operator, REPLAY, busy)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Waiting: Window lake-000001 is being worked on by dag/other/load.")
+    assert line.endswith("what was written under this id")
+
+
+def test_a_window_is_named_by_its_id_or_by_what_a_plan_task_returned() -> None:
+    assert named_window("lake-000001") == ("lake-000001", None)
+    assert named_window({"window_id": "lake-000001", "ledger_conn_id": "l"}) == ("lake-000001", "l")
+    for wrong in (None, 7, {}, ["lake-000001"]):
+        with pytest.raises(BadInputError, match=r"plan\.output"):
+            named_window(wrong)
