@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.task.runs import RUN_IS_ALIVE, state_name, task_is_over
+from airflow_kafka_offsets.wiring.runs import RUN_IS_ALIVE, state_name, task_is_over
 
 _VARIABLE = "AIRFLOW_CONN_"
 

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.task.runs import is_given_window, tasks_of_groups
-from airflow_kafka_offsets.wiring import without_secrets
+from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
     from airflow.dag_processing.bundles.base import BaseDagBundle

@@ -9,10 +9,10 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
+from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
-from airflow_kafka_offsets.core.signature import check_signature
 from airflow_kafka_offsets.service.move import Export, Moving
-from airflow_kafka_offsets.wiring import places as sources
+from airflow_kafka_offsets.wiring import places
 
 
 def export(args: Namespace) -> Answer:
@@ -27,9 +27,9 @@ def export(args: Namespace) -> Answer:
     found = moving.plan_export(group, asked_of_place(args, ledger, group))
     csv = dump_csv(found.offsets)
     if is_file:
-        sources.check_new_csv(file)
+        places.check_new_csv(file)
         if args.yes:
-            with sources.new_csv(file) as written:  # before the record: what can't be made is no export
+            with places.new_csv(file) as written:  # before the record: what can't be made is no export
                 moving.record_export(group.name, found, file, str(who), args.why)
                 written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}

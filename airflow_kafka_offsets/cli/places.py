@@ -23,10 +23,11 @@ from airflow_kafka_offsets.core.place.place import (
 )
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
-from airflow_kafka_offsets.service.move import Asked, ConsumerGroupSource, LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring import places as sources
+from airflow_kafka_offsets.service.move import Asked
+from airflow_kafka_offsets.service.places import ConsumerGroupSource, LedgerSource, StoreSource
+from airflow_kafka_offsets.wiring import places
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
-from airflow_kafka_offsets.wiring.stores import opening as stores
+from airflow_kafka_offsets.wiring.stores import opening
 from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
     """Return the group's own offset store, which is opened when it is needed; None: it has none."""
     if group.offset_store is None:
         return None
-    return stores.LateStore(parse_store_address(group.offset_store), group, kafka_config(args))
+    return opening.LateStore(parse_store_address(group.offset_store), group, kafka_config(args))
 
 
 def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
@@ -141,14 +142,14 @@ def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Plac
         case LedgerPlace():
             return LedgerSource(ledger, name)
         case CheckpointPlace():
-            return sources.open_checkpoint(place)
+            return places.open_checkpoint(place)
         case CsvPlace():
-            return sources.open_csv(place, name, is_chosen=args.as_name is not None)
+            return places.open_csv(place, name, is_chosen=args.as_name is not None)
         case _ if place.kind == "kafka" and not place.conn_id:
             # The group's own Kafka: the one that the arguments may name instead.
             return ConsumerGroupSource(str(place), open_log(args, group), name)
         case _:
-            return StoreSource(stores.open_store(place, group, kafka_config(args)), name)
+            return StoreSource(opening.open_store(place, group, kafka_config(args)), name)
 
 
 def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore:
@@ -159,7 +160,7 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
     """
     match parse_place(address):
         case StoreAddress() as place:
-            return stores.open_store(place, group, kafka_config(args))
+            return opening.open_store(place, group, kafka_config(args))
         case LedgerPlace():
             raise BadInputError(
                 f"The ledger is no offset store; offsets go there by: kafka-offsets import {group.name}"

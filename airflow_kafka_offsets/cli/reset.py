@@ -13,7 +13,7 @@ from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
-from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
 
 
@@ -42,7 +42,7 @@ def reset(args: Namespace) -> Answer:
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     if bool(args.to) == bool(args.to_window):
         raise BadInputError("Say where to: either --to (earliest, latest, a time, JSON) or --to-window")
-    to_window = window_id(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
+    to_window = name_window(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 
 

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_own_sto
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.place.importing import Difference, committing
+from airflow_kafka_offsets.core.place.verifying import Difference, committing
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.service.move import Moving
 

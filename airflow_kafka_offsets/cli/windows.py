@@ -12,7 +12,7 @@ from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, counted, name_some
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger
 
 
@@ -70,9 +70,9 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
     found = {row.held.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - found.keys()):
-        names = name_some([window_id(group, seq) for seq in missing], ", ")
+        names = name_some([name_window(group, seq) for seq in missing], ", ")
         raise UnknownWindowError(f"The ledger has no window {names}; kafka-offsets windows {group} lists them")
-    details = [window_detail(found[seq], ledger.attempts(window_id(group, seq))) for seq in sorted(found)]
+    details = [window_detail(found[seq], ledger.attempts(name_window(group, seq))) for seq in sorted(found)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
 
 

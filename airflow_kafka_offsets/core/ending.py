@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import MAX_NAMED, counted
-from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
+from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 MAX_LINES = 8

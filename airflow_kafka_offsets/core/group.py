@@ -22,8 +22,8 @@ from airflow_kafka_offsets.core.fields import (
     seconds,
     whole,
 )
-from airflow_kafka_offsets.core.launch.staging import checked_tables
 from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.output_tables import checked_tables
 from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address

@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.offsets import OffsetRanges, TopicPartition
-from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.window_id import name_window
 
 
 class Lane(StrEnum):
@@ -92,7 +93,7 @@ class Window:
     @property
     def id(self) -> str:
         """The name under which its output lies, e.g. ``lake.orders-000012``."""
-        return window_id(self.group, self.seq)
+        return name_window(self.group, self.seq)
 
     @property
     def span(self) -> int:
@@ -201,7 +202,7 @@ class Standing:
     @property
     def id(self) -> str:
         """The window's name."""
-        return window_id(self.group, self.seq)
+        return name_window(self.group, self.seq)
 
 
 class Outcome(StrEnum):

@@ -8,10 +8,10 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.group import check_group_name
 
 
-def window_id(group: str, seq: int) -> str:
+def name_window(group: str, seq: int) -> str:
     """Name a window so that names sort as the windows do, up to the millionth.
 
-    >>> window_id("lake.orders", 12)
+    >>> name_window("lake.orders", 12)
     'lake.orders-000012'
     """
     return f"{group}-{seq:06d}"

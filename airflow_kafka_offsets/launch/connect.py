@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
+    from airflow_kafka_offsets.core.history import Attempt
     from airflow_kafka_offsets.core.window import Claim
-    from airflow_kafka_offsets.ports import Attempt
 
 MAX_ENDED = 10
 """Of how many earlier attempts the sessions are ended: each costs a call, and one that is older has ended by itself."""

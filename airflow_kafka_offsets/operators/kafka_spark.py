@@ -130,30 +130,30 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
 
     def look_ahead(self, dag: DAG) -> list[str]:
         """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.task.dag_files import is_rendered
+        from airflow_kafka_offsets.wiring import connections
 
         if not is_rendered(self.conn_id):
             return ["conn_id"]
         if self.conn_id:
-            wiring.find_connection(self.conn_id, "spark")
+            connections.find_connection(self.conn_id, "spark")
         return []
 
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
         from airflow_kafka_offsets.launch.job_files import refuse_login
+        from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
 
-        connection = wiring.find_connection(self.conn_id, "spark") if self.conn_id else None
+        connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
-        wiring.mask(token_in_url(connection))
+        connections.mask(token_in_url(connection))
         self._archive = start.chosen_archive(self.start_archive)
         self._settings = _settings(connection, self.config_kwargs)
-        self._reader = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        self._reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
             refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
         else:

@@ -25,8 +25,7 @@ from airflow_kafka_offsets.core.fields import (
 )
 from airflow_kafka_offsets.core.launch.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
-from airflow_kafka_offsets.launch import standalone
-from airflow_kafka_offsets.launch import twins as launching
+from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
@@ -183,7 +182,6 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.launch.job_files import (
@@ -192,16 +190,17 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             check_waits,
             refuse_login,
         )
+        from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
 
-        wiring.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
+        connections.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
         check_spark_conf(self.conf or {})
         self._archive = start.chosen_archive(self.start_archive)
-        options = reader_options(wiring.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self._get_hook()
         master = hook._connection["master"]
         if not master.startswith("local"):
@@ -248,10 +247,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         Raises:
             BadInputError: as a task would.
         """
-        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, is_rendered, launch_files
+        from airflow_kafka_offsets.wiring import connections
 
-        connection = wiring.find_connection(self._conn_id, "spark")
+        connection = connections.find_connection(self._conn_id, "spark")
         if standalone.is_cluster_mode(connection, self._deploy_mode):
             return []  # all paths are those of the cluster's nodes
         given = self._given(FIELDS)
@@ -315,9 +314,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         can_reconnect = store is not None and self._can_reconnect(hook)
         noted: Any = None if store is None else store.get(self.external_id_key)
         try:
-            found = launching.settle(
-                cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted
-            )
+            found = twins.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted)
         except ClusterUnavailableError as exc:
             if not (noted and can_reconnect and self._goes_on(noted, context)):
                 raise  # another one would be submitted beside jobs that nobody could ask for
@@ -366,7 +363,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             write_login,
         )
         from airflow_kafka_offsets.spark.shipping import write_zip
-        from airflow_kafka_offsets.task.plan import placeholders
+        from airflow_kafka_offsets.task.results import placeholders
 
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
@@ -476,7 +473,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         for line in lines:
             yield line
             self._spark_said = more_telling(self._spark_said, line)
-            if noted is None and (noted := launching.submitted(hook, line)) and self._note:
+            if noted is None and (noted := twins.submitted(hook, line)) and self._note:
                 self._note(noted)
         if noted and hook._is_yarn:
             hook._yarn_application_id = noted  # not what looks like an id in a later line
@@ -530,12 +527,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
                     hook._submit_sp.kill()  # it may be about to submit what is looked for
                 if hook._should_track_driver_status and hook._driver_id:
                     cluster.stop(hook._driver_id)  # one request; to look for it takes several
-                launching.stop(cluster, self._job)
+                twins.stop(cluster, self._job)
         except ClusterError as exc:
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
     def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
-        from airflow_kafka_offsets.task.runs import task_state
+        from airflow_kafka_offsets.wiring.runs import task_state
 
         if hook is None or self._claim is None or not self._has_retry or not self._can_reconnect(hook):
             return False

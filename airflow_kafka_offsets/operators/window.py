@@ -68,7 +68,7 @@ class _PlanOperator(BaseOperator):
         return [p for p in planned if p.window.span]
 
     def _handed_on(self, planned: Planned) -> dict[str, Any]:
-        from airflow_kafka_offsets.task.plan import placeholders, window_result
+        from airflow_kafka_offsets.task.results import placeholders, window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 
@@ -133,7 +133,7 @@ class PlanWindowsOperator(_PlanOperator):
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
         from airflow_kafka_offsets.task.ending import tell_handed_on
-        from airflow_kafka_offsets.task.plan import small_together
+        from airflow_kafka_offsets.task.results import small_together
 
         at_most = conf.getint("core", "max_map_length")
         windows = self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
@@ -170,7 +170,8 @@ class CommitWindowOperator(BaseOperator):
         from airflow_kafka_offsets.core.window_id import parse_window_id
         from airflow_kafka_offsets.service.windows import Planned
         from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import committed_result, id_of_given, named_window, patiently
+        from airflow_kafka_offsets.task.plan import id_of_given, named_window, patiently
+        from airflow_kafka_offsets.task.results import committed_result
         from airflow_kafka_offsets.task.runs import claim_of
 
         with until_windows(context, None, id_of_given(self.window)):

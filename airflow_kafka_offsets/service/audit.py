@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.place.audit import Audit, Auditor
 from airflow_kafka_offsets.core.place.islands import Islands
 from airflow_kafka_offsets.core.window import State, Window
-from airflow_kafka_offsets.core.window_id import window_id
-from airflow_kafka_offsets.ports import Ledger, WindowRow
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.replay import rows
 from airflow_kafka_offsets.service.windows import told
 
 
-def audit(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int] = ()) -> Audit:
+def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int] = ()) -> Audit:
     """Compare the committed windows of a group with what a table has.
 
     Args:
@@ -40,9 +41,9 @@ def audit(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int]
 
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
     states = {row.held.window.seq: row.held.window.state for row in rows(ledger, group, seqs=seqs)}
-    if unknown := [window_id(group, seq) for seq in seqs if seq not in states]:
+    if unknown := [name_window(group, seq) for seq in seqs if seq not in states]:
         raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
-    others = [f"{window_id(group, seq)} ({state})" for seq, state in sorted(states.items())]
+    others = [f"{name_window(group, seq)} ({state})" for seq, state in sorted(states.items())]
     if uncommitted := [other for other in others if not other.endswith(f"({State.COMMITTED})")]:
         raise IllegalStepError(f"No table has to have what is not committed: {name_some(uncommitted, ', ')}")
 

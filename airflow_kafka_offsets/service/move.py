@@ -12,77 +12,24 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.history import Act, check_signature
+from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.place import importing as core
-from airflow_kafka_offsets.core.place.importing import Difference, Moves, Taken
+from airflow_kafka_offsets.core.place import importing, verifying
+from airflow_kafka_offsets.core.place.importing import Moves, Taken
 from airflow_kafka_offsets.core.place.place import Found, Meaning, next_offsets, only
-from airflow_kafka_offsets.core.plan import reset as resets
+from airflow_kafka_offsets.core.place.verifying import Difference
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
-from airflow_kafka_offsets.core.plan.reset import Reset
-from airflow_kafka_offsets.core.signature import check_signature
+from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import Held
-from airflow_kafka_offsets.ports import Act, Ledger, LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
 from airflow_kafka_offsets.service.windows import second_look, utc_now
 
 LOOKS = 5
 """How often ledger and store are compared again when the group moves meanwhile."""
-
-
-class LedgerSource:
-    """`ports.OffsetSource` on the watermark of a group in the ledger, where its offset store should stand."""
-
-    name = "ledger"
-
-    def __init__(self, ledger: Ledger, group: str) -> None:
-        self._ledger = ledger
-        self._group = group
-
-    def read(self, topics: Sequence[str] = ()) -> Found:
-        """Return the watermark, of all topics that it has."""
-        self._ledger.group(self._group)  # raises when there is none
-        state = self._ledger.load(self._group)
-        mark = watermark(state)
-        topic_ids = mark.topic_ids if mark else {}
-        return Found(core.published(state), core.committing_note(state), topic_ids, state.open)
-
-
-class StoreSource:
-    """`ports.OffsetSource` on what an offset store holds under a name."""
-
-    def __init__(self, store: OffsetStore, group: str) -> None:
-        self.name = store.name
-        self._store = store
-        self._group = group
-
-    def read(self, topics: Sequence[str] = ()) -> Found:
-        """Return what is there of these topics."""
-        _check_topics(self.name, topics)
-        return Found(self._store.read(self._group, topics))
-
-
-class ConsumerGroupSource:
-    """`ports.OffsetSource` on what a consumer group has committed in the Kafka that is at hand."""
-
-    def __init__(self, name: str, kafka: LogOffsets, group_id: str) -> None:
-        self.name = name
-        self._kafka = kafka
-        self._group_id = group_id
-
-    def read(self, topics: Sequence[str] = ()) -> Found:
-        """Return what is committed of these topics."""
-        _check_topics(self.name, topics)
-        partitions = sorted(self._kafka.snapshot(topics, IsolationLevel.READ_UNCOMMITTED).bounds)
-        committed = self._kafka.committed(self._group_id, partitions)
-        return Found({tp: offset for tp, offset in committed.items() if offset is not None})
-
-
-def _check_topics(place: str, topics: Sequence[str]) -> None:
-    if not topics:
-        raise BadInputError(f"{place} has to be asked for topics by name: say which with --topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +59,7 @@ class Asked:
         """
         found = self.source.read(self.topics or topics)
         found = replace(found, offsets=only(found.offsets, self.topics))
-        core.check_something(self.source.name, self.name, found)
+        importing.check_something(self.source.name, self.name, found)
         return found
 
 
@@ -179,7 +126,7 @@ class Copy:
     @property
     def moves(self) -> Moves:
         """The old and new offset of each partition that changes."""
-        return core.moves(self.held, self.given.offsets)
+        return importing.moves(self.held, self.given.offsets)
 
 
 class Moving:
@@ -231,11 +178,11 @@ class Moving:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
         kafka = open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics)
-        taken = core.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
+        taken = importing.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
         reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
         position = reset.position if reset else taken.position(snapshot)
-        left_open = core.left_open(found.open_windows, topics)
-        notes = (*found.notes, *core.left_open_note(left_open))
+        left_open = importing.left_open(found.open_windows, topics)
+        notes = (*found.notes, *importing.left_open_note(left_open))
         return Import(group, asked, taken, notes, left_open, snapshot, position, state, reset)
 
     def carry_out_import(
@@ -260,7 +207,7 @@ class Moving:
             self._ledger.found(found.group, found.position, self._act("import", who, why, found))
             return
         name, reset = found.group.name, found.reset
-        resets.check_confirmed(name, reset, supersede)
+        check_confirmed(name, reset, supersede)
         before = found.state.position.offsets if found.state.position else {}
         after = {**before, **found.position.offsets}
         if store is not None:
@@ -271,14 +218,14 @@ class Moving:
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
-        details: dict[str, object] = {**_origin(found.asked), **core.facts(found.taken)}
+        details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
         if found.left_open:
             details["left_open"] = [held.window.id for held in found.left_open]
         if found.reset is None:
             details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
             details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
         else:
-            details |= resets.summary(found.reset)
+            details |= summary_of_reset(found.reset)
         return Act(kind, who, why, self._clock(), details)
 
     def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
@@ -321,7 +268,7 @@ class Moving:
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
         store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        return core.unlike(after, store.read(found.group, topics_of(after)))
+        return importing.unlike(after, store.read(found.group, topics_of(after)))
 
     def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.
@@ -363,7 +310,7 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(group.topics, group.isolation_level)
-        return core.compare(state, group.topics, stored, log, steps, second_look(kafka, mark, log))
+        return verifying.compare(state, group.topics, stored, log, steps, second_look(kafka, mark, log))
 
 
 def _origin(asked: Asked) -> dict[str, str]:
@@ -371,7 +318,7 @@ def _origin(asked: Asked) -> dict[str, str]:
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
-    resets.check_no_open_window(group.name, state)
+    check_no_open_window(group.name, state)
     check_reads(group, topics)
     if kafka_conn_id not in (None, group.kafka_conn_id):
         raise BadInputError(

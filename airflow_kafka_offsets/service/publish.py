@@ -19,9 +19,9 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.place.importing import published
+from airflow_kafka_offsets.core.place.verifying import published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
-from airflow_kafka_offsets.core.store import advance as core
+from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service.replay import pages
@@ -72,10 +72,10 @@ class Publisher:
         windows, afterwards = self._done_in_a_row(group, state)
         if not windows:
             return
-        steps = core.path(windows, afterwards)
+        steps = advance.path(windows, afterwards)
         try:
             found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
-            store.advance(group, core.standing(steps, found), steps[-1], windows[-1].id)
+            store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
             # Perhaps it was ourselves: somebody who commits the next window has published this one too.
             now = self._ledger.load(group)
@@ -85,9 +85,9 @@ class Publisher:
         log.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
-        """Return where the store may stand while commits are under way, see `core.publishing.path`; none is: nothing."""
+        """Return where the store may stand while commits are under way, see `advance.publishing.path`; none is: nothing."""
         windows, afterwards = self._done_in_a_row(group, state)
-        return core.path(windows, afterwards) if windows else []
+        return advance.path(windows, afterwards) if windows else []
 
     def _done_in_a_row(self, group: str, state: GroupState) -> tuple[list[Window], Offsets]:
         """Return the windows that the watermark passes, and where it is then."""
@@ -96,9 +96,9 @@ class Publisher:
         first = state.open[0].window.seq
         newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE)
         live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)][::-1]
-        done = core.done_in_a_row(live)
+        done = advance.done_in_a_row(live)
         waiting = live[len(done) :]
-        return done, core.before(waiting[0]) if waiting else state.position.offsets
+        return done, advance.before(waiting[0]) if waiting else state.position.offsets
 
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure before a window is cut that the store stands where it starts: better than after its job.
@@ -127,11 +127,11 @@ class Publisher:
     def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
         found = self._read(store, group, start)
         if state.position is None:
-            core.check_first(store.name, group, start, found)
+            advance.check_first(store.name, group, start, found)
             return
         known = state.position.offsets
-        core.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
-        if strange := core.strange(start, known, found):
+        advance.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
+        if strange := advance.strange(start, known, found):
             named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
             log.warning(
                 "Group %s: %s holds offsets of partitions that are new to the group, %s; they start anew",
@@ -176,7 +176,7 @@ class Publisher:
         state = self._ledger.load(abandoned.group)
         if state.open and state.open[0].window.seq < abandoned.seq:
             return  # an older one still holds the watermark
-        self.follow_reset(abandoned.group, core.before(abandoned), published(state))
+        self.follow_reset(abandoned.group, advance.before(abandoned), published(state))
 
     def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return store.read(group, topics_of(partitions))

@@ -10,15 +10,17 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.history import Draft, WindowRow
 from airflow_kafka_offsets.core.leader_epochs import to_note
-from airflow_kafka_offsets.core.offsets import OffsetRanges, topics_of
-from airflow_kafka_offsets.core.plan import replay as replays
+from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Offsets, Replay, Span, Windows
+from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
-from airflow_kafka_offsets.core.window_id import window_id
-from airflow_kafka_offsets.ports import Draft, Ledger, LogOffsets, WindowRow
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
 
 log = logging.getLogger(__name__)
 
@@ -67,25 +69,25 @@ class Answers:
 
     def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
         rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
-        if missing := [window_id(group, seq) for seq in seqs if seq not in rows]:
+        if missing := [name_window(group, seq) for seq in seqs if seq not in rows]:
             raise UnknownWindowError(
                 f"The ledger has no window {name_some(missing, ', ')}; kafka-offsets windows {group} lists them"
             )
         for held in rows.values():
-            replays.check_replayable(held.window)
+            replay.check_replayable(held.window)
         if helds := [rows[seq] for seq in seqs if rows[seq].window.span]:
             return helds
-        raise replays.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
+        raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
     def _of_span(self, group: KafkaGroup, span: Span, state: GroupState) -> tuple[list[Held], list[Draft]]:
-        replays.check_divides(span)
+        replay.check_divides(span)
         helds = self.cut_in(group.name, span)
         asked = self._offsets_of(group, span)
         owners = self._owners(group.name, asked, state)
         drafts = self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
         if not helds and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
-            nothing = replays.nothing_to_replay(what, [held.window for held in owners])
+            nothing = replay.nothing_to_replay(what, [held.window for held in owners])
             if not span.is_interval:
                 raise nothing
             log.warning("Group %s: %s", group.name, nothing)
@@ -101,14 +103,14 @@ class Answers:
         """
         had = {held.window.seq for held in own}
         helds = [held for held in self.cut_in(group.name, span) if held.window.seq not in had]
-        asked = replays.below_watermark(self._offsets_of(group, span), state)
+        asked = replay.below_watermark(self._offsets_of(group, span), state)
         owners = [*own, *self._owners(group.name, asked, state)]
         return helds, self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
 
     def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> tuple[list[Held], list[Draft]]:
         check_reads(group, (tp.topic for tp in asked))
         if not asked.span:
-            raise replays.nothing_to_replay("the offset ranges are empty")
+            raise replay.nothing_to_replay("the offset ranges are empty")
         owners = self._owners(group.name, asked, state)
         return owners, self._backfill(group, asked, owners, state, until=self._clock())
 
@@ -116,7 +118,7 @@ class Answers:
         """Return the windows that belong to a span, oldest first."""
         found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
         return sorted(
-            (held for held in found if replays.may_replay(held.window) and held.window.span),
+            (held for held in found if replay.may_replay(held.window) and held.window.span),
             key=lambda held: held.window.seq,
         )
 
@@ -126,7 +128,7 @@ class Answers:
         partitions, level = list(snapshot.bounds), group.isolation_level
         starts = self._kafka.offsets_at(partitions, max(span.start, EPOCH), level)
         ends = self._kafka.offsets_at(partitions, max(span.end, EPOCH), level)
-        return replays.between_times(starts, ends, snapshot)
+        return replay.between_times(starts, ends, snapshot)
 
     def _owners(self, group: str, asked: OffsetRanges, state: GroupState) -> list[Held]:
         """Return the windows that own any of these offsets and can be replayed, oldest first."""
@@ -136,7 +138,7 @@ class Answers:
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             pages(self._ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE),
         )
-        found = replays.overlapping(asked, all_of_them, state.position.topic_ids) if asked.span else []
+        found = replay.overlapping(asked, all_of_them, state.position.topic_ids) if asked.span else []
         return sorted(found, key=lambda held: held.window.seq)
 
     def _backfill(
@@ -144,14 +146,14 @@ class Answers:
     ) -> list[Draft]:
         """Draft windows for those of the asked offsets that have no owner."""
         assert state.position
-        gaps = replays.without_owner(asked, [held.window for held in owners], state.position.topic_ids)
+        gaps = replay.without_owner(asked, [held.window for held in owners], state.position.topic_ids)
         if not gaps:
             return []
         snapshot = self._kafka.snapshot(topics_of(gaps), group.isolation_level)
-        replays.check_in_log(gaps, snapshot, state.position)
-        replays.check_below_watermark(gaps, state, snapshot)
-        replays.check_not_truncated(gaps, snapshot)
-        cuts = replays.cut_backfill(gaps, group.max_offsets)
+        replay.check_in_log(gaps, snapshot, state.position)
+        replay.check_below_watermark(gaps, state, snapshot)
+        replay.check_not_truncated(gaps, snapshot)
+        cuts = replay.cut_backfill(gaps, group.max_offsets)
         level, lane = group.isolation_level, Lane.BACKFILL
         epochs = to_note(None, snapshot)
         return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]

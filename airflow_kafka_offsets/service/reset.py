@@ -9,9 +9,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import doubtful
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan import reset as core
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.plan.reset import Reset
+from airflow_kafka_offsets.core.plan.reset import Reset, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.replay import pages
@@ -30,9 +29,7 @@ def work_out(
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     committed = committed_windows(ledger, group.name)
-    return core.plan_reset(
-        group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics
-    )
+    return plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics)
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from airflow_kafka_offsets.core import leader_epochs
-from airflow_kafka_offsets.core import window_id as window_ids
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
@@ -28,26 +27,29 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
+from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow, check_signature
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan import reset as resets
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
     Plan,
-    check_all_readable,
-    check_same_topics,
-    ends_behind,
     plan_windows,
     suspects,
     with_held_back,
 )
+from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind
 from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, Span, parse_seq
-from airflow_kafka_offsets.core.plan.reset import Reset
-from airflow_kafka_offsets.core.signature import check_signature
+from airflow_kafka_offsets.core.plan.reset import (
+    Reset,
+    check_confirmed,
+    check_no_open_window,
+    summary_of_reset,
+    window_starts,
+)
 from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import (
     AtCommitted,
@@ -55,10 +57,11 @@ from airflow_kafka_offsets.core.starting import (
     lookup_time,
     parse_reset_target,
 )
-from airflow_kafka_offsets.core.store import advance as core_publishing
+from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
-from airflow_kafka_offsets.ports import Act, Attempt, Draft, Ledger, LogOffsets, OffsetStore, WindowRow
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Answers
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
@@ -298,7 +301,7 @@ class WindowService:
         plans = self._plans_behind(group, state, request, choice)
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
-            self._publisher.check(group.name, state, core_publishing.before(plans[0]))
+            self._publisher.check(group.name, state, advance.before(plans[0]))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         first, *others = [plan.warnings for plan in plans] or [()]
@@ -375,7 +378,7 @@ class WindowService:
         """
         seq = parse_seq(group.name, window_id)
         asking = _Asking(group, claim, is_over, self._clock(), this_try)
-        return self._racing(lambda: self._take(asking, window_ids.window_id(group.name, seq)))
+        return self._racing(lambda: self._take(asking, name_window(group.name, seq)))
 
     def _take(self, asking: _Asking, window_id: str) -> Planned:
         held = self._ledger.window(window_id).held
@@ -589,7 +592,7 @@ class WindowService:
 
     def _finish(self, window_id: str) -> bool:
         """Finish the commit of a window; False: somebody else was faster."""
-        group, seq = window_ids.parse_window_id(window_id)
+        group, seq = parse_window_id(window_id)
         finished = self._racing(lambda: self._publisher.finish(group))
         # A backfill window moves no store: its commit was done in one step.
         return seq in finished or self.window(window_id).lane is Lane.BACKFILL
@@ -614,7 +617,7 @@ class WindowService:
             StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
         """
         check_signature(who, why)
-        group, _ = window_ids.parse_window_id(window_id)
+        group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
@@ -707,10 +710,10 @@ class WindowService:
         """
         check_signature(who, why)
         state, reset = self._reset(group, to, topics, to_window)
-        resets.check_confirmed(group.name, reset, supersede)
+        check_confirmed(group.name, reset, supersede)
         assert state.position is not None
         self._publisher.check(group.name, state, state.position.offsets)
-        act = Act("reset", who, why, self._clock(), resets.summary(reset))
+        act = Act("reset", who, why, self._clock(), summary_of_reset(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
@@ -723,7 +726,7 @@ class WindowService:
             raise UnknownWindowError(
                 f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
             )
-        resets.check_no_open_window(group.name, state)
+        check_no_open_window(group.name, state)
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
         moving = topics or group.topics if target is None else topics_of(target)
@@ -745,7 +748,7 @@ class WindowService:
                     f"Window {to_window} is a backfill window, beside the live lane: no live window need start where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = resets.window_starts(window, position, committed_windows(self._ledger, group.name))
+            starts = window_starts(window, position, committed_windows(self._ledger, group.name))
             return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
         if not to.lstrip().startswith("{"):
             return None

@@ -47,7 +47,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.spark.errors import KafkaWindowError
-from airflow_kafka_offsets.wiring import without_secrets
+from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -13,15 +13,13 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     WindowBusyError,
-    counted,
     may_pass,
     short,
 )
 from airflow_kafka_offsets.core.plan.request import Live, Request, Span, names_replay
-from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
-from airflow_kafka_offsets.core.window import Claim, Scope, Window
-from airflow_kafka_offsets.launch.job_files import Report, ranges_by_topic
-from airflow_kafka_offsets.task.runs import given_params, is_over, request_of, try_of
+from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.task.runs import given_params, request_of, try_of
+from airflow_kafka_offsets.wiring.runs import is_over
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,15 +30,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_RANGES_IN_XCOM = 1000
-"""A result with more ranges than this, of all its windows together, leaves them to the ledger."""
-
-_JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
 PATIENCE = 60.0
 """Seconds for which a job's success is kept at hand while ledger or Kafka do not answer: a fail-over costs no second run."""
 
-NO_REPORT = Report()
 
 _T = TypeVar("_T")
 
@@ -216,63 +209,3 @@ def _wait_until(operator: Planner, moment: datetime) -> None:
         operator.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", timeout=operator.execution_timeout)
     elif left > 0:  # not worth a deferral, and a trigger that fires at once can fail its task
         time.sleep(left)
-
-
-def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPORT) -> dict[str, Any]:
-    """Return what downstream tasks get: small, JSON, free of secrets."""
-    is_small = len(planned.window.ranges.without_empty()) <= MAX_RANGES_IN_XCOM
-    return {
-        **committed_result(planned.window, is_rerun=planned.is_rerun),
-        "records": report.records,
-        "counts": report.counts if is_small else None,
-        "written": report.written,
-        "warnings": list(planned.warnings),
-        "ledger_conn_id": group.ledger_conn_id,
-    }
-
-
-def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
-    """Return what is known of a window when only its name was handed on."""
-    ranges = window.ranges.without_empty()
-    return {
-        "window_id": window.id,
-        "group": window.group,
-        "seq": window.seq,
-        "lane": window.lane.value,
-        "until": window.until.isoformat(),
-        "is_rerun": is_rerun,
-        "partitions": len(ranges),
-        "span": window.span,
-        "records": None,
-        "ranges": _by_topic(window) if len(ranges) <= MAX_RANGES_IN_XCOM else None,
-    }
-
-
-def _by_topic(window: Window) -> dict[str, dict[str, list[int]]]:
-    # XCom would give tuples back as such, and JSON has none.
-    return {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
-
-
-def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the results of several windows without what grows with their partitions, if that is too much for one XCom.
-
-    Then Spark's JSON of the offsets is missing rather than None: a launcher that was to get it fails before it starts.
-    """
-    if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
-        return [dict(result) for result in results]
-    log.info("The ranges of %s are left to the ledger: they are too many for XCom", counted(len(results), "window"))
-    kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
-    return [{**result, "ranges": None, "counts": None} for result in kept]
-
-
-def placeholders(window: Window) -> dict[str, str]:
-    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
-    ranges = window.ranges.without_empty()
-    return {
-        "window_id": window.id,
-        "seq": str(window.seq),
-        "assign": dump_assign(list(ranges)),
-        "starting_offsets": braces_apart(dump_offsets(ranges.starts)),
-        "ending_offsets": braces_apart(dump_offsets(ranges.ends)),
-        "isolation_level": window.isolation_level.value,
-    }

@@ -11,7 +11,8 @@ from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.task.plan import patiently, small_together, window_result
+from airflow_kafka_offsets.task.plan import patiently
+from airflow_kafka_offsets.task.results import small_together, window_result
 from airflow_kafka_offsets.task.runs import try_of
 
 if TYPE_CHECKING:

@@ -64,8 +64,8 @@ class WindowFreeTrigger(BaseTrigger):
     def is_free(self) -> bool:
         """Look once."""
         from airflow_kafka_offsets.core.plan import ownership
-        from airflow_kafka_offsets.task.runs import is_over
         from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
+        from airflow_kafka_offsets.wiring.runs import is_over
 
         ledger = open_ledger_to_look(self.ledger_conn_id)
         helds = (ledger.window(window_id).held for window_id in self.window_ids)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service.windows import WindowService
+from airflow_kafka_offsets.wiring.connections import find_connection, kafka_config, sqlalchemy_url
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 
 SECTION = "kafka_offsets"
@@ -140,48 +136,6 @@ def default_ledger_url() -> str:
     return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
-def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
-    """Translate an Airflow connection of a database into SQLAlchemy's URL.
-
-    Args:
-        connection: of type postgres, mysql or sqlite.
-        what: what the database holds, for messages.
-
-    Raises:
-        BadInputError: it is of another type.
-    """
-    from sqlalchemy import URL
-
-    backends = {"postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
-    backend = backends.get(connection.conn_type or "")
-    if backend is None:
-        raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs one of type "
-            "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
-            "with: airflow connections add ... --conn-json)"
-        )
-    if backend == "sqlite":
-        return URL.create(backend, database=connection.host or connection.schema).render_as_string()
-    url = URL.create(
-        backend,
-        username=connection.login,
-        password=connection.password,
-        host=connection.host,
-        port=connection.port,
-        database=connection.schema,
-        query=_url_query(connection),
-    )
-    return url.render_as_string(hide_password=False)
-
-
-def _url_query(connection: Connection) -> dict[str, str]:
-    # What TLS needs; the rest of an extra (cursors, IAM, ...) is for Airflow's own hooks.
-    extra = connection.extra_dejson
-    return {
-        name: str(extra[name]) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "ssl_ca") if name in extra
-    }
-
-
 def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> KafkaLog:
     """Open what Kafka holds, by the group's connection or by librdkafka's settings instead of it.
 
@@ -191,100 +145,3 @@ def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> Kafk
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 
     return KafkaLog(kafka_config(group.kafka_conn_id) if config is None else config, group.kafka_timeout)
-
-
-def kafka_config(conn_id: str) -> dict[str, Any]:
-    """Return librdkafka's settings from a connection of type ``kafka``: its extra, as the Kafka provider defines it.
-
-    Raises:
-        BadInputError: the connection is missing, of another type or names no servers.
-    """
-    config = dict(connection_of_type(conn_id, "kafka").extra_dejson)
-    if not config.get("bootstrap.servers"):
-        raise BadInputError(
-            f'Connection {conn_id!r} names no servers: put {{"bootstrap.servers": "host:9092"}} into its extra'
-        )
-    return config
-
-
-def connection_of_type(conn_id: str, *types: str) -> Connection:
-    """Return an Airflow connection of one of these types; Airflow's log knows the secrets in its extra from now on.
-
-    Raises:
-        BadInputError: there is none of this name, or it is of another type.
-    """
-    connection = find_connection(conn_id, types[0])
-    if connection.conn_type not in types:
-        wanted = " or ".join(map(repr, types))
-        raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not {wanted}")
-    mask_secrets(connection.extra_dejson)
-    return connection
-
-
-def mask_secrets(config: Mapping[str, Any]) -> None:
-    """Tell Airflow's log which values must never appear: it does not know Kafka's names for secrets."""
-    from airflow.sdk.log import mask_secret
-
-    for name, value in config.items():
-        if is_secret(name) and isinstance(value, str):
-            mask_secret(value)
-
-
-def mask(secret: str | None) -> None:
-    """Tell Airflow's log a secret that must never appear."""
-    from airflow.sdk.log import mask_secret
-
-    if secret:
-        mask_secret(secret)
-
-
-def without_secrets(text: str | None) -> str | None:
-    """Return a text as Airflow's log would show it."""
-    # Airflow's own deprecation names this place; it offers no other.
-    from airflow.sdk._shared.secrets_masker import redact
-
-    return None if text is None else str(redact(text))
-
-
-def is_true(value: object) -> bool:
-    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
-
-    >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
-    [True, True, True, False, False, False]
-    """
-    return str(value).lower() in ("true", "1", "yes", "on")
-
-
-_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
-    "kafka": {"extra": {"bootstrap.servers": "host:9092"}},
-    "spark": {"host": "local[*]"},
-    "postgres": {"host": "host", "login": "user", "password": "...", "schema": "offsets"},
-    "aws": {"login": "key id", "password": "..."},
-}
-"""What a connection of a type looks like; one of another type has a host at least."""
-
-
-def find_connection(conn_id: str, kind: str) -> Connection:
-    """Return an Airflow connection.
-
-    Args:
-        conn_id: its id.
-        kind: a type that would do, for the example in the error.
-
-    Raises:
-        NotYetError: there is none of this name, or a secrets backend did not answer: Airflow does not tell these apart.
-    """
-    from airflow.sdk import BaseHook
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        return BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as exc:
-        if "://" in conn_id or "@" in conn_id:
-            # Airflow's words would repeat it.
-            raise NotYetError(
-                "Airflow has no connection of the id that is given, which looks like a URL. It is not shown here, as it may hold "
-                "a password. Put the URL into a connection, and name the id of that"
-            ) from None
-        example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
-        raise NoConnectionError(conn_id, json.dumps(example)) from exc

@@ -11,9 +11,10 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.history import WindowRow
     from airflow_kafka_offsets.core.plan.ownership import Owner
     from airflow_kafka_offsets.core.window import Claim
-    from airflow_kafka_offsets.ports import Ledger, WindowRow
+    from airflow_kafka_offsets.ports import Ledger
 
 
 class AbsentLedger:

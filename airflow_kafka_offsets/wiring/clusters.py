@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.wiring import connections
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -40,7 +40,7 @@ def open_standalone(hook: SparkSubmitHook, main_class: str | None = None) -> Sta
 
     connection = hook._connection
     hosts = [master.rpartition(":")[0] or master for master in connection["master"].removeprefix("spark://").split(",")]
-    extra: dict[str, Any] = wiring.find_connection(hook._conn_id, "spark").extra_dejson
+    extra: dict[str, Any] = connections.find_connection(hook._conn_id, "spark").extra_dejson
     page = (extra.get("webui-scheme", "http"), extra.get("webui-port", 8080))
     rest = (connection["rest_scheme"], connection["rest_port"])
     addresses = Addresses(*([f"{scheme}://{host}:{port}" for host in hosts] for scheme, port in (rest, page)))
@@ -50,7 +50,7 @@ def open_standalone(hook: SparkSubmitHook, main_class: str | None = None) -> Sta
 def _yarn(hook: SparkSubmitHook) -> Cluster | None:
     from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 
-    extra = wiring.find_connection(hook._conn_id, "spark").extra_dejson
+    extra = connections.find_connection(hook._conn_id, "spark").extra_dejson
     if not extra.get(hook._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY):
         return None
     return YarnCluster(hook._get_yarn_rm_base_url(), hook._resolved_yarn_rm_auth)

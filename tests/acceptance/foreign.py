@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
-from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.wiring import connections
 
 
 def consume_to_parquet(window: dict[str, Any], lake: Path) -> int:
     """Read a planned window and write its directory; return how many records there were."""
     starts, ends = json.loads(window["starting_offsets"]), json.loads(window["ending_offsets"])
     rows: list[tuple[int, int]] = []
-    consumer = Consumer({**wiring.kafka_config("kafka_default"), "group.id": "foreign", "enable.auto.commit": False})
+    consumer = Consumer(
+        {**connections.kafka_config("kafka_default"), "group.id": "foreign", "enable.auto.commit": False}
+    )
     for topic, partitions in starts.items():
         for partition, start in partitions.items():
             consumer.assign([TopicPartition(topic, int(partition), start)])

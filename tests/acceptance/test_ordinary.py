@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import Outcome, State, Window
-from airflow_kafka_offsets.ports import WindowRow
 from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_once, expect_tiling
 
 

@@ -21,6 +21,7 @@ HELP = {
     "cli.exit_codes",
     "cli.parser",
     "cli.running",
+    "core.output_tables",
     "core.place.place",
     "core.window",
     "core.window_id",
@@ -35,12 +36,8 @@ STATUS = {
     "cli.status",
     "cli.tables",
     "core.*",
-    "service.move",
     "ports",
-    "service.publish",
-    "service.replay",
-    "service.reset",
-    "service.windows",
+    "service.*",
     "wiring.*",
 }
 
@@ -88,10 +85,14 @@ def is_ours(name: str) -> bool:
 
 
 def is_listed(name: str, listed: set[str]) -> bool:
-    """Whether one of our modules is in a list; ``a.*`` lists a package with what is below it."""
+    """Whether one of our modules is in a list; ``a.*`` lists a package with what is below it, and ``a.b`` the package ``a``, too."""
     below = name.removeprefix(PACKAGE).removeprefix(".")
     packages = {entry.removesuffix(".*") for entry in listed if entry.endswith(".*")}
-    return below in {"", *listed, *packages} or any(below.startswith(f"{package}.") for package in packages)
+    return (
+        below in {"", *listed, *packages}
+        or any(below.startswith(f"{package}.") for package in packages)
+        or any(entry.startswith(f"{below}.") for entry in listed)
+    )
 
 
 @pytest.mark.parametrize("line", ALLOWED)

@@ -30,7 +30,7 @@ from asgiref.sync import sync_to_async
 from tabulate import tabulate
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters.kafka import log as kafka_log
+from airflow_kafka_offsets.adapters.kafka import client as kafka_client
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import (
@@ -211,7 +211,7 @@ def threads() -> list[Thread]:
 
 def clients() -> set[str]:
     """Name the connections of this process that have a Kafka client."""
-    return {name for (pid, name), shared in kafka_log._shared.items() if pid == os.getpid() and shared.client}
+    return {name for (pid, name), shared in kafka_client._shared.items() if pid == os.getpid() and shared.client}
 
 
 @contextmanager

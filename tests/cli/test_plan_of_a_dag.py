@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from tests.cli.conftest import Cli, Lake, in_a_process, set_revision
 
@@ -288,7 +288,7 @@ def test_whatever_a_file_raises_is_told_as_a_whole(cli: Cli, folder: Path, text:
 
 
 def test_what_a_file_raises_is_masked_as_in_a_log(cli: Cli, folder: Path) -> None:
-    wiring.mask("hunter2")
+    connections.mask("hunter2")
     done = cli("plan", "--dag", write(folder, "raise RuntimeError('refused:\\nit is hunter2')\n"))
     assert "refused: it is ***" in done.err
     assert "hunter2" not in done.err

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import OffsetRange
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
 
 RESET = ("reset", "lake.orders", "--why", "w")

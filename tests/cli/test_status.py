@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_kafka_offsets.core.window_id import window_id
-from airflow_kafka_offsets.ports import Act
+from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.window_id import name_window
 from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
 
 
@@ -138,7 +138,7 @@ def test_an_unknown_group_is_named_with_those_that_are_known(cli: Cli) -> None:
     ],
 )
 def test_the_windows_of_an_act_are_named_and_no_others(cli: Cli, lake: Lake, seqs: list[int], shown: str) -> None:
-    superseded = [window_id("lake.orders", seq) for seq in seqs]
+    superseded = [name_window("lake.orders", seq) for seq in seqs]
     lake.ledger.record("lake.orders", Act("reset", "ann", "why", lake.clock(), {"superseded": superseded}))
     [row] = [cells(line) for line in cli("status", "lake.orders").out.splitlines() if " reset " in line]
     assert row[-3:] == [shown, "ann", "why"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from tests.core.examples import ranges, tp
 
 

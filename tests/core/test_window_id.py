@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
 
 
 @given(names, st.integers(1, 10**15))
 def test_an_id_is_read_back(group: str, seq: int) -> None:
-    assert parse_window_id(window_id(group, seq)) == (group, seq)
+    assert parse_window_id(name_window(group, seq)) == (group, seq)
 
 
 @given(names, st.lists(st.integers(1, 999_999)))
 def test_ids_sort_as_the_windows_do(group: str, seqs: list[int]) -> None:
-    assert sorted(window_id(group, seq) for seq in seqs) == [window_id(group, seq) for seq in sorted(seqs)]
+    assert sorted(name_window(group, seq) for seq in seqs) == [name_window(group, seq) for seq in sorted(seqs)]
 
 
 @pytest.mark.parametrize(

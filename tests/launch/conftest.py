@@ -16,7 +16,8 @@ import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.ports import Attempt, Ledger, WindowRow
+from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.ports import Ledger
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 

@@ -17,10 +17,10 @@ from unittest.mock import Mock
 import pytest
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import connect
 from airflow_kafka_offsets.launch.connect import MAX_ENDED, mine_and_earlier, session_url
-from airflow_kafka_offsets.ports import Attempt
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.spark_connect import executing

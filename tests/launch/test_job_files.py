@@ -19,7 +19,8 @@ import pytest
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
@@ -35,7 +36,7 @@ from airflow_kafka_offsets.launch.job_files import (
 )
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
-from airflow_kafka_offsets.task.plan import MAX_RANGES_IN_XCOM, placeholders, window_result
+from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, placeholders, window_result
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
-from airflow_kafka_offsets.ports import Attempt, WindowRow
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
 from tests.lab.jars import spark_connector_jars

@@ -27,7 +27,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.operators import spark_submit
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
-from airflow_kafka_offsets.task import runs
+from airflow_kafka_offsets.wiring import runs
 
 PRELOADED = (confluent_kafka, requests, sqlalchemy)
 

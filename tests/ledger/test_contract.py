@@ -20,8 +20,9 @@ from airflow_kafka_offsets.core.errors import (
     NoEvidenceError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger

@@ -29,6 +29,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableErr
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.task import ending
 from airflow_kafka_offsets.task.dag_files import found_files
+from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
 from tests.launch.test_connector import run_without_kafka
@@ -562,5 +563,5 @@ def test_who_looks_ahead_knows_the_cluster_mode_as_the_provider_does(
     group = KafkaGroup("g", topics=["t"])
     operator = KafkaSparkSubmitOperator(task_id="load", group=group, application="j.py", deploy_mode=deploy_mode)
     hook = operator._get_hook()
-    told = standalone.is_cluster_mode(wiring.find_connection("spark_default", "spark"), deploy_mode)
+    told = standalone.is_cluster_mode(connections.find_connection("spark_default", "spark"), deploy_mode)
     assert told == hook._should_track_driver_status

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.launch.connect import remote_url
 from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
-from airflow_kafka_offsets.wiring import find_connection
+from airflow_kafka_offsets.wiring.connections import find_connection
 from tests.launch.test_job_files import window_of
 
 MINE = {"spark.jars.packages": "my:jar:1"}

@@ -28,7 +28,7 @@ from airflow_kafka_offsets.spark.window import KafkaWindow
 from airflow_kafka_offsets.task.assets import event_extra
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
-from airflow_kafka_offsets.task.plan import placeholders, small_together, window_result
+from airflow_kafka_offsets.task.results import placeholders, small_together, window_result
 from airflow_kafka_offsets.task.work import Work, task_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker

@@ -97,7 +97,7 @@ RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
         patch.object, ownership, "is_handed_over", lambda *args, **more: True
     ),
     "a window is given while Kafka holds it": partial(patch.object, service.WindowService, "_check_readable", _nothing),
-    "no reset with open windows": partial(patch.object, service.resets, "check_no_open_window", _nothing),
+    "no reset with open windows": partial(patch.object, service, "check_no_open_window", _nothing),
     "no empty window behind open ones": partial(patch.object, ownership, "check_something", _nothing),
 }
 

@@ -47,12 +47,14 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.log import Bounds
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import LedgerSource
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import work
 from airflow_kafka_offsets.task.definition import Stop

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, group, ranges, tp

@@ -27,9 +27,10 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, tp

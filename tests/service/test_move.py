@@ -12,7 +12,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import Found
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving, StoreSource
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from tests.core.examples import claim, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore

@@ -17,7 +17,8 @@ from airflow_kafka_offsets.core.place.place import Meaning
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Offsets, Span, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import LedgerSource
 from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World

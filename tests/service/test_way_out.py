@@ -36,7 +36,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.request import Live, Offsets, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.service.move import Asked, LedgerSource, Moving
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import LedgerSource
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import ranges, tp
 from tests.lab.memory import IN_MEMORY

@@ -10,7 +10,7 @@ from airflow.sdk.log import redact
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.wiring import connection_of_type
+from airflow_kafka_offsets.wiring.connections import connection_of_type
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 
 STORES = [

@@ -46,6 +46,7 @@ from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.task import plan as planning
+from airflow_kafka_offsets.task import results
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.work import Work
@@ -464,7 +465,7 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    monkeypatch.setattr(planning, "MAX_RANGES_IN_XCOM", 1)
+    monkeypatch.setattr(results, "MAX_RANGES_IN_XCOM", 1)
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
     task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}

@@ -37,7 +37,9 @@ from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperato
 from airflow_kafka_offsets.operators.window import CommitWindowOperator
 from airflow_kafka_offsets.task.definition import failing_at_once
 from airflow_kafka_offsets.task.plan import plan
-from airflow_kafka_offsets.task.runs import request_of, task_is_over, try_of
+from airflow_kafka_offsets.task.runs import request_of, try_of
+from airflow_kafka_offsets.wiring import connections
+from airflow_kafka_offsets.wiring.runs import task_is_over
 from tests.core.examples import tp
 from tests.operators.logs import as_logged
 from tests.service.world import World
@@ -223,8 +225,10 @@ def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: p
     def refuse(*_: Any, **__: Any) -> None:
         raise BadInputError("a typo")
 
-    for question in ("open_service", "open_service_for", "find_connection", "kafka_config"):
+    for question in ("open_service", "open_service_for"):
         monkeypatch.setattr(wiring, question, refuse)
+    for question in ("find_connection", "kafka_config"):
+        monkeypatch.setattr(connections, question, refuse)
     for method in ("execute", "resume"):
         if hasattr(operator, method):
             with pytest.raises(AirflowFailException, match="a typo"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.adapters.kafka import log as kafka_log
+from airflow_kafka_offsets.adapters.kafka import client as kafka_client
 from airflow_kafka_offsets.triggers import polling
 from tests.bench.triggerer import SENSORS, TOPICS, clients, measure, shared, threads, waiting_groups
 from tests.lab.kafka import KafkaBroker
@@ -19,7 +19,7 @@ def test_a_thousand_sensors_share_one_client_one_thread_and_one_snapshot_per_pol
     kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "MIN_POLL", 1.0)
-    monkeypatch.setattr(kafka_log, "_shared", {})  # other tests' clients may be of the same broker
+    monkeypatch.setattr(kafka_client, "_shared", {})  # other tests' clients may be of the same broker
     with waiting_groups(kafka, tmp_path) as conditions:
         seen = asyncio.run(measure(conditions, partial(shared, every=1), seconds=0, polls=3))
     assert len(conditions) == SENSORS

@@ -12,6 +12,7 @@ from airflow.sdk import Connection
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import NotYetError
+from airflow_kafka_offsets.wiring import connections
 
 
 @pytest.mark.parametrize("value", ["postgresql://me:canary@db/offsets", "postgresql:/me:canary@db/offsets"])
@@ -28,18 +29,18 @@ def test_a_url_in_the_place_of_a_connection_id_is_not_repeated(
 
 def test_a_connection_that_is_not_there_is_named() -> None:
     with pytest.raises(NotYetError, match="Airflow has no connection 'nowhere'"):
-        wiring.find_connection("nowhere", "spark")
+        connections.find_connection("nowhere", "spark")
 
 
 @pytest.mark.parametrize(
     ("ask", "example"),
     [
         (
-            lambda: wiring.kafka_config("no where"),
+            lambda: connections.kafka_config("no where"),
             '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
         ),
-        (lambda: wiring.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),
-        (lambda: wiring.connection_of_type("no where", "redis"), '{"conn_type": "redis", "host": "host"}'),
+        (lambda: connections.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),
+        (lambda: connections.connection_of_type("no where", "redis"), '{"conn_type": "redis", "host": "host"}'),
     ],
 )
 def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
@@ -54,5 +55,5 @@ def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
 
 def test_a_task_lists_no_connections() -> None:
     with pytest.raises(NotYetError) as raised:
-        wiring.find_connection("kafka_defalt", "kafka")
+        connections.find_connection("kafka_defalt", "kafka")
     assert "did you mean" not in str(raised.value)

@@ -16,8 +16,9 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger import staging as outputs
+from airflow_kafka_offsets.adapters.ledger import schema, staging
 from airflow_kafka_offsets.adapters.ledger.documents import (
     dump_position,
     dump_ranges,
@@ -30,8 +29,8 @@ from airflow_kafka_offsets.core.errors import (
     no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.offsets import OffsetRanges
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -41,6 +40,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     check_gap,
     is_owner,
 )
+from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -55,8 +55,7 @@ from airflow_kafka_offsets.core.window import (
     Window,
     check_commit,
 )
-from airflow_kafka_offsets.core.window_id import parse_window_id, window_id
-from airflow_kafka_offsets.ports import Act, Attempt, Draft, WindowRow
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 
 log = logging.getLogger(__name__)
 
@@ -225,15 +224,15 @@ class SqlLedger:
                 _change(connection, row.group_id, window, window.holds, state=window.state)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
-                outputs.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
+                staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
         if output and window.span:
-            outputs.clean(self._engine)
+            staging.clean(self._engine)
         return is_first
 
     def _publishing(self, output: Sequence[str]) -> Engine:
         if not (output and self._engine.dialect.name == "mysql"):
             return self._engine
-        engine = open_engine(self._url, connect_args={"read_timeout": outputs.PUBLISH_TIMEOUT})
+        engine = open_engine(self._url, connect_args={"read_timeout": staging.PUBLISH_TIMEOUT})
         # InnoDB's default also locks what is not there yet: the next windows' jobs could not note, nor their commits publish.
         return engine.execution_options(isolation_level="READ COMMITTED")
 
@@ -272,9 +271,9 @@ class SqlLedger:
             _change(connection, group_id, held.window, held.holds, state=done.state, committed_at=at)
             _record(connection, group_id, act)
             if output and done.span:
-                outputs.publish(connection, window_id, output, None, act.at, is_planned=True)
+                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
         if output and done.span:
-            outputs.clean(self._engine)
+            staging.clean(self._engine)
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
         """Move the watermark to a position, and mark the windows that it supersedes."""
@@ -440,7 +439,7 @@ def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, .
         .where(windows.c.state.in_(OWNING))
         .order_by(groups.c.name, windows.c.seq)
     )
-    return tuple(window_id(name, seq) for name, seq in connection.execute(query.limit(MAX_NAMED)))
+    return tuple(name_window(name, seq) for name, seq in connection.execute(query.limit(MAX_NAMED)))
 
 
 @cache
@@ -480,7 +479,7 @@ def _attempt(row: Row[Any]) -> Attempt:
     with intact(f"attempt {row.id} at window {row.seq} of group {row.group_name}"):
         return Attempt(
             id=row.id,
-            window_id=window_id(row.group_name, row.seq),
+            window_id=name_window(row.group_name, row.seq),
             claim=_claim(row),
             try_number=row.try_number,
             series=row.series,

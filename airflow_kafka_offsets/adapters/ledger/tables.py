@@ -30,7 +30,7 @@ from sqlalchemy.dialects.mysql import DATETIME, LONGTEXT, VARCHAR
 
 from airflow_kafka_offsets.adapters.ledger.documents import damaged
 from airflow_kafka_offsets.core.errors import short
-from airflow_kafka_offsets.core.launch.staging import LEDGER_PREFIX
+from airflow_kafka_offsets.core.output_tables import LEDGER_PREFIX
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

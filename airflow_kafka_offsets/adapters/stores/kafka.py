@@ -18,7 +18,9 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer
 
-from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog, client_config, hint, masked
+from airflow_kafka_offsets.adapters.kafka.client import client_config
+from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog
+from airflow_kafka_offsets.adapters.kafka.messages import hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     KafkaRefusedError,

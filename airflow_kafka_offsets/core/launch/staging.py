@@ -10,14 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import BadInputError, OutputError, counted, short
-from airflow_kafka_offsets.core.fields import is_text
+from airflow_kafka_offsets.core.errors import OutputError, counted
 
-LEDGER_PREFIX = "kafka_offsets_"
-"""How the names of the ledger's tables begin, and those of staging tables."""
-
-_PART = r"[^.\s\"'`\[\]\\]+"
-_TABLE = re.compile(rf"{_PART}(\.{_PART})?")
 _STAGE = re.compile(r"(?P<prefix>kafka_offsets_stage_[0-9a-f]{10}_)[0-9]{12}_[0-9a-f]{6}")
 
 
@@ -42,29 +36,6 @@ class Staged:
     rows: int
     is_published: bool = False
     attempt: int | None = None
-
-
-def checked_tables(tables: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of tables, each with or without a schema.
-
-    Raises:
-        BadInputError: one is none, is the ledger's own, or stands there twice.
-    """
-    if not isinstance(tables, Sequence):
-        raise BadInputError(f"output_tables must be the name of a table, or a list of names; got {short(tables)}")
-    names = (tables,) if isinstance(tables, str) else tuple(tables)
-    for name in names:
-        if not is_text(name) or not _TABLE.fullmatch(name):
-            raise BadInputError(
-                f"output_tables must be names of tables, such as orders or sales.orders; got {short(name)}"
-            )
-        if name.rpartition(".")[2].lower().startswith(LEDGER_PREFIX):
-            raise BadInputError(
-                f"output_tables must not name {name}: tables whose names begin with {LEDGER_PREFIX} are the ledger's own"
-            )
-    if len(set(names)) < len(names):
-        raise BadInputError(f"output_tables names a table twice: {', '.join(names)}")
-    return names
 
 
 def to_publish(

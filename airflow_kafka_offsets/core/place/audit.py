@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, TopicPartition
 from airflow_kafka_offsets.core.place.islands import Island, Islands, Piece, pieces
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Window
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
-from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place.place import Found, Meaning, next_offsets
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
-from airflow_kafka_offsets.core.plan.planning import Verdict, judge
-from airflow_kafka_offsets.core.store.advance import before
-from airflow_kafka_offsets.core.window import Held, State
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.window import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,85 +142,6 @@ def unlike(wanted: Offsets, found: Offsets) -> dict[TopicPartition, tuple[int, i
     return {tp: (new, found.get(tp)) for tp, new in sorted(wanted.items()) if found.get(tp) != new}
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A partition on which ledger, store and Kafka don't agree.
-
-    Attributes:
-        tp: the partition.
-        watermark: the ledger's; None: it has none.
-        store: what the offset store holds; None: nothing, or there is no store.
-        bounds: its log in Kafka; None: Kafka does not have it, or the group does not read it.
-        in_store, in_kafka: what is wrong there, each a few words.
-    """
-
-    tp: TopicPartition
-    watermark: int | None
-    store: int | None
-    bounds: Bounds | None
-    in_store: tuple[str, ...] = ()
-    in_kafka: tuple[str, ...] = ()
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """All that is wrong."""
-        return self.in_store + self.in_kafka
-
-
-_FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP})
-
-
-def compare(
-    state: GroupState,
-    topics: Iterable[str],
-    stored: Offsets | None,
-    log: LogSnapshot,
-    steps: Sequence[Offsets] = (),
-    recovered: Mapping[TopicPartition, Bounds] | None = None,
-) -> list[Difference]:
-    """Compare ledger, offset store and Kafka.
-
-    Args:
-        state: the group in the ledger.
-        topics: those that the group reads.
-        stored: what the store holds; None: there is none to compare with.
-        log: what Kafka holds of these topics.
-        steps: where the store may stand besides, on its way behind the commits that have begun.
-        recovered: what a second look said of partitions whose log seems to end before the watermark, see `core.planning`.
-    """
-    mark = watermark(state) or Position({}, {})
-    reads, right = set(topics), [published(state), *steps]
-    differences = []
-    for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
-        stands = mark.offsets.get(tp), (stored or {}).get(tp)
-        in_store = () if stored is None else _in_store(*stands, {step[tp] for step in right if tp in step})
-        in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in reads else ()
-        if in_store or in_kafka:
-            differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
-    return differences
-
-
-def published(state: GroupState) -> dict[TopicPartition, int]:
-    """Return where the offset store of a group should stand: what was lost before an open window is passed with its commit."""
-    mark = watermark(state)
-    offsets = dict(mark.offsets) if mark else {}
-    return offsets | before(state.open[0].window) if state.open else offsets
-
-
-def committing(state: GroupState) -> tuple[str, ...]:
-    """Return the windows whose commit has begun: the store may have followed them already."""
-    return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
-
-
-def committing_note(state: GroupState) -> tuple[str, ...]:
-    """Return what to tell of the watermark while a commit has begun."""
-    return tuple(
-        f"the commit of {window_id} is under way, and the store may have followed it already; these are the offsets before it, "
-        "and its next try goes on from them"
-        for window_id in committing(state)[:1]
-    )
-
-
 def left_open(helds: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
     """Return the windows with records of these topics: whoever goes on from the watermark before them reads these again."""
     return tuple(held for held in helds if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
@@ -236,25 +156,3 @@ def left_open_note(helds: Sequence[Held]) -> tuple[str, ...]:
         f"not committed there: {names}. Their offsets are read again under new ids, so what was written under these has to go, "
         "and their runs must not go on: let them be committed before the import, or abandon them",
     )
-
-
-def _in_store(watermark: int | None, stored: int | None, right: set[int]) -> tuple[str, ...]:
-    if stored == watermark or stored in right:
-        return ()
-    if watermark is None:
-        return ("only in the store",)
-    if stored is None:
-        return ("not in the store",)
-    return (f"store {'ahead' if stored > watermark else 'behind'} by {abs(stored - watermark)}",)
-
-
-def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot, recovered: Bounds | None) -> tuple[str, ...]:
-    verdict = judge(
-        mark.offsets.get(tp),
-        log.bounds.get(tp),
-        known_id=mark.topic_ids.get(tp.topic),
-        topic_id=log.topic_ids.get(tp.topic),
-        is_first=not mark.offsets,
-        recovered=recovered,
-    )
-    return () if verdict in _FINE else (verdict.value,)

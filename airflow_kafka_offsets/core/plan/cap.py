@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 
 def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:

@@ -22,14 +22,8 @@ from airflow_kafka_offsets.core.errors import (
     short,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import (
-    OffsetRange,
-    OffsetRanges,
-    Offsets,
-    TopicPartition,
-    named_ranges,
-    topics_of,
-)
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 
 # What Airflow takes for the id of a DAG or task.

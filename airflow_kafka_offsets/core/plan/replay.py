@@ -17,10 +17,11 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.cap import cap
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.request import Span
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
 
 MAX_BACKFILL_WINDOWS = 10_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.fields import read_time
-from airflow_kafka_offsets.core.offsets import OffsetRanges
+from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
 

@@ -10,9 +10,10 @@ from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, Offsets, TopicPartition, named_ranges
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, to_abandon
 from airflow_kafka_offsets.core.plan.request import name_windows
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
@@ -295,7 +296,7 @@ def nobody_reads(reset: Reset) -> list[str]:
     return told
 
 
-def summary(reset: Reset) -> dict[str, object]:
+def summary_of_reset(reset: Reset) -> dict[str, object]:
     """Return the facts for the ledger's record of the act."""
     return {
         "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},

@@ -19,10 +19,11 @@ from airflow_kafka_offsets.core.conditions import (
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.core.plan.planning import judge_all, plan_window
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import State, Window
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import connection_of_type
+from airflow_kafka_offsets.wiring.connections import connection_of_type
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ports import OffsetStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import kafka_config
+from airflow_kafka_offsets.wiring.connections import kafka_config
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import find_connection, sqlalchemy_url
+from airflow_kafka_offsets.wiring.connections import find_connection, sqlalchemy_url
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ports import OffsetStore

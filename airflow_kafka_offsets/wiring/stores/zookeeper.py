@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring import connection_of_type, is_true
+from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

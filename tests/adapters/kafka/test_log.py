@@ -22,7 +22,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient
 
+from airflow_kafka_offsets.adapters.kafka import client as kafka_client
 from airflow_kafka_offsets.adapters.kafka import log as kafka_log
+from airflow_kafka_offsets.adapters.kafka import messages
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
@@ -107,14 +109,14 @@ def _no_offset() -> Future[Any]:
 @pytest.fixture(autouse=True)
 def fresh_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test find a client of another one."""
-    monkeypatch.setattr(kafka_log, "_shared", {})
+    monkeypatch.setattr(kafka_client, "_shared", {})
 
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
     """Return the clients that are made from now on."""
     Recorder.made = []
-    monkeypatch.setattr(kafka_log, "AdminClient", Recorder)
+    monkeypatch.setattr(kafka_client, "AdminClient", Recorder)
     return Recorder.made
 
 
@@ -205,11 +207,11 @@ def test_topic_ids_are_told_without_a_look_at_the_logs(kafka: KafkaBroker, topic
 def test_a_topic_that_one_broker_does_not_know_yet_is_looked_for_again(
     kafka: KafkaBroker, topic: str, clients: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "AdminClient", ForgetfulOnce)
+    monkeypatch.setattr(kafka_client, "AdminClient", ForgetfulOnce)
     create_topic(kafka, topic)
     assert set(log_of(kafka).snapshot([topic], COMMITTED).topic_ids) == {topic}
     assert clients[0].calls == [*["describe_topics"] * 2, *["list_offsets"] * 2]
-    monkeypatch.setattr(kafka_log, "_shared", {})
+    monkeypatch.setattr(kafka_client, "_shared", {})
     assert set(log_of(kafka).topic_ids([topic])) == {topic}
 
 
@@ -408,7 +410,7 @@ def test_every_lookup_describes_its_topics_first(kafka: KafkaBroker, topic: str,
 def test_a_leader_that_did_not_answer_is_asked_again_and_its_minus_1001_is_no_offset(
     kafka: KafkaBroker, topic: str, clients: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "AdminClient", SilentOnce)
+    monkeypatch.setattr(kafka_client, "AdminClient", SilentOnce)
     create_topic(kafka, topic)
     [tp] = partitions_of(topic)
     assert log_of(kafka).bounds([tp], COMMITTED) == {tp: Bounds(0, 0)}
@@ -419,7 +421,7 @@ def test_a_time_that_no_leader_answered_is_an_error_and_not_none(
     kafka: KafkaBroker, topic: str, clients: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SilentOnce, "list_offsets", lambda *args, **_: {tp: _no_offset() for tp in args[1]})
-    monkeypatch.setattr(kafka_log, "AdminClient", SilentOnce)
+    monkeypatch.setattr(kafka_client, "AdminClient", SilentOnce)
     create_topic(kafka, topic)
     with pytest.raises(KafkaUnavailableError, match=f"no answer from its leader .{topic}-0"):
         log_of(kafka, timeout=1).offsets_at(partitions_of(topic), BASE, COMMITTED)
@@ -441,11 +443,11 @@ def test_all_lookups_of_a_connection_share_one_client(kafka: KafkaBroker, topic:
 def test_a_process_keeps_a_limited_number_of_clients(
     kafka: KafkaBroker, topic: str, clients: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(kafka_client, "MAX_CLIENTS", 2)
     for number in range(4):
         KafkaLog({**kafka.client_config(), "client.id": str(number)}, 20).snapshot([topic], COMMITTED)
     assert len(clients) == 4
-    assert len(kafka_log._shared) == 2
+    assert len(kafka_client._shared) == 2
 
 
 _FORKING = """
@@ -507,8 +509,8 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
 
 
 def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one() -> None:
-    client = kafka_log._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    first, second, third = (kafka_log._Line({}, 1) for _ in range(3))
+    client = kafka_client._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    first, second, third = (kafka_client.Line({}, 1) for _ in range(3))
     time.sleep(0.5)  # nobody asks, librdkafka reports all the same: that all brokers are down, only once
     with client.heard_by(first):
         client.admin.poll(0)
@@ -525,8 +527,8 @@ def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one(
 def test_a_client_has_answered_when_a_broker_said_anything(kafka: KafkaBroker) -> None:
     server = f"127.0.0.1:{free_port()}"
     for servers, has_answered in ((server, False), (kafka.bootstrap_servers, True)):
-        line = kafka_log._Line({"bootstrap.servers": servers, "log_level": 0}, 1)
-        client = kafka_log._shared_client(line.config).get(line.config)
+        line = kafka_client.Line({"bootstrap.servers": servers, "log_level": 0}, 1)
+        client = kafka_client.shared_client(line.config).get(line.config)
         wanted = TopicCollection(["absent"])
         line.ask(lambda admin, seconds, wanted=wanted: admin.describe_topics(wanted, request_timeout=seconds))
         assert client.has_answered == has_answered
@@ -609,7 +611,7 @@ def test_no_secret_is_in_an_error_its_traceback_a_log_line_or_a_repr(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     config = {**kafka_sasl.client_config("alice"), "sasl.password": "hunter2", "ssl.key.password": "hunter3"}
-    shown = [repr(KafkaLog(config, 1)), kafka_log.digest(config)]
+    shown = [repr(KafkaLog(config, 1)), kafka_client.digest(config)]
     # The text of librdkafka repeats the last one.
     for change in ({}, {"bootstrap.servers": f"127.0.0.1:{free_port()}"}, {"security.protocol": "hunter2"}):
         with pytest.raises(KafkaUnavailableError) as caught:
@@ -780,18 +782,18 @@ def reported(*codes: int) -> list[KafkaError]:
     ids=["twice", "once: it may be going down", "others may answer", "it may come back", "nothing"],
 )
 def test_only_a_refusal_by_all_that_was_repeated_ends_a_lookup_early(codes: tuple[int, ...], is_refused: bool) -> None:
-    assert bool(kafka_log.refusal(reported(*codes))) == is_refused
+    assert bool(messages.refusal(reported(*codes))) == is_refused
 
 
 def test_the_hint_names_the_last_cause_and_not_that_all_are_down() -> None:
-    assert "report 1" in kafka_log.hint(reported(TRANSPORT, TRANSPORT, DOWN))
-    assert "security.protocol" in kafka_log.hint(reported(DOWN))
-    assert "No connection reported an error" in kafka_log.hint([])
+    assert "report 1" in messages.hint(reported(TRANSPORT, TRANSPORT, DOWN))
+    assert "security.protocol" in messages.hint(reported(DOWN))
+    assert "No connection reported an error" in messages.hint([])
 
 
 def test_an_error_names_each_reason_once_and_counts_what_it_does_not_name() -> None:
     many = {TopicPartition("orders", number): "no leader" for number in range(12)}
-    sentence = kafka_log.by_reason({**many, TopicPartition("orders", 12): "no answer"})
+    sentence = messages.by_reason({**many, TopicPartition("orders", 12): "no answer"})
     assert sentence.startswith("no leader (orders-0, orders-1, ")
     assert "orders-9, and 2 more); no answer (orders-12)" in sentence
 
@@ -801,7 +803,7 @@ def test_a_connection_is_known_by_what_its_callbacks_are_and_were_given() -> Non
         return region + config, 0.0
 
     def of(**settings: object) -> str:
-        return kafka_log.digest(settings)
+        return kafka_client.digest(settings)
 
     assert of(oauth_cb=partial(token, "eu")) == of(oauth_cb=partial(token, "eu"))
     assert of(oauth_cb=partial(token, "eu")) != of(oauth_cb=partial(token, "us"))
@@ -810,9 +812,9 @@ def test_a_connection_is_known_by_what_its_callbacks_are_and_were_given() -> Non
 
 def test_a_timeout_is_never_one_that_librdkafka_can_not_bear() -> None:
     for timeout in (0, 0.0001, 1, 5000):
-        line = kafka_log._Line({}, KafkaLog({}, timeout)._timeout)
+        line = kafka_client.Line({}, KafkaLog({}, timeout)._timeout)
         assert 1 <= line.request_seconds() <= 3600
-    past = kafka_log._Line({}, -10)
+    past = kafka_client.Line({}, -10)
     assert past.request_seconds() == 1
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.importing import committing_note, compare, moves, published, take, unlike
+from airflow_kafka_offsets.core.place.importing import moves, take, unlike
 from airflow_kafka_offsets.core.place.place import Found, Meaning
+from airflow_kafka_offsets.core.place.verifying import committing_note, compare, published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.store.advance import path
 from airflow_kafka_offsets.core.window import Claim, Held, State

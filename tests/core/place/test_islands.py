@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.offsets import OffsetRange
 from airflow_kafka_offsets.core.place.islands import Island, load_islands, pieces
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.core.examples import tp
 
 HEADER = "topic,partition,first_offset,last_offset,copies\n"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.cap import cap
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from tests.core.examples import ranges, tp
 
 backlogs = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)), min_size=1, max_size=12)

@@ -18,16 +18,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import (
-    Verdict,
-    check_all_readable,
-    check_readable,
-    check_same_topics,
-    plan_window,
-    plan_windows,
-    suspects,
-    with_held_back,
-)
+from airflow_kafka_offsets.core.plan.planning import Verdict, plan_window, plan_windows, suspects, with_held_back
+from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_readable, check_same_topics
 from airflow_kafka_offsets.core.window import State
 from tests.core.examples import group, log, position, ranges, tp, window
 

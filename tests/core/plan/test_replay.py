@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     LogTruncatedError,
     TopicRecreatedError,
 )
-from airflow_kafka_offsets.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import (
     MAX_BACKFILL_WINDOWS,
@@ -36,6 +36,7 @@ from airflow_kafka_offsets.core.plan.replay import (
     without_owner,
 )
 from airflow_kafka_offsets.core.plan.request import Span
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
 from tests.core.examples import NOON, claim, log, position, ranges, tp, window
 

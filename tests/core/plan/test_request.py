@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.plan.request import (
     parse_windows,
     span,
 )
-from airflow_kafka_offsets.core.window_id import window_id
+from airflow_kafka_offsets.core.window_id import name_window
 from tests.core.examples import ranges, tp
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -60,7 +60,7 @@ def test_windows_are_named_by_number_range_or_id(text: Any, seqs: tuple[int, ...
 
 @pytest.mark.parametrize("group", ["5", "2024", "a-5", "lake.orders", "1-2"])
 def test_an_id_is_an_id_whatever_the_groups_name(group: str) -> None:
-    assert parse_windows(group, window_id(group, 12)) == [12]
+    assert parse_windows(group, name_window(group, 12)) == [12]
     assert parse_windows(group, "12-14") == [12, 13, 14]
 
 
@@ -96,7 +96,7 @@ def test_1000_windows_may_be_named() -> None:
 
 @given(st.sets(st.integers(1, 2000), min_size=1, max_size=50), st.randoms())
 def test_windows_are_told_in_order_and_once_however_they_are_named(seqs: set[int], random: Any) -> None:
-    names = [random.choice([str, lambda s: f"{s}-{s}", lambda s: window_id("lake", s)])(s) for s in seqs] * 2
+    names = [random.choice([str, lambda s: f"{s}-{s}", lambda s: name_window("lake", s)])(s) for s in seqs] * 2
     random.shuffle(names)
     assert parse_windows("lake", ",".join(names)) == sorted(seqs)
 

@@ -1,0 +1,104 @@
+"""What the ledger keeps of windows, attempts and acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
+
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    until: datetime
+    isolation_level: IsolationLevel
+    lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    lane: Lane = Lane.LIVE
+    is_capped: bool = False
+    leader_epochs: LeaderEpochs = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one run to process one window.
+
+    Attributes:
+        id: its number in the ledger.
+        window_id: what it processed.
+        claim: who tried.
+        try_number: Airflow's number of the try.
+        outcome: how it ended.
+        records: what the job read; None: nobody told.
+        started_at, ended_at: in UTC; ended_at None: it did not say.
+        series: of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
+    """
+
+    id: int
+    window_id: str
+    claim: Claim
+    try_number: int
+    outcome: Outcome
+    records: int | None
+    started_at: datetime
+    ended_at: datetime | None
+    series: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What a person did to a group.
+
+    Attributes:
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"`` or ``"export"``.
+        who, why, at: as recorded.
+        details: JSON-able facts: windows concerned, gaps, places.
+    """
+
+    kind: str
+    who: str
+    why: str
+    at: datetime
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A window with its history in short, for people.
+
+    Attributes:
+        held: the window and who worked on it last.
+        planned_at, committed_at: in UTC.
+        attempts: how many there were.
+        records: what the last successful attempt read; None: nobody told.
+    """
+
+    held: Held
+    planned_at: datetime
+    committed_at: datetime | None
+    attempts: int
+    records: int | None
+
+
+MAX_WHO = 200
+
+
+def check_signature(who: str, why: str) -> None:
+    """Want a name and a reason: both are kept in the ledger.
+
+    Raises:
+        BadInputError: one is empty, or the name is too long.
+    """
+    if not why.strip():
+        raise BadInputError("Say why: the reason is kept in the ledger for whoever finds this later")
+    if not who.strip() or len(who) > MAX_WHO:
+        raise BadInputError(f"Say who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")

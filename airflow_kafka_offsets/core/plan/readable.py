@@ -1,0 +1,121 @@
+"""Whether Kafka still has what a window is to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from airflow_kafka_offsets.core.errors import (
+    DataLossError,
+    LogError,
+    LogTruncatedError,
+    MissingPartitionError,
+    TopicRecreatedError,
+    counted,
+    name_some,
+)
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, replaced_in
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import _raise
+from airflow_kafka_offsets.core.window import Window
+
+
+def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
+    """Refuse a window whose topics are no longer those that it was cut from: plausible offsets prove nothing.
+
+    Raises:
+        TopicRecreatedError: a topic has another id now.
+        MissingPartitionError: a topic is gone.
+    """
+    wanted = list(window.ranges.without_empty())
+    gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
+    if gone:
+        _raise(MissingPartitionError, gone, _unreadable(window, "then take the topic out of the group's topics"))
+    changed = {
+        tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
+        for tp in wanted
+        if topic_ids[tp.topic] != window.topic_ids[tp.topic]
+    }
+    if changed:
+        _raise(TopicRecreatedError, changed, _unreadable(window, "then reset the group"))
+
+
+def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
+    """Name the partitions whose log seems to end before the window does."""
+    return [tp for tp, r in window.ranges.without_empty().items() if tp in log.bounds and log.bounds[tp].end < r.end]
+
+
+def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
+    """Refuse to run a window again that Kafka no longer holds as a whole.
+
+    Args:
+        window: the window.
+        log: what Kafka holds.
+        epoch_ends: where the leader epochs end that are in doubt, see `leader_epochs.of_windows`.
+
+    Raises:
+        DataLossError: retention removed offsets of the window, or its log was truncated.
+        TopicRecreatedError, MissingPartitionError: see `check_same_topics`.
+    """
+    check_same_topics(window, log.topic_ids)
+    wanted = window.ranges.without_empty()
+    missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
+    if missing:
+        _raise(MissingPartitionError, missing, _unreadable(window, "then reset the group"))
+    gone = {
+        tp: f"{tp}: offsets {r} are not all there any more (beginning offset {b.beginning}, end offset {b.end})"
+        for tp, r in wanted.items()
+        if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
+    }
+    if gone:
+        is_truncated = bool(ends_behind(window, log))
+        error = LogTruncatedError if is_truncated else DataLossError
+        _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
+    if others := replaced_in(window, epoch_ends or {}):
+        _raise(LogTruncatedError, others, _unreadable(window, "the next run's plan then says what can be done"))
+
+
+def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
+    """Refuse to run windows again unless Kafka still holds all of them.
+
+    Raises:
+        LogError: see `check_readable`; of several windows it names those that can still be run.
+    """
+    errors: dict[str, LogError] = {}
+    for window in windows:
+        try:
+            check_readable(window, log, epoch_ends)
+        except LogError as exc:
+            errors[window.id] = exc
+    if not errors:
+        return
+    error = next(iter(errors.values()))
+    if len(windows) == 1:
+        raise error
+    left = [window.id for window in windows if window.id not in errors]
+    partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
+    gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
+    raise type(error)(
+        f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
+        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")
+        + _give_up(window for window in windows if window.id in errors),
+        partitions,
+    )
+
+
+def _give_up(unreadable: Iterable[Window]) -> str:
+    # The newest first: it leaves no gap, if nothing lies behind it.
+    if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
+        return ""
+    return ". To give up those that are open: " + name_some(
+        [f"kafka-offsets abandon {window.id} --why '...'" for window in is_open]
+    )
+
+
+def _unreadable(window: Window, then: str) -> str:
+    if window.state.is_open:
+        return (
+            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy; to keep that: "
+            f"kafka-offsets commit {window.id} --why '...'. To give the window up: kafka-offsets abandon {window.id} --why '...'; {then}"
+        )
+    return f"Window {window.id} is {window.state} and can't be read again; what it wrote then is all there is"

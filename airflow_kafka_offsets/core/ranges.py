@@ -1,0 +1,99 @@
+"""Ranges of offsets: what a window owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """``start <= offset < end`` of one topic-partition (Spark: startingOffsets, endingOffsets)."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if type(self.start) is int and type(self.end) is int and 0 <= self.start <= self.end:
+            return
+        if not is_whole(self.start) or not is_whole(self.end):
+            raise BadInputError(f"An offset must be a whole number, got {short(self.start)} to {short(self.end)}")
+        if self.start < 0:
+            raise BadInputError(f"An offset range can't start at {self.start}: offsets start at 0")
+        if self.end < self.start:
+            raise BadInputError(f"An offset range can't end at {self.end}, before its start {self.start}")
+
+    @property
+    def span(self) -> int:
+        """``end - start``: an upper bound on the records, as some offsets may hold none."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.start} to {self.end - 1}" if self.span else f"none (at {self.start})"
+
+
+class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
+    """The offset range of each of some topic-partitions, in their order; immutable.
+
+    A partition with nothing to read is there with an empty range, as its ``end`` is where the next window starts.
+    """
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Mapping[TopicPartition, OffsetRange] | Iterable[tuple[TopicPartition, OffsetRange]]):
+        given: dict[TopicPartition, OffsetRange] = dict(ranges)
+        self._ranges = dict(sorted(given.items()))
+
+    @classmethod
+    def between(cls, starts: Offsets, ends: Offsets) -> OffsetRanges:
+        """Build ranges from a start and an end for the same partitions.
+
+        Raises:
+            BadInputError: a partition has only one of the two, or its end lies before its start.
+        """
+        if starts.keys() != ends.keys():
+            odd = [str(tp) for tp in sorted(starts.keys() ^ ends.keys())]
+            raise BadInputError(f"Start and end must name the same partitions; only one names {name_some(odd, ', ')}")
+        for tp, start in starts.items():
+            if ends[tp] < start:
+                raise BadInputError(f"{tp}: the end offset {ends[tp]} lies before the start offset {start}")
+        return cls((tp, OffsetRange(start, ends[tp])) for tp, start in starts.items())
+
+    @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """The start of each range."""
+        return {tp: r.start for tp, r in self._ranges.items()}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The end of each range: where the next window starts."""
+        return {tp: r.end for tp, r in self._ranges.items()}
+
+    @property
+    def span(self) -> int:
+        """The sum of all spans: an upper bound on the records."""
+        return sum(r.end - r.start for r in self._ranges.values())
+
+    def without_empty(self) -> OffsetRanges:
+        """Return only the ranges that hold an offset: what a job has to read."""
+        return OffsetRanges((tp, r) for tp, r in self._ranges.items() if r.end > r.start)
+
+    def __getitem__(self, tp: TopicPartition) -> OffsetRange:
+        return self._ranges[tp]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __repr__(self) -> str:
+        return f"OffsetRanges({self._ranges!r})"
+
+
+def named_ranges(ranges: OffsetRanges) -> dict[str, list[int]]:
+    """Return ranges as the record of an act has them: ``{"orders-0": [start, end]}``."""
+    return {str(tp): [r.start, r.end] for tp, r in ranges.items()}

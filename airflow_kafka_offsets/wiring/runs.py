@@ -1,0 +1,68 @@
+"""Who is alive: what Airflow says about the runs that hold windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core.window import Claim, Scope
+
+if TYPE_CHECKING:
+    pass
+
+
+RUN_IS_ALIVE = ["queued", "running"]
+
+# A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
+_TASK_IS_OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
+
+
+def is_over(claim: Claim) -> bool:
+    """Ask Airflow whether a claim's task or run is over: failed for good, marked as done, or gone.
+
+    Works in tasks and in triggers, through their supervisor.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    alive = RuntimeTaskInstance.get_dr_count(dag_id=claim.dag_id, run_ids=[claim.run_id], states=RUN_IS_ALIVE)
+    if not alive:
+        return True
+    return task_is_over(claim, _task_states(claim))
+
+
+def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
+    """Decide from the task's state while its run goes on.
+
+    Args:
+        claim: who holds the window.
+        states: Airflow's answer for the run: state by task, of a mapped task by ``task_id_mapindex``.
+    """
+    name = state_name(claim)
+    if name not in states:
+        return True  # the task is no longer part of its run
+    if claim.scope is Scope.RUN and states[name] == "success":
+        return False  # it planned; other tasks of its run work on the window now
+    return states[name] in _TASK_IS_OVER
+
+
+def task_state(claim: Claim) -> str | None:
+    """Ask Airflow for the state of the claim's task; None: it has none, or there is no such task."""
+    return _task_states(claim).get(state_name(claim))
+
+
+def _task_states(claim: Claim) -> Mapping[str, str | None]:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    by_run = RuntimeTaskInstance.get_task_states(
+        dag_id=claim.dag_id,
+        task_ids=[claim.task_id],
+        run_ids=[claim.run_id],
+        map_index=claim.map_index if claim.map_index >= 0 else None,
+    )
+    states: Mapping[str, str | None] = by_run.get(claim.run_id, {})
+    return states
+
+
+def state_name(claim: Claim) -> str:
+    """Return the name under which Airflow's answer has the state of the claim's task."""
+    return claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"
