@@ -1,4 +1,4 @@
-"""Which windows answer a replay: looks in ledger and Kafka, writes nothing (DESIGN 5, rules 6 and 7)."""
+"""Which windows answer a replay: looks in ledger and Kafka, writes nothing (docs/design.md, rules 6 and 7)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def try_of(context: Context) -> Try:
 
 
 def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request | None:
-    """Return what this run asks for (DESIGN 5, rule 8).
+    """Return what this run asks for (docs/design.md, rule 8).
 
     A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other, a manual one
     usually, replays what its params or conf name, and plans live when they name nothing.

@@ -1,4 +1,4 @@
-"""DESIGN 3: commands are typed by people who wait for them, so each imports what it needs and no more."""
+"""docs/design.md, Layers: commands are typed by people who wait for them, so each imports what it needs and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DESIGN 3: who may import whom, and what an import costs."""
+"""docs/design.md, Layers: who may import whom, and what an import costs."""
 
 from __future__ import annotations
 

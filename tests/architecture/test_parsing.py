@@ -1,4 +1,4 @@
-"""DESIGN 3: DAG files are parsed every few seconds, so what only a task needs is imported in the task."""
+"""docs/design.md, Layers: DAG files are parsed every few seconds, so what only a task needs is imported in the task."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -141,3 +141,26 @@ def test_a_message_names_a_page_by_its_title_too_as_a_wheel_has_no_docs() -> Non
         for page in re.findall(r"docs/[\w/.-]*\.md", text):
             title = (ROOT / page).read_text().splitlines()[0].removeprefix("# ")
             assert f'"{title}" in the docs ({page})' in text, place
+
+
+def test_what_the_code_cites_is_there() -> None:
+    files = [*(ROOT / "airflow_kafka_offsets").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    text = "\n".join(file.read_text() for file in files)
+    assert not [page for page in set(re.findall(r"\bdocs/[\w/-]+\.md\b", text)) if not (ROOT / page).exists()]
+    design = (ROOT / "docs" / "design.md").read_text()
+    cited = re.findall(r"docs/design\.md, (rules? [\d ,toand]*\d|Planning|Layers|Offset stores)", text)
+    assert cited
+    assert not [
+        head
+        for part in cited
+        for head in (re.findall(r"\d+", part) or [part])
+        if f"\n### Rule {head}\n" not in design and f"\n## {head}\n" not in design
+    ]
+
+
+def test_every_command_that_the_pages_type_is_in_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    typed = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text())}
+    typed |= {name for page in PAGES for name in re.findall(r"^make ([a-z-]+)", page.read_text(), flags=re.MULTILINE)}
+    assert {"setup", "test", "test-unit"} <= typed
+    assert not typed - targets

@@ -1,4 +1,4 @@
-"""Each situation of DESIGN 4 on a real broker: what the next plan says, and how the error reads."""
+"""Each situation of docs/design.md, Planning on a real broker: what the next plan says, and how the error reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule 5 of DESIGN 5: several live windows at once, for parallel jobs, and the watermark at the gap-free prefix."""
+"""Rule 5 of docs/design.md: several live windows at once, for parallel jobs, and the watermark at the gap-free prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule 10 of DESIGN 5: a group belongs to the DAG and task that plan it."""
+"""Rule 10 of docs/design.md: a group belongs to the DAG and task that plan it."""
 
 from __future__ import annotations
 

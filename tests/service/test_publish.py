@@ -1,4 +1,4 @@
-"""The offset store follows the watermark; a crash at each point in between is rolled forward (DESIGN 5, last part)."""
+"""The offset store follows the watermark; a crash at each point in between is rolled forward (docs/design.md, Offset stores)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules 6 to 8 of DESIGN 5: replays by windows, time and offsets, and the intervals of Airflow's backfills."""
+"""Rules 6 to 8 of docs/design.md: replays by windows, time and offsets, and the intervals of Airflow's backfills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules 1 to 4 of DESIGN 5: windows, runs and reruns."""
+"""Rules 1 to 4 of docs/design.md: windows, runs and reruns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which windows a run gets: its own, those that dead runs left behind, or new ones (DESIGN 5, rules 1 to 3, 5 and 10).
+"""Which windows a run gets: its own, those that dead runs left behind, or new ones (docs/design.md, rules 1 to 3, 5 and 10).
 
 A group belongs to one task of one DAG, in all of its runs: the first that cut a live window. Two tasks that shared one by mistake
 would divide its records between their outputs, each green. So only the owner gets live windows. Others may replay, which is how a

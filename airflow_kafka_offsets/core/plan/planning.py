@@ -1,4 +1,4 @@
-"""From a position and the log to the next window's ranges: one verdict per topic-partition (DESIGN 4)."""
+"""From a position and the log to the next window's ranges: one verdict per topic-partition (docs/design.md, Planning)."""
 
 from __future__ import annotations
 

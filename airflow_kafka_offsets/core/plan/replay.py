@@ -1,6 +1,6 @@
 """Who owns the offsets of a replay: windows that are run again, and new backfill windows for what nobody owned.
 
-DESIGN 5, rules 6 and 7.
+docs/design.md, rules 6 and 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run asks for: what is new, or a replay of windows, of a time span or of offset ranges (DESIGN 5, rules 6 to 8)."""
+"""What a run asks for: what is new, or a replay of windows, of a time span or of offset ranges (docs/design.md, rules 6 to 8)."""
 
 from __future__ import annotations
 

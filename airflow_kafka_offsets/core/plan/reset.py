@@ -1,4 +1,4 @@
-"""Moving a watermark by hand (DESIGN 5, rule 9): what is skipped, and which windows lose their offsets."""
+"""Moving a watermark by hand (docs/design.md, rule 9): what is skipped, and which windows lose their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an offset store promises, and when its offsets may move (DESIGN 5, last part)."""
+"""What an offset store promises, and when its offsets may move (docs/design.md, Offset stores)."""
 
 from __future__ import annotations
 

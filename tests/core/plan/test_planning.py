@@ -1,4 +1,4 @@
-"""One verdict per topic-partition: DESIGN 4, row by row."""
+"""One verdict per topic-partition: docs/design.md, Planning, row by row."""
 
 from __future__ import annotations
 
