@@ -10,10 +10,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection
-
-    from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
 
 # What the outer process, the driver's JVM, must be started with; the inner spark-submit comes too late for them.
 _OF_THE_JVM = (
@@ -78,24 +75,12 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
         )
 
 
-def submit(hook: SparkSubmitHook, cluster: StandaloneCluster, application: str) -> str:
-    """Start the driver, and return its id, which the hook knows too."""
-    environment = {name: str(value) for name, value in (hook._env_vars or {}).items()}
-    hook._env_vars = None  # in this mode the hook refuses what the REST server takes
-    arguments = in_client_mode(hook._build_spark_submit_command(application)[1:])
-    hook._driver_id = cluster.submit(arguments, _properties(hook), environment)
-    hook.log.info("Spark's master runs it as %s", hook._driver_id)
-    return hook._driver_id
-
-
 def in_client_mode(arguments: Sequence[str]) -> list[str]:
     """Return the arguments of spark-submit in client mode; those of the application stay as they are."""
     at = list(arguments).index("--deploy-mode")
     return [*arguments[: at + 1], "client", *arguments[at + 2 :]]
 
 
-def _properties(hook: SparkSubmitHook) -> dict[str, str]:
-    conf: Mapping[str, object] = hook._conf
-    given = {name: str(value) for name, value in conf.items() if name.startswith(_OF_THE_JVM)}
-    memory = {"spark.driver.memory": hook._driver_memory} if hook._driver_memory else {}
-    return {**given, **memory, "spark.master": hook._connection["master"], "spark.app.name": str(hook._name)}
+def of_the_jvm(conf: Mapping[str, object]) -> dict[str, str]:
+    """Return the properties that the driver's JVM has to be started with."""
+    return {name: str(value) for name, value in conf.items() if name.startswith(_OF_THE_JVM)}

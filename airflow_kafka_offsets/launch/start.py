@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
@@ -15,45 +15,27 @@ from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchiv
 from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow_kafka_offsets.launch.submit_hook import SubmitHook
 
 log = logging.getLogger(__name__)
 
 
-def add_options(hook: SparkSubmitHook, archive: StartArchive, compiler: Compiler, span: int) -> None:
-    """Let the spark-submit that a hook is about to start find our options in its environment: no command line shows them.
+def variables(
+    hook: SubmitHook, command: Sequence[str], archive: StartArchive, compiler: Compiler, span: int
+) -> Mapping[str, str]:
+    """Return the variables by which a driver in client mode gets our options: no command line shows them.
 
     Args:
-        hook: in client mode.
+        hook: that is about to start spark-submit.
+        command: what it will start.
         archive: what is to be done about the start archive.
         compiler: of the driver's JVM.
         span: of the window, in offsets.
     """
     from airflow_kafka_offsets.wiring.machine.start import start_environment
 
-    build, read_log = hook._build_spark_submit_command, hook._process_spark_submit_log
-    given: list[dict[str, Any] | None] = []
-
-    def build_and_add(application: str) -> list[str]:
-        command = build(application)
-        given.append(hook._env)
-        ours = start_environment(
-            environment_of(hook),
-            archive,
-            compiler,
-            span,
-            program=hook._connection["spark_binary"],
-            said=[*command, _content(hook._properties_file)],
-        )
-        hook._env = {**(hook._env or {}), **ours}
-        return command
-
-    def read_and_restore(itr: Iterator[Any]) -> None:
-        hook._env = given[-1]  # spark-submit has it; what the user runs after that is not ours
-        read_log(itr)
-
-    hook._build_spark_submit_command = build_and_add  # type: ignore[method-assign]
-    hook._process_spark_submit_log = read_and_restore  # type: ignore[method-assign]
+    said = [*command, _content(hook.properties_file)]
+    return start_environment(hook.environment, archive, compiler, span, program=hook.program, said=said)
 
 
 def _content(file: str | None) -> str:
@@ -72,12 +54,6 @@ def chosen_archive(archive: StartArchive | None) -> StartArchive:
     from airflow_kafka_offsets.wiring.machine import start
 
     return start.chosen_archive(archive)
-
-
-def environment_of(hook: SparkSubmitHook) -> dict[str, str]:
-    """Return the environment that a hook gives to spark-submit; on Kubernetes, the user's variables are for the driver's pod."""
-    added = hook._env or (None if hook._is_kubernetes else hook._env_vars) or {}
-    return {**os.environ, **{name: str(value) for name, value in added.items()}}
 
 
 @contextmanager

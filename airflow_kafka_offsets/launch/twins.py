@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import JobAliveError
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-
     from airflow_kafka_offsets.core.launch.jobs import JobName, Step
     from airflow_kafka_offsets.ports import Cluster
 
@@ -70,23 +67,6 @@ def stop(cluster: Cluster, name: JobName) -> None:
         if job.state is JobState.ALIVE and job.job == name.job:
             log.info("Window %s: stopping job %s", name.window_id, job.id)
             cluster.stop(job.id)
-
-
-def submitted(hook: SparkSubmitHook, line: str) -> str | None:
-    """Return what the provider notes of a job, once spark-submit has said that it is submitted; None: not yet.
-
-    Args:
-        hook: has read the lines before this one, and this one.
-        line: what spark-submit wrote.
-    """
-    if hook._is_yarn_cluster_mode:
-        found = re.search(r"Submitted application (application_\d+_\d+)", line)  # it gets an id before it is submitted
-        return found[1] if found else None
-    if hook._is_kubernetes:
-        # The provider knows this line only where the namespace is called `spark`.
-        found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
-        return found[1] if found and hook._should_track_driver_via_k8s_api() else None
-    return hook._driver_id
 
 
 def _overdue(name: JobName, step: Step) -> str:

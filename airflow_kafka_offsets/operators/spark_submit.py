@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
@@ -26,12 +25,11 @@ from airflow_kafka_offsets.core.fields import (
 from airflow_kafka_offsets.core.launch.spark_conf import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.launch import standalone, twins
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import DAG, Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -58,16 +56,13 @@ _LAUNCH = {
 }
 """The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
-# Where the provider keeps them.
-_ATTRIBUTES = {"archives": "_archives"}
-
 _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or TEXT.takes(value))
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
 
-class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
+class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
@@ -96,7 +91,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         what is worth more; ``full`` is Java's own way; ``auto``: quick for small windows and where the executors are elsewhere, else late.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "window")
+    template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")
     ui_color = "#d5e8f0"
 
     def __init__(
@@ -194,37 +189,35 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
 
-        connections.find_connection(self._conn_id, "spark")  # without it the hook would submit to YARN, and say nothing
+        connections.find_connection(
+            self.spark_conn_id, "spark"
+        )  # without it the hook would submit to YARN, and say nothing
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
         check_spark_conf(self.conf or {})
         self._archive = start.chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
-        hook = self._get_hook()
-        master = hook._connection["master"]
-        if not master.startswith("local"):
-            refuse_login(options, self.group.kafka_conn_id, f"executors (master {master})")
-        mode = hook._connection["deploy_mode"]
-        check_deploy_mode(hook._conf, mode)
-        check_waits(hook._conf, is_tracked=self._is_tracked(hook))
-        if hook._is_yarn_cluster_mode:
+        hook = self.new_hook()
+        if not hook.master.startswith("local"):
+            refuse_login(options, self.group.kafka_conn_id, f"executors (master {hook.master})")
+        check_deploy_mode(hook.conf, hook.deploy_mode)
+        check_waits(hook.conf, is_tracked=hook.is_tracked)
+        if hook.is_yarn_cluster:
             self._check_yarn(hook)
-        hook._validate_yarn_track_via_rm_api_config()
-        if hook._is_kubernetes and mode == "cluster" and not self._is_tracked(hook):
+        hook.check_tracking(by_kubernetes=self.is_tracked_by_kubernetes)
+        if hook.is_kubernetes_cluster and not hook.is_tracked:
             raise BadInputError(
                 "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
                 "the driver has failed, and the last exit code that it logs may be a sidecar's"
             )
-        if self._track_driver_via_k8s_api:
-            hook._validate_track_driver_via_k8s_api_config()
-        if hook._should_track_driver_status:
+        if hook.is_standalone_cluster:
             standalone.check_reachable(self.application, ship=self.ship)
-            open_standalone(hook).check()
+            open_standalone(hook.target).check()
         else:
             self._find_files()
-        if not (hook._should_track_driver_status and standalone.is_python(self.application)):
-            check_submit(hook._connection["spark_binary"], start.environment_of(hook))
+        if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
+            check_submit(hook.program, hook.environment)
         self._told = self._with_connector(hook)
         self._reconnects = self._can_reconnect(hook)
         return options
@@ -233,7 +226,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, launch_files
 
         for name, path in launch_files(self._given(FIELDS), folders_of(self.get_dag())).items():
-            setattr(self, _ATTRIBUTES.get(name, name), path)
+            setattr(self, name, path)
 
     def look_ahead(self, dag: DAG) -> list[str]:
         """Refuse what is missing and can be seen before a run, without asking a cluster: the connection, and the files beside the DAG.
@@ -250,23 +243,23 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, is_rendered, launch_files
         from airflow_kafka_offsets.wiring import connections
 
-        connection = connections.find_connection(self._conn_id, "spark")
-        if standalone.is_cluster_mode(connection, self._deploy_mode):
+        connection = connections.find_connection(self.spark_conn_id, "spark")
+        if standalone.is_cluster_mode(connection, self.chosen_deploy_mode):
             return []  # all paths are those of the cluster's nodes
         given = self._given(FIELDS)
         launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
         return [name for name, value in given.items() if not is_rendered(value)]
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
-        return {name: getattr(self, _ATTRIBUTES.get(name, name)) for name in names}
+        return {name: getattr(self, name) for name in names}
 
-    def _check_yarn(self, hook: SparkSubmitHook) -> None:
+    def _check_yarn(self, hook: SubmitHook) -> None:
         if self._cluster(hook) is None:
             raise BadInputError(
                 "YARN's cluster mode needs yarn_resourcemanager_webapp_address in the connection's extra (http://rm:8088): a retry "
                 "must find the driver of the try before it, or it would run beside it"
             )
-        if self.durable and not hook._yarn_track_via_rm_api:
+        if self.durable and not hook.is_tracked_by_yarn:
             raise BadInputError(
                 "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry goes on with the driver of the try before it; "
                 "or durable=False, and then a retry stops it"
@@ -283,8 +276,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == self._claim]
         first = first_of_series(try_of(context), own).id
         key = self.job_key(planned.window, first)
-        self.external_id_key = f"spark_job_id:{key}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
+        self.name_job(key)
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span, self._spark_said = planned.window.span, None
         with self._fields_as_given(), task_folder() as directory:
@@ -307,7 +299,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         """
         store = context.get("task_state_store")
         self._note = None if store is None else lambda found: store.set(self.external_id_key, found)
-        hook = self._get_hook()
+        hook = self.new_hook()
         cluster = self._cluster(hook)
         if is_first or cluster is None or self._job is None:
             return
@@ -329,10 +321,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         status = self.get_job_status(job, context)
         return self.is_job_active(status) or self.is_job_succeeded(status)
 
-    def _cluster(self, hook: SparkSubmitHook) -> Cluster | None:
+    def _cluster(self, hook: SubmitHook) -> Cluster | None:
         from airflow_kafka_offsets.wiring.clusters import open_cluster
 
-        return open_cluster(hook, SPARK_SUBMIT if standalone.is_python(self.application) else self._java_class)
+        return open_cluster(hook.target, SPARK_SUBMIT if standalone.is_python(self.application) else self.java_class)
 
     @contextmanager
     def _fields_as_given(self) -> Iterator[None]:
@@ -342,7 +334,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
             yield
         finally:
             self.__dict__.update(given)
-            self._hook = self._job = None
+            self._job = None
+            self.forget_hook()
 
     @staticmethod
     def job_key(window: Window, first_attempt: int) -> str:
@@ -368,11 +361,11 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
         conf, files = window_conf(handoff, directory)
-        hook = self._get_hook()
-        if files and hook._should_track_driver_status:
+        hook = self.new_hook()
+        if files and hook.is_standalone_cluster:
             refuse_file(planned.window)
         self.conf = {**self._defaults(hook), **(self.conf or {}), **self._tags(hook), **conf}
-        if self._is_tracked(hook):
+        if hook.is_tracked:
             self.conf.pop(YARN_WAITS, None)  # the provider sets it, and takes no other word
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
@@ -385,105 +378,68 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         if self._names_job:
             self.name = planned.window.id
 
-    def _with_connector(self, hook: SparkSubmitHook) -> Told:
+    def _with_connector(self, hook: SubmitHook) -> Told:
         from airflow_kafka_offsets.launch.connector import Given, for_submit
-        from airflow_kafka_offsets.launch.start import environment_of
 
         return for_submit(
             self.connector,
             Given(self.packages, self.jars, self.exclude_packages),
             is_client=self._is_client_mode(),
-            binary=hook._connection["spark_binary"],
-            environment=environment_of(hook),
+            binary=hook.program,
+            environment=hook.environment,
             conf=self.conf or {},
             properties_file=self.properties_file,
-            repositories=self._repositories,
+            repositories=self.repositories,
         )
 
-    def _defaults(self, hook: SparkSubmitHook) -> dict[str, str]:
-        if not hook._is_yarn:
+    def _defaults(self, hook: SubmitHook) -> dict[str, str]:
+        if not hook.is_yarn:
             return {}
         # Untracked, spark-submit must not end before the job, as spark-defaults.conf may tell it to; tracked, the provider says so.
-        waits = {} if self._is_tracked(hook) else {YARN_WAITS: "true"}
+        waits = {} if hook.is_tracked else {YARN_WAITS: "true"}
         return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
 
-    def _tags(self, hook: SparkSubmitHook) -> dict[str, str]:
+    def _tags(self, hook: SubmitHook) -> dict[str, str]:
         from airflow_kafka_offsets.core.launch.jobs import tags
 
-        return tags(hook._connection["master"], self._job, self.conf or {}) if self._job else {}
+        return tags(hook.master, self._job, self.conf or {}) if self._job else {}
 
     def _is_client_mode(self) -> bool:
-        return bool(self._get_hook()._connection["deploy_mode"] != "cluster")
+        return self.new_hook().is_client_mode
 
-    def _get_hook(self) -> SparkSubmitHook:
-        from airflow_kafka_offsets.launch import start
+    def steps(self) -> Steps:
+        """Return what is done around the provider's steps."""
+        return Steps(self._stop.check, self._submit_python, self._variables, self._hear, self._noted)
 
-        try:
-            hook = super()._get_hook()
-        except NameError as exc:  # the provider looks for what it did not import
-            raise BadInputError(
-                f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
-            ) from exc
-        except ValueError as exc:  # what the provider does not take in a connection
-            raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
-        # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
-        hook._connection["deploy_mode"] = hook._connection["deploy_mode"] or "client"
-        submit, read_log, poll_pod = hook.submit, hook._process_spark_submit_log, hook._poll_k8s_driver_via_api
-
-        def submit_if_wanted(application: str = "", **kwargs: Any) -> str | None:
-            self._stop.check()
-            if hook._should_track_driver_status and standalone.is_python(application):
-                return self._submit_python(hook, application)
-            if hook._connection["deploy_mode"] == "client":
-                self._launched = start.environment_of(hook), hook._connection["spark_binary"]
-                start.add_options(hook, self._archive, self.compiler, self._span)
-            # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
-            # spark-submit that outlives its worker would submit beside the retry.
-            return submit(application, preexec_fn=dying_with_parent(), **kwargs)
-
-        def read_and_note(itr: Iterator[Any]) -> None:
-            read_log(self._noting(hook, itr))
-
-        def succeeded_pod() -> str:
-            phase = poll_pod()
-            if phase != "Succeeded":  # the provider takes a pod that vanished for a success
-                raise ClusterError(f"The driver's pod {hook._kubernetes_driver_pod} is gone, and nobody saw it succeed")
-            return str(phase)
-
-        hook.submit = submit_if_wanted  # type: ignore[method-assign]
-        hook._process_spark_submit_log = read_and_note  # type: ignore[method-assign]
-        hook._poll_k8s_driver_via_api = succeeded_pod  # type: ignore[method-assign]
-        return hook
-
-    def _submit_python(self, hook: SparkSubmitHook, application: str) -> str:
+    def _submit_python(self, hook: SubmitHook, application: str) -> str:
         from airflow_kafka_offsets.wiring.clusters import open_standalone
 
-        cluster = open_standalone(hook)
-        driver = standalone.submit(hook, cluster, application)
+        cluster = open_standalone(hook.target)
+        driver = hook.submit_to(cluster, application)
         if self._stop.is_set:  # while the master answered, when nobody knew the driver
             cluster.stop(driver)
         self._stop.check()
         return driver
 
-    def _noting(self, hook: SparkSubmitHook, lines: Iterator[str]) -> Iterator[str]:
-        """Note the job's id as soon as spark-submit says it, which may go on for many seconds then."""
+    def _variables(self, hook: SubmitHook, command: Sequence[str]) -> Mapping[str, str]:
+        from airflow_kafka_offsets.launch import start
+
+        self._launched = hook.environment, hook.program
+        return start.variables(hook, command, self._archive, self.compiler, self._span)
+
+    def _hear(self, line: str) -> None:
         from airflow_kafka_offsets.core.spark_log import more_telling
 
-        noted = None
-        for line in lines:
-            yield line
-            self._spark_said = more_telling(self._spark_said, line)
-            if noted is None and (noted := twins.submitted(hook, line)) and self._note:
-                self._note(noted)
-        if noted and hook._is_yarn:
-            hook._yarn_application_id = noted  # not what looks like an id in a later line
-        if noted and hook._is_kubernetes:
-            hook._kubernetes_driver_pod = noted.partition(":")[2]
+        self._spark_said = more_telling(self._spark_said, line)
+
+    def _noted(self, job: str) -> None:
+        if self._note:
+            self._note(job)
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Watch a job in the cluster, also one that an earlier try started: on YARN, on_kill must know its id."""
-        if self._hook is not None and self._hook._is_yarn_cluster_mode:
-            self._hook._yarn_application_id = str(external_id)
+        if self.hook_at_work is not None and self.hook_at_work.is_yarn_cluster:
+            self.hook_at_work.watch_on_yarn(str(external_id))
         super().poll_until_complete(external_id, context)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
@@ -491,7 +447,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         try:
             return super().get_job_status(external_id, context)
         except (RuntimeError, OSError):  # of several masters the provider tells what the last one said
-            cluster = None if self._hook is None else self._cluster(self._hook)
+            cluster = None if self.hook_at_work is None else self._cluster(self.hook_at_work)
             if cluster is None or cluster.knows(str(external_id)):
                 raise
             self.log.warning("The cluster knows no job %s (any more): launching the window anew", external_id)
@@ -507,7 +463,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         Airflow calls this for a person's kill, a clear, a time-out, and for the SIGTERM of a worker alike.
         """
         # A try that still looks for jobs of earlier ones has no hook yet, and may have found a driver.
-        hook = self._get_hook() if self._hook is None and self._job is not None else self._hook
+        hook = self.new_hook() if self.hook_at_work is None and self._job is not None else self.hook_at_work
         if self._is_left_to_the_retry(hook):
             self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
             return
@@ -515,23 +471,22 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         # The provider's way starts a JVM, or fails where there is no spark-submit; this process has 5 seconds left.
         if hook is not None:
             self._stop_in_cluster(hook)
-        if self._hook is not None:
+        if self.hook_at_work is not None:
             super().on_kill()
 
-    def _stop_in_cluster(self, hook: SparkSubmitHook) -> None:
+    def _stop_in_cluster(self, hook: SubmitHook) -> None:
         """Stop the job also where nobody knows its id yet."""
         try:
             cluster = None if self._job is None else self._cluster(hook)
             if cluster is not None and self._job is not None:
-                if hook._submit_sp is not None:
-                    hook._submit_sp.kill()  # it may be about to submit what is looked for
-                if hook._should_track_driver_status and hook._driver_id:
-                    cluster.stop(hook._driver_id)  # one request; to look for it takes several
+                hook.end_spark_submit()  # it may be about to submit what is looked for
+                if hook.is_standalone_cluster and hook.driver_id:
+                    cluster.stop(hook.driver_id)  # one request; to look for it takes several
                 twins.stop(cluster, self._job)
         except ClusterError as exc:
             self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
 
-    def _is_left_to_the_retry(self, hook: SparkSubmitHook | None) -> bool:
+    def _is_left_to_the_retry(self, hook: SubmitHook | None) -> bool:
         from airflow_kafka_offsets.wiring.runs import task_state
 
         if hook is None or self._claim is None or not self._has_retry or not self._can_reconnect(hook):
@@ -539,9 +494,5 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SparkSubmitOperator):
         # While Airflow handles a time-out, the task still counts as running.
         return not isinstance(sys.exc_info()[1], AirflowTaskTimeout) and task_state(self._claim) == "running"
 
-    def _can_reconnect(self, hook: SparkSubmitHook) -> bool:
-        return bool(self.durable and self._is_tracked(hook))
-
-    def _is_tracked(self, hook: SparkSubmitHook) -> bool:
-        on_yarn = hook._is_yarn_cluster_mode and hook._yarn_track_via_rm_api
-        return bool(hook._should_track_driver_status or hook._should_track_driver_via_k8s_api() or on_yarn)
+    def _can_reconnect(self, hook: SubmitHook) -> bool:
+        return bool(self.durable and hook.is_tracked)

@@ -2,58 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.wiring import connections
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-
     from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
     from airflow_kafka_offsets.ports import Cluster
 
 
-def open_cluster(hook: SparkSubmitHook, main_class: str | None = None) -> Cluster | None:
-    """Return the cluster that a hook submits to; nothing is asked of it yet.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where jobs are submitted to.
+
+    Attributes:
+        conn_id: Airflow's connection of it.
+        master: Spark's master.
+        is_cluster_mode: whether drivers run there, and not on this machine.
+        is_yarn, is_kubernetes: what it is; neither: a standalone cluster, or this machine.
+        namespace: on Kubernetes.
+        rest: scheme and port of the REST server of a standalone cluster.
+        yarn_address: under which name the connection's extra has the address of YARN's resource manager.
+        yarn: returns that address, and what logs in there.
+    """
+
+    conn_id: str
+    master: str
+    is_cluster_mode: bool
+    is_yarn: bool
+    is_kubernetes: bool
+    namespace: str | None
+    rest: tuple[Any, Any]
+    yarn_address: str
+    yarn: Callable[[], tuple[str, Any]]
+
+
+def open_cluster(target: Target, main_class: str | None = None) -> Cluster | None:
+    """Return the cluster that jobs are submitted to; nothing is asked of it yet.
 
     Args:
-        hook: the provider's.
+        target: where they go.
         main_class: of the drivers that we launch on a standalone cluster; None: any.
 
     Returns:
         None: drivers run on the Airflow worker and end with it, or the cluster can't be asked.
     """
-    master = hook._connection["master"]
-    is_cluster_mode = hook._connection["deploy_mode"] == "cluster"
-    if hook._is_yarn:
-        return _yarn(hook)
-    if hook._is_kubernetes and is_cluster_mode and hook._connection["namespace"]:
-        return _kubernetes(hook._connection["namespace"])
-    if master.startswith("spark://") and is_cluster_mode:
-        return open_standalone(hook, main_class)
+    if target.is_yarn:
+        return _yarn(target)
+    if target.is_kubernetes and target.is_cluster_mode and target.namespace:
+        return _kubernetes(target.namespace)
+    if target.master.startswith("spark://") and target.is_cluster_mode:
+        return open_standalone(target, main_class)
     return None
 
 
-def open_standalone(hook: SparkSubmitHook, main_class: str | None = None) -> StandaloneCluster:
-    """Return the standalone cluster that a hook submits to."""
+def open_standalone(target: Target, main_class: str | None = None) -> StandaloneCluster:
+    """Return the standalone cluster that jobs are submitted to."""
     from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 
-    connection = hook._connection
-    hosts = [master.rpartition(":")[0] or master for master in connection["master"].removeprefix("spark://").split(",")]
-    extra: dict[str, Any] = connections.find_connection(hook._conn_id, "spark").extra_dejson
+    hosts = [master.rpartition(":")[0] or master for master in target.master.removeprefix("spark://").split(",")]
+    extra: dict[str, Any] = connections.find_connection(target.conn_id, "spark").extra_dejson
     page = (extra.get("webui-scheme", "http"), extra.get("webui-port", 8080))
-    rest = (connection["rest_scheme"], connection["rest_port"])
-    addresses = Addresses(*([f"{scheme}://{host}:{port}" for host in hosts] for scheme, port in (rest, page)))
+    addresses = Addresses(*([f"{scheme}://{host}:{port}" for host in hosts] for scheme, port in (target.rest, page)))
     return StandaloneCluster(addresses, main_class)
 
 
-def _yarn(hook: SparkSubmitHook) -> Cluster | None:
+def _yarn(target: Target) -> Cluster | None:
     from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 
-    extra = connections.find_connection(hook._conn_id, "spark").extra_dejson
-    if not extra.get(hook._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY):
-        return None
-    return YarnCluster(hook._get_yarn_rm_base_url(), hook._resolved_yarn_rm_auth)
+    extra = connections.find_connection(target.conn_id, "spark").extra_dejson
+    return YarnCluster(*target.yarn()) if extra.get(target.yarn_address) else None
 
 
 def _kubernetes(namespace: str) -> Cluster:

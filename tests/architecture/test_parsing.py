@@ -36,6 +36,7 @@ SUBMIT = {
     "launch.twins",
     "operators.spark_submit",
     "launch.standalone",
+    "launch.submit_hook",
     "launch.subprocesses",
 }
 SPARK = {*OPERATOR, "launch.injection", "operators.kafka_spark"}

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
-from airflow_kafka_offsets.launch import twins as launching
-from airflow_kafka_offsets.launch.twins import settle, stop, submitted
+from airflow_kafka_offsets.launch import twins
+from airflow_kafka_offsets.launch.twins import settle, stop
 from airflow_kafka_offsets.task.definition import Stop
 from tests.operators.test_on_kill import Hook, operator_with
 
@@ -46,8 +46,8 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "PAUSE", 0)
-    monkeypatch.setattr(launching, "PATIENCE", 0.2)
+    monkeypatch.setattr(twins, "PAUSE", 0)
+    monkeypatch.setattr(twins, "PATIENCE", 0.2)
 
 
 def settled(cluster: Cluster, stop: Stop | None = None) -> str | None:
@@ -113,23 +113,3 @@ def test_a_cluster_that_can_not_be_asked_for_jobs_lets_nothing_start_beside_them
         return
     with pytest.raises(ClusterUnavailableError):
         operator._settle(context, is_first=False)
-
-
-def hook_with(**values: Any) -> Any:
-    plain = {"_is_yarn_cluster_mode": False, "_is_kubernetes": False, "_driver_id": None}
-    return SimpleNamespace(**{**plain, **values})
-
-
-def test_a_job_is_noted_when_spark_submit_says_that_it_is_submitted() -> None:
-    yarn = hook_with(_is_yarn_cluster_mode=True)
-    assert submitted(yarn, "INFO Client: Submitting application application_1_0001 to ResourceManager") is None
-    assert submitted(yarn, "INFO YarnClientImpl: Submitted application application_1_0001") == "application_1_0001"
-    assert submitted(hook_with(_driver_id="driver-1"), "whatever") == "driver-1"
-    said = "INFO Client: Deployed Spark application lake with application ID spark-1 and submission ID etl:lake-driver into K"
-    tracked, untracked = (
-        hook_with(_is_kubernetes=True, _should_track_driver_via_k8s_api=lambda answer=answer: answer)
-        for answer in (True, False)
-    )
-    assert submitted(tracked, said) == "etl:lake-driver"
-    assert submitted(tracked, "INFO Client: something else") is None
-    assert submitted(untracked, said) is None

@@ -9,23 +9,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.operators import spark_submit
-from airflow_kafka_offsets.task import runs
+from airflow_kafka_offsets.launch.submit_hook import SubmitHook
+from airflow_kafka_offsets.wiring import runs
 from tests.launch.test_job_files import window_of
 
 
-class Hook:
+class Hook(SubmitHook):
     """Stands for the hook of a job that runs: no cluster is needed to see who is killed."""
 
     def __init__(self, deploy_mode: str | None, *, is_tracked: bool = True) -> None:
         self._connection = {"deploy_mode": deploy_mode, "master": "spark://m:7077"}
         self._is_yarn_cluster_mode = self._is_kubernetes = False
+        self._is_yarn = self._yarn_track_via_rm_api = False
         self._should_track_driver_status = deploy_mode == "cluster" and is_tracked
         self._submit_sp: Any = None
         self._driver_id: str | None = None
@@ -112,7 +114,7 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
     monkeypatch.setattr(operator, "_prepare", lambda *_: None)
     monkeypatch.setattr(operator, "_is_client_mode", lambda: False)
     monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
-    monkeypatch.setattr(operator if step == "_settle" else spark_submit.SparkSubmitOperator, step, timed_out)
+    monkeypatch.setattr(operator if step == "_settle" else SparkSubmitOperator, step, timed_out)
     alive = Job("driver-1", JobState.ALIVE, None)
     monkeypatch.setattr(
         operator,
@@ -169,7 +171,7 @@ def test_a_job_on_yarn_can_be_killed_after_a_reconnect(monkeypatch: pytest.Monke
     hook = Hook("cluster")
     hook._is_yarn_cluster_mode = True
     operator._hook = hook
-    monkeypatch.setattr(spark_submit.SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
     operator.poll_until_complete("application_1_2", {})
     assert hook._yarn_application_id == "application_1_2"
 

@@ -1,0 +1,320 @@
+"""What the Spark provider keeps to itself: the one room that uses its private names.
+
+The provider has no public way to stop before a submission, to add to the environment of a driver, or to hear what spark-submit says. So its
+hook is extended here, and what a launch has to know of it gets a public name. tests/launch/test_submit_hook.py lists the names
+that are used, and says when an installed provider lacks one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
+from airflow_kafka_offsets.launch import standalone
+from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
+    from airflow_kafka_offsets.wiring.clusters import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a launch does around the provider's own steps.
+
+    Attributes:
+        check: raises if the task was stopped.
+        submit_python: launches a Python driver on a standalone cluster, and returns its id.
+        variables: what a driver on this machine has in its environment besides, by the command that starts it.
+        hear: takes each line that spark-submit writes.
+        note: takes the id of the job, as soon as spark-submit has said it.
+    """
+
+    check: Callable[[], None]
+    submit_python: Callable[[SubmitHook, str], str]
+    variables: Callable[[SubmitHook, Sequence[str]], Mapping[str, str]]
+    hear: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+class SubmitHook(SparkSubmitHook):
+    """The provider's hook, with steps of ours around its own."""
+
+    _steps: Steps
+    _env_as_given: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, hook: SparkSubmitHook, steps: Steps) -> SubmitHook:
+        """Return the provider's hook with our steps around its own."""
+        mine = cls.__new__(cls)
+        vars(mine).update(vars(hook))
+        mine._steps, mine._env_as_given = steps, hook._env
+        # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
+        mine._connection["deploy_mode"] = mine._connection["deploy_mode"] or "client"
+        return mine
+
+    # What is known of the cluster.
+
+    @property
+    def master(self) -> str:
+        """Spark's master."""
+        return str(self._connection["master"])
+
+    @property
+    def deploy_mode(self) -> str:
+        """``client`` or ``cluster``."""
+        return str(self._connection["deploy_mode"])
+
+    @property
+    def is_client_mode(self) -> bool:
+        """Whether the driver runs on this machine."""
+        return self.deploy_mode != "cluster"
+
+    @property
+    def is_yarn(self) -> bool:
+        """Whether YARN runs it."""
+        return bool(self._is_yarn)
+
+    @property
+    def is_yarn_cluster(self) -> bool:
+        """Whether the driver runs on YARN."""
+        return bool(self._is_yarn_cluster_mode)
+
+    @property
+    def is_kubernetes_cluster(self) -> bool:
+        """Whether the driver runs in a pod."""
+        return bool(self._is_kubernetes and not self.is_client_mode)
+
+    @property
+    def is_standalone_cluster(self) -> bool:
+        """Whether the driver runs on a worker of a standalone cluster."""
+        return bool(self._should_track_driver_status)
+
+    @property
+    def is_tracked_by_yarn(self) -> bool:
+        """Whether YARN's resource manager is asked for the job."""
+        return bool(self._yarn_track_via_rm_api)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether the cluster is asked for the job after spark-submit has ended."""
+        on_yarn = self.is_yarn_cluster and self.is_tracked_by_yarn
+        return bool(self.is_standalone_cluster or self._should_track_driver_via_k8s_api() or on_yarn)
+
+    @property
+    def target(self) -> Target:
+        """Where the jobs are."""
+        from airflow_kafka_offsets.wiring.clusters import Target
+
+        return Target(
+            conn_id=self._conn_id,
+            master=self.master,
+            is_cluster_mode=not self.is_client_mode,
+            is_yarn=self.is_yarn,
+            is_kubernetes=bool(self._is_kubernetes),
+            namespace=self._connection.get("namespace"),
+            rest=(self._connection.get("rest_scheme"), self._connection.get("rest_port")),
+            yarn_address=self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY,
+            yarn=lambda: (self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth),
+        )
+
+    def check_tracking(self, *, by_kubernetes: bool) -> None:
+        """Check what the provider needs to ask a cluster for the job.
+
+        Raises:
+            ValueError: with what is missing.
+        """
+        self._validate_yarn_track_via_rm_api_config()
+        if by_kubernetes:
+            self._validate_track_driver_via_k8s_api_config()
+
+    # What is known of the launch.
+
+    @property
+    def conf(self) -> Mapping[str, object]:
+        """Spark's configuration, as the operator gives it."""
+        return self._conf
+
+    @property
+    def program(self) -> str:
+        """The spark-submit that is started."""
+        return str(self._connection["spark_binary"])
+
+    @property
+    def properties_file(self) -> str | None:
+        """The file of Spark's properties that is used instead of ``spark-defaults.conf``."""
+        return self._properties_file
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of spark-submit; on Kubernetes, the user's variables are for the driver's pod."""
+        added = self._env or (None if self._is_kubernetes else self._env_vars) or {}
+        return {**os.environ, **{name: str(value) for name, value in added.items()}}
+
+    @property
+    def driver_id(self) -> str | None:
+        """The driver on a standalone cluster, once it is known."""
+        return self._driver_id
+
+    def watch_on_yarn(self, application: str) -> None:
+        """Let the provider watch this application, and kill it."""
+        self._yarn_application_id = application
+
+    def end_spark_submit(self) -> None:
+        """Kill the process of spark-submit, if there is one."""
+        if self._submit_sp is not None:
+            self._submit_sp.kill()
+
+    # The provider's steps.
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Submit the job, unless the task was stopped."""
+        self._steps.check()
+        if self.is_standalone_cluster and standalone.is_python(application):
+            return self._steps.submit_python(self, application)
+        # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
+        # spark-submit that outlives its worker would submit beside the retry.
+        return super().submit(application, preexec_fn=dying_with_parent(), **kwargs)
+
+    def submit_to(self, cluster: StandaloneCluster, application: str) -> str:
+        """Start a driver that is spark-submit in client mode, by the REST server of a standalone cluster, and return its id."""
+        environment = {name: str(value) for name, value in (self._env_vars or {}).items()}
+        self._env_vars = None  # in this mode the provider refuses what the REST server takes
+        arguments = standalone.in_client_mode(self._build_spark_submit_command(application)[1:])
+        memory = {"spark.driver.memory": self._driver_memory} if self._driver_memory else {}
+        properties = {
+            **standalone.of_the_jvm(self._conf),
+            **memory,
+            "spark.master": self.master,
+            "spark.app.name": str(self._name),
+        }
+        self._driver_id = cluster.submit(arguments, properties, environment)
+        self.log.info("Spark's master runs it as %s", self._driver_id)
+        return str(self._driver_id)
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command: list[str] = super()._build_spark_submit_command(application)
+        self._env_as_given = self._env
+        if self.is_client_mode:
+            self._env = {**(self._env or {}), **self._steps.variables(self, command)}
+        return command
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        self._env = self._env_as_given  # spark-submit has it; what the user runs after that is not ours
+        super()._process_spark_submit_log(self._heard(itr))
+
+    def _heard(self, lines: Iterator[str]) -> Iterator[str]:
+        """Hand the job's id on as soon as spark-submit says it, which may go on for many seconds then."""
+        noted = None
+        for line in lines:
+            yield line
+            self._steps.hear(line)
+            if noted is None and (noted := self._submitted(line)):
+                self._steps.note(noted)
+        if noted and self._is_yarn:
+            self._yarn_application_id = noted  # not what looks like an id in a later line
+        if noted and self._is_kubernetes:
+            self._kubernetes_driver_pod = noted.partition(":")[2]
+
+    def _submitted(self, line: str) -> str | None:
+        """Return what the provider notes of a job, once spark-submit has said that it is submitted; None: not yet."""
+        if self._is_yarn_cluster_mode:
+            found = re.search(
+                r"Submitted application (application_\d+_\d+)", line
+            )  # it gets an id before it is submitted
+            return found[1] if found else None
+        if self._is_kubernetes:
+            # The provider knows this line only where the namespace is called `spark`.
+            found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
+            return found[1] if found and self._should_track_driver_via_k8s_api() else None
+        return self._driver_id
+
+    def _poll_k8s_driver_via_api(self) -> str | None:
+        phase: str | None = super()._poll_k8s_driver_via_api()
+        if phase != "Succeeded":  # the provider takes a pod that vanished for a success
+            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone, and nobody saw it succeed")
+        return phase
+
+
+class SubmitOperator(SparkSubmitOperator):
+    """The provider's operator on our hook, with public names for what it keeps to itself."""
+
+    _hook: SubmitHook | None
+
+    def steps(self) -> Steps:
+        """Return what is done around the provider's steps."""
+        raise NotImplementedError
+
+    @property
+    def spark_conn_id(self) -> str:
+        """The connection of Spark."""
+        return str(self._conn_id)
+
+    @property
+    def chosen_deploy_mode(self) -> str | None:
+        """``client`` or ``cluster``, where the operator says it; None: the connection does."""
+        return self._deploy_mode
+
+    @property
+    def java_class(self) -> str | None:
+        """The main class of a Java application."""
+        return self._java_class
+
+    @property
+    def repositories(self) -> str | None:
+        """Where packages are looked for besides."""
+        return self._repositories
+
+    @property
+    def archives(self) -> str | None:
+        """What is unpacked beside the executors."""
+        return self._archives
+
+    @archives.setter
+    def archives(self, archives: str | None) -> None:
+        self._archives = archives
+
+    @property
+    def is_tracked_by_kubernetes(self) -> bool:
+        """Whether Kubernetes is asked for the driver's pod."""
+        return bool(self._track_driver_via_k8s_api)
+
+    @property
+    def hook_at_work(self) -> SubmitHook | None:
+        """The hook of the job that is under way; None: there is none."""
+        return self._hook
+
+    def forget_hook(self) -> None:
+        """Let the next job have a hook of its own."""
+        self._hook = None
+
+    def name_job(self, key: str) -> None:
+        """Name the job under which the provider notes what a retry needs."""
+        self.external_id_key = f"spark_job_id:{key}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
+
+    def new_hook(self) -> SubmitHook:
+        """Return a hook as the fields are now.
+
+        Raises:
+            BadInputError: the provider takes no such connection.
+        """
+        return self._get_hook()
+
+    def _get_hook(self) -> SubmitHook:
+        try:
+            hook = super()._get_hook()
+        except NameError as exc:  # the provider looks for what it did not import
+            raise BadInputError(
+                f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
+            ) from exc
+        except ValueError as exc:  # what the provider does not take in a connection
+            raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
+        return SubmitHook.of(hook, self.steps())
