@@ -5,14 +5,14 @@ The watermark follows as far as all windows before it are committed. One that fa
 
 from airflow.sdk import DAG
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, PlanWindowsOperator, replay_params
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, PlanBacklogOperator, replay_params
 
 orders = KafkaGroup("lake.orders_backlog", topics=["orders"], max_offsets=1_000_000, max_open_windows=8)
 
 with DAG(
     "orders_backlog", schedule="@hourly", catchup=False, params=replay_params(), default_args={"retries": 2}
 ) as dag:
-    plan = PlanWindowsOperator(task_id="plan", group=orders)
+    plan = PlanBacklogOperator(task_id="plan", group=orders)
     KafkaSparkSubmitOperator.partial(
         task_id="load",
         group=orders,

@@ -62,7 +62,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     :param python_callable: the function.
     :param group: the group.
     :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
-    :param window: instead of planning: the window to work on, from a `PlanWindowsOperator` of the same run
+    :param window: instead of planning: the window to work on, from a `PlanBacklogOperator` of the same run
         (``.expand(window=plan.output)``), or a window id; also as argument `window` in `op_kwargs`. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.

@@ -73,7 +73,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     ``{seq}`` in `application_args`. All other parameters are those of `SparkSubmitOperator`.
 
     :param group: the group.
-    :param window: instead of planning: the window to work on, from a `PlanWindowsOperator` of the same run
+    :param window: instead of planning: the window to work on, from a `PlanBacklogOperator` of the same run
         (``.expand(window=plan.output)``), or a window id. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.

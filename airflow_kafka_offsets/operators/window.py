@@ -77,10 +77,10 @@ class PlanWindowOperator(_PlanOperator):
     """Plan the run's window and hand it on: ``starting_offsets``, ``ending_offsets`` and ``assign`` as Spark's JSON.
 
     A window with nothing to read is committed at once; then this task, and with it the launcher, is skipped. A replay of
-    several windows is refused: see `PlanWindowsOperator`.
+    several windows is refused: see `PlanBacklogOperator`.
 
     :param group: the group.
-    :param window: instead of planning: the window to hand on, one item of what a `PlanWindowsOperator` of the same run
+    :param window: instead of planning: the window to hand on, one item of what a `PlanBacklogOperator` of the same run
         returned. In a mapped task group this makes sure, when only its tasks are cleared, that no other run has taken the
         window meanwhile. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
@@ -116,7 +116,7 @@ class PlanWindowOperator(_PlanOperator):
             return take(self, context, service, claim_of(context, Scope.RUN), self.window)
 
 
-class PlanWindowsOperator(_PlanOperator):
+class PlanBacklogOperator(_PlanOperator):
     """Plan all windows of the run, for mapped tasks: ``KafkaSparkSubmitOperator.partial(...).expand(window=plan.output)``.
 
     An ordinary run takes over what dead runs left and cuts new windows, up to the group's `max_open_windows` in all. A
@@ -143,7 +143,7 @@ class PlanWindowsOperator(_PlanOperator):
 
 
 class CommitWindowOperator(BaseOperator):
-    """Commit the window that a `PlanWindowOperator` or `PlanWindowsOperator` of the same run planned.
+    """Commit the window that a `PlanWindowOperator` or `PlanBacklogOperator` of the same run planned.
 
     That this task runs is all the evidence of the job's success there is: let it run only after the launcher's success,
     and know that a person who marks the launcher green lets it run too.

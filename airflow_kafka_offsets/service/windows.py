@@ -170,7 +170,7 @@ class _Asking:
         if self.at_most is not None and number > self.at_most:
             raise BadInputError(
                 f"{self.claim} would get {counted(number, 'window')} and can take {self.at_most}: ask for fewer, or plan them with "
-                "PlanWindowsOperator and give each to a mapped task"
+                "PlanBacklogOperator and give each to a mapped task"
             )
 
 

@@ -53,7 +53,7 @@ ALLOWED = {
     "KafkaSparkSqlOperator": {*SPARK, "operators.kafka_spark_sql", "launch.statements"},
     "@task.kafka_spark": {*SPARK, "decorators", "decorators.kafka_spark"},
     "PlanWindowOperator": WINDOW,
-    "PlanWindowsOperator": WINDOW,
+    "PlanBacklogOperator": WINDOW,
     "CommitWindowOperator": WINDOW,
     "KafkaEnoughSensor": {*SENSOR, "sensors.kafka"},
     "KafkaTimeSensor": {*SENSOR, "sensors.kafka"},

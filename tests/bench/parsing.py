@@ -94,11 +94,11 @@ from airflow_kafka_offsets import PlanWindowOperator
 with DAG("d"): PlanWindowOperator(task_id="t", group=group)
 """,
     ),
-    "PlanWindowsOperator": (
+    "PlanBacklogOperator": (
         OPERATOR,
         f"""{GROUP}
-from airflow_kafka_offsets import PlanWindowsOperator
-with DAG("d"): PlanWindowsOperator(task_id="t", group=group)
+from airflow_kafka_offsets import PlanBacklogOperator
+with DAG("d"): PlanBacklogOperator(task_id="t", group=group)
 """,
     ),
     "CommitWindowOperator": (

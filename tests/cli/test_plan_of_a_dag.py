@@ -401,7 +401,7 @@ def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
 
 
 SUBMIT = """
-from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator
+from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanBacklogOperator
 new = KafkaGroup("lake.new", topics=["orders"])
 def read(spark, window): pass
 with DAG("new"{template_searchpath}):
@@ -453,7 +453,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
             None,  # it plans nothing, and nobody else does
         ),
         (
-            "plan = PlanWindowsOperator(task_id='plan', group=new); "
+            "plan = PlanBacklogOperator(task_id='plan', group=new); "
             "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=plan.output)",
             "application 'job/orders.py' is not there",
         ),
@@ -521,11 +521,11 @@ def test_a_job_in_the_template_searchpath_is_found_as_by_the_task(cli: Cli, fold
 
 GIVEN = """
 from airflow.sdk import task
-from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanWindowsOperator
+from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanBacklogOperator
 orders = KafkaGroup("lake.orders", topics=["orders"])
 def read(spark, window): pass
 with DAG("orders"):
-    plan = PlanWindowsOperator(task_id="plan", group=orders)
+    plan = PlanBacklogOperator(task_id="plan", group=orders)
     {load}
 """
 

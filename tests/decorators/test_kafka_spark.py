@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk import DAG, task
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, PlanWindowsOperator
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, PlanBacklogOperator
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 
@@ -49,7 +49,7 @@ def test_one_function_makes_several_tasks() -> None:
 
 def test_the_window_that_a_call_names_is_the_operators_and_makes_the_plan_task_come_first() -> None:
     with DAG("d") as dag:
-        plan = PlanWindowsOperator(task_id="plan", group=ORDERS)
+        plan = PlanBacklogOperator(task_id="plan", group=ORDERS)
 
         @task.kafka_spark(group=ORDERS)
         def load(spark, window):  # type: ignore[no-untyped-def]
@@ -70,7 +70,7 @@ def test_windows_are_mapped_over_tasks(names_operator: bool) -> None:
         """Load."""
 
     with DAG("d") as dag:
-        plan = PlanWindowsOperator(task_id="plan", group=ORDERS)
+        plan = PlanBacklogOperator(task_id="plan", group=ORDERS)
         if names_operator:
             KafkaSparkOperator.partial(task_id="load", group=ORDERS, python_callable=load).expand(window=plan.output)
         else:

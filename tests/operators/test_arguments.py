@@ -18,8 +18,8 @@ from airflow_kafka_offsets import (
     KafkaSparkSqlOperator,
     KafkaSparkSubmitOperator,
     KafkaTimeSensor,
+    PlanBacklogOperator,
     PlanWindowOperator,
-    PlanWindowsOperator,
     WindowCommittedSensor,
 )
 from airflow_kafka_offsets.core.errors import BadInputError
@@ -43,7 +43,7 @@ CALL = (KafkaSparkOperator, {"group": GROUP, "python_callable": load})
 SQL = (KafkaSparkSqlOperator, {"group": GROUP, "sql": "select * from kafka_window"})
 DECORATED = (decorated, {"group": GROUP})
 PLAN = (PlanWindowOperator, {"group": GROUP})
-PLANS = (PlanWindowsOperator, {"group": GROUP})
+PLANS = (PlanBacklogOperator, {"group": GROUP})
 COMMIT = (CommitWindowOperator, {"window": "lake-000001"})
 ENOUGH = (KafkaEnoughSensor, {"group": GROUP, "min_span": 5})
 TIME = (KafkaTimeSensor, {"group": GROUP, "until": "{{ data_interval_end }}"})

@@ -217,7 +217,7 @@ def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> Non
 def test_more_windows_than_the_task_can_have_are_refused_before_anything_is_written(latecomer: World) -> None:
     latecomer.configure(max_offsets=8)
     before = everything(latecomer)
-    with pytest.raises(BadInputError, match=r"would get 3 windows and can take 1.*PlanWindowsOperator"):
+    with pytest.raises(BadInputError, match=r"would get 3 windows and can take 1.*PlanBacklogOperator"):
         latecomer.ask(ONE, Span(at(-4), at(-2)), at_most=1)
     assert everything(latecomer) == before
 

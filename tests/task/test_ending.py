@@ -26,8 +26,8 @@ from airflow.sdk.log import mask_secret
 from airflow_kafka_offsets import (
     CommitWindowOperator,
     KafkaSparkSubmitOperator,
+    PlanBacklogOperator,
     PlanWindowOperator,
-    PlanWindowsOperator,
     wiring,
 )
 from airflow_kafka_offsets.core.errors import (
@@ -469,7 +469,7 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
     task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
-    [given] = PlanWindowsOperator(task_id="plan", group=world.group).execute(context)
+    [given] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
     assert given["ranges"] is None
     assert any("are left to the ledger" in message for message in logged(caplog))
     assert logged(caplog)[-1].startswith("Window lake-000001: planned; the tasks after this one")

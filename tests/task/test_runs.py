@@ -15,8 +15,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_kafka_offsets import (
     KafkaEnoughSensor,
     KafkaSparkSubmitOperator,
+    PlanBacklogOperator,
     PlanWindowOperator,
-    PlanWindowsOperator,
     replay_params,
     wiring,
 )
@@ -215,7 +215,7 @@ OPERATORS: list[Any] = [
     KafkaSparkOperator(**OF_GROUP, python_callable=lambda spark, window: None, conn_id="spark"),
     KafkaSparkSqlOperator(**OF_GROUP, sql="SELECT * FROM kafka_window"),
     PlanWindowOperator(**OF_GROUP),
-    PlanWindowsOperator(**OF_GROUP),
+    PlanBacklogOperator(**OF_GROUP),
     CommitWindowOperator(task_id="commit", window="lake-000001"),
 ]
 
@@ -245,7 +245,7 @@ def several(**params: Any) -> Any:
     with DAG("several", schedule=None, params={**replay_params(), **params}) as dag:
         KafkaEnoughSensor(task_id="wait", group=KafkaGroup("far", topics=["far"]), min_span=1)
         PlanWindowOperator(task_id="plan", group=ORDERS)
-        plan = PlanWindowsOperator(task_id="plan_all", group=CLICKS)
+        plan = PlanBacklogOperator(task_id="plan_all", group=CLICKS)
         KafkaSparkSubmitOperator.partial(task_id="load", group=CLICKS, application="job.py").expand(window=plan.output)
     return dag
 

@@ -12,8 +12,8 @@ from airflow_kafka_offsets import (
     CommitWindowOperator,
     KafkaGroup,
     KafkaSparkSubmitOperator,
+    PlanBacklogOperator,
     PlanWindowOperator,
-    PlanWindowsOperator,
     replay_params,
 )
 from tests.acceptance.functions import load
@@ -60,7 +60,7 @@ def around(group: KafkaGroup, on_open_window: str = "wait") -> None:
 
 def around_each(group: KafkaGroup) -> None:
     """Plan several windows; each is consumed and committed by itself."""
-    plan = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
+    plan = PlanBacklogOperator(task_id="plan", group=group, poll_interval=5)
 
     @task_group
     def one(window: dict) -> None:
@@ -86,7 +86,7 @@ with DAG("replayed_submitted", schedule=None, params=replay_params()):
 
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=150, max_open_windows=3)
-    plan_drained = PlanWindowsOperator(task_id="plan", group=group, poll_interval=5)
+    plan_drained = PlanBacklogOperator(task_id="plan", group=group, poll_interval=5)
     mapped = task.kafka_spark(conn_id="spark_connect", group=group, max_active_tis_per_dagrun=2, retries=0)(load)
     mapped.partial(name="drained").expand(window=plan_drained.output)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator, PlanWindowsOperator, replay_params
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator, PlanBacklogOperator, replay_params
 from tests.acceptance.functions import load
 
 LAB = Path(os.environ["LAB"])
@@ -69,7 +69,7 @@ with DAG("taskflow_forgets", schedule=None):
 
 with DAG("taskflow_mapped", schedule=None):
     group = group_of("taskflow_mapped", max_offsets=100, max_open_windows=3)
-    plan = PlanWindowsOperator(task_id="plan", group=group)
+    plan = PlanBacklogOperator(task_id="plan", group=group)
     mapped = task.kafka_spark(group=group, task_id="load", max_active_tis_per_dagrun=2, **CONNECT)(load)
     mapped.partial(name="taskflow_mapped").expand(window=plan.output)
 
