@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.plan.reset import (
     check_confirmed,
     check_no_open_window,
     plan_reset,
-    summary,
+    summary_of_reset,
     window_starts,
 )
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
@@ -176,7 +176,7 @@ def test_a_window_of_an_earlier_topic_is_no_target() -> None:
 
 def test_the_summary_is_json() -> None:
     reset = plan_reset("lake", BEFORE, {tp(0): 50}, LOG, WINDOWS)
-    facts = json.loads(json.dumps(summary(reset)))
+    facts = json.loads(json.dumps(summary_of_reset(reset)))
     assert facts == {"moves": {"orders-0": [30, 50]}, "skipped": {"orders-0": [30, 50]}, "superseded": []}
 
 
@@ -237,7 +237,7 @@ def test_what_a_window_owns_of_an_earlier_topic_does_not_hold_it_back_and_is_nam
     assert reset.superseded == (BOTH,)
     assert reset.position == position({tp(0): 0, CLICKS: 0}, clicks="new")
     assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
-    assert summary(reset)["unread"] == {"lake-000001": {"clicks-0": [0, 5]}}
+    assert summary_of_reset(reset)["unread"] == {"lake-000001": {"clicks-0": [0, 5]}}
     assert reset.irreplaceable == ("lake-000001 orders-0 0 to 9",)
     with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 0 to 4 was recreated.*Keep") as told:
         check_confirmed("lake", reset, confirmed=False)
