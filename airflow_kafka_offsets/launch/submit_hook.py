@@ -55,6 +55,7 @@ class SubmitHook(SparkSubmitHook):
         """Return the provider's hook with our steps around its own."""
         mine = cls.__new__(cls)
         vars(mine).update(vars(hook))
+        mine._log = hook.log  # the provider's, so that what is set for it in the logging's configuration holds
         mine._steps, mine._env_as_given = steps, hook._env
         # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
         mine._connection["deploy_mode"] = mine._connection["deploy_mode"] or "client"
@@ -146,6 +147,16 @@ class SubmitHook(SparkSubmitHook):
     def program(self) -> str:
         """The spark-submit that is started."""
         return str(self._connection["spark_binary"])
+
+    @property
+    def java_class(self) -> str | None:
+        """The main class of a Java application."""
+        return self._java_class
+
+    @property
+    def repositories(self) -> str | None:
+        """Where packages are looked for besides."""
+        return self._repositories
 
     @property
     def properties_file(self) -> str | None:
@@ -248,7 +259,7 @@ class SubmitOperator(SparkSubmitOperator):
 
     _hook: SubmitHook | None
 
-    def steps(self) -> Steps:
+    def launch_steps(self) -> Steps:
         """Return what is done around the provider's steps."""
         raise NotImplementedError
 
@@ -261,16 +272,6 @@ class SubmitOperator(SparkSubmitOperator):
     def chosen_deploy_mode(self) -> str | None:
         """``client`` or ``cluster``, where the operator says it; None: the connection does."""
         return self._deploy_mode
-
-    @property
-    def java_class(self) -> str | None:
-        """The main class of a Java application."""
-        return self._java_class
-
-    @property
-    def repositories(self) -> str | None:
-        """Where packages are looked for besides."""
-        return self._repositories
 
     @property
     def archives(self) -> str | None:
@@ -317,4 +318,4 @@ class SubmitOperator(SparkSubmitOperator):
             ) from exc
         except ValueError as exc:  # what the provider does not take in a connection
             raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
-        return SubmitHook.of(hook, self.steps())
+        return SubmitHook.of(hook, self.launch_steps())

@@ -244,8 +244,13 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.wiring import connections
 
         connection = connections.find_connection(self.spark_conn_id, "spark")
-        if standalone.is_cluster_mode(connection, self.chosen_deploy_mode):
-            return []  # all paths are those of the cluster's nodes
+        if standalone.is_cluster_mode(
+            connection, self.chosen_deploy_mode
+        ):  # all paths are those of the cluster's nodes
+            if not is_rendered(self.application):
+                return ["application"]
+            standalone.check_reachable(self.application, ship=self.ship)
+            return []
         given = self._given(FIELDS)
         launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
         return [name for name, value in given.items() if not is_rendered(value)]
@@ -324,7 +329,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _cluster(self, hook: SubmitHook) -> Cluster | None:
         from airflow_kafka_offsets.wiring.clusters import open_cluster
 
-        return open_cluster(hook.target, SPARK_SUBMIT if standalone.is_python(self.application) else self.java_class)
+        return open_cluster(hook.target, SPARK_SUBMIT if standalone.is_python(self.application) else hook.java_class)
 
     @contextmanager
     def _fields_as_given(self) -> Iterator[None]:
@@ -389,7 +394,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             environment=hook.environment,
             conf=self.conf or {},
             properties_file=self.properties_file,
-            repositories=self.repositories,
+            repositories=hook.repositories,
         )
 
     def _defaults(self, hook: SubmitHook) -> dict[str, str]:
@@ -407,7 +412,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _is_client_mode(self) -> bool:
         return self.new_hook().is_client_mode
 
-    def steps(self) -> Steps:
+    def launch_steps(self) -> Steps:
         """Return what is done around the provider's steps."""
         return Steps(self._stop.check, self._submit_python, self._variables, self._hear, self._noted)
 

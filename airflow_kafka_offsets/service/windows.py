@@ -303,9 +303,12 @@ class WindowService:
         if plans and not state.open:
             self._publisher.check(group.name, state, advance.before(plans[0]))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
+        other_name = self._other_name(
+            group, asking.claim, state
+        )  # before the window is there: a retry does not ask again
         given = self._give(asking, state, choice.adopt, drafts, how="adopted")
         first, *others = [plan.warnings for plan in plans] or [()]
-        warned = iter([(*first, *self._other_name(group, asking.claim, state)), *others])
+        warned = iter([(*first, *other_name), *others])
         return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
 
     def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> tuple[str, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -71,6 +76,20 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
     if url != wiring.default_ledger_url():
         return wiring.open_ledger_at(url)
     try:
-        return open_ledger_or_absent(url)
+        found = open_ledger_or_absent(url)
+        if isinstance(found, AbsentLedger):
+            _warn(found.where)
+        return found
     except LedgerSchemaError:
         return wiring.open_ledger(conn_id)  # mends it, or says why not
+
+
+@cache
+def _warn(where: str) -> None:
+    """Once in a process: whoever polls would say it again and again."""
+    log.warning(
+        "There is no ledger in %s on %s. It is taken as one without groups until the first task plans. If there is one "
+        "elsewhere, see AIRFLOW_HOME and [kafka_offsets] ledger_conn_id of this process",
+        where,
+        socket.gethostname(),
+    )

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.window import Claim, Scope
-
-if TYPE_CHECKING:
-    pass
-
 
 RUN_IS_ALIVE = ["queued", "running"]
 

@@ -69,6 +69,11 @@ def test_jobs_of_the_docs_compile(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_two_versions_of_a_passage(page: Path) -> None:
+    assert not re.findall(r"^(?:<{7}|={7}|>{7})(?: |$)", page.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+?)\)", page.read_text())
     assert not [target for target in targets if not (page.parent / target).exists()]

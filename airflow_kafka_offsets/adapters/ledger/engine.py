@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from ssl import SSLContext
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -308,10 +310,32 @@ def _look_at(file: Path) -> sqlite3.Connection:
         return _read_only(file, "")
     if not beside["wal"] or beside["journal"]:
         return _read_only(file, "&immutable=1")
-    # A log without its index: a copied pair, as nobody has it open. Alone with it and without locks, SQLite keeps the index
-    # in its memory. https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory
-    connection = _read_only(file, "&vfs=unix-none")
-    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    # A log without its index: a copied pair, or a ledger that is being opened or closed at this moment. SQLite makes an index to
+    # read a log, and deletes a log that it has read alone: so it gets a copy of both.
+    try:
+        return _copied(file)
+    except FileNotFoundError:  # just now, by who had it open last: then all of the log is in the file
+        return _read_only(file, "&immutable=1")
+
+
+class _Copy(sqlite3.Connection):
+    """A connection to a copy, which goes when it is closed."""
+
+    folder: TemporaryDirectory[str]
+
+    def close(self) -> None:
+        """Close it, and remove the copy."""
+        super().close()
+        self.folder.cleanup()
+
+
+def _copied(file: Path) -> sqlite3.Connection:
+    folder = TemporaryDirectory(prefix="kafka-offsets-look-", ignore_cleanup_errors=True)
+    copy = Path(folder.name, "ledger")
+    for journal in ("-wal", ""):  # in this order: a log that is written back meanwhile is in the file
+        shutil.copyfile(f"{file}{journal}", f"{copy}{journal}")
+    connection = sqlite3.connect(copy, timeout=LOCK_TIMEOUT, factory=_Copy)
+    connection.folder = folder
     return connection
 
 

@@ -20,8 +20,8 @@ from airflow_kafka_offsets.adapters.ledger.engine import (
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
 from airflow_kafka_offsets.core.errors import (
     LedgerSchemaError,
-    LedgerUnavailableError,
     NoLedgerError,
+    NotYetError,
     counted,
     name_some,
 )
@@ -51,11 +51,12 @@ def look(engine: Engine) -> Found:
     """Return what a database holds; nothing is written, and no file is made.
 
     Raises:
-        LedgerUnavailableError: the database did not answer, or the folder of its file is not there.
+        LedgerUnavailableError: the database did not answer.
+        NotYetError: the folder of its file is not there.
     """
     if folder := missing_folder(engine.url):
         slashes = "" if folder.is_absolute() else " (an absolute one begins with four slashes)"
-        raise LedgerUnavailableError(
+        raise NotYetError(
             f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder first"
         )
     if not is_there(engine.url):
