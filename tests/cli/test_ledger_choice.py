@@ -89,7 +89,7 @@ def test_a_slash_that_is_missing_in_the_url_of_a_file_is_thought_of(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = cli("status", "--offline", "--ledger", "sqlite:///var/lib/kafka_offsets.db")
-    assert done.code == 3
+    assert done.code == 2
     assert done.err == (
         f"There is no folder {tmp_path}/var/lib for the ledger sqlite:///var/lib/kafka_offsets.db: check the path (an absolute one "
         "begins with four slashes), or make the folder first\n"
@@ -113,7 +113,7 @@ def test_what_stands_behind_the_question_mark_of_a_url_is_not_shown(
 def test_the_argument_wins_over_the_environment(cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", "sqlite:////nowhere/at/all.db")
     assert cli("status", "--offline", "--ledger", lake.url).code == 0
-    assert cli("status", "--offline").code == 3
+    assert cli("status", "--offline").code == 2
 
 
 def test_what_is_no_url_is_an_airflow_connection(cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -447,6 +447,10 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
             "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, e.g.: airflow connections add spark_defualt "
             '--conn-json \'{{"conn_type": "spark", "host": "local[*]"}}\'',
         ),
+        (
+            LOAD.format("application='jobs/orders.jar', conn_id='on_nodes'"),
+            "The nodes of a standalone cluster read the application themselves in cluster mode",
+        ),
         (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
         (
             "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=['lake.new-000001'])",
@@ -480,8 +484,8 @@ def test_what_the_tasks_need_beside_kafka_is_missed_before_the_first_run(
     [
         (LOAD.format("application='jobs/orders.py'"), None),
         (LOAD.format("application='s3a://jobs/orders.py'"), None),
-        (LOAD.format("application='nowhere/orders.jar', conn_id='on_nodes'"), None),
-        (LOAD.format("application='{{ ds }}.py', conn_id='on_nodes'"), None),
+        (LOAD.format("application='local:/opt/nowhere.jar', conn_id='on_nodes'"), None),
+        (LOAD.format("application='{{ ds }}.py', conn_id='on_nodes'"), "new/load (application)"),
         (LOAD.format("application='{{ ds }}.py', files='jobs/{% if x %}'"), "new/load (application, files)"),
         (CALL.format("conn_id='{{ conn }}'"), "new/load (conn_id)"),
         (CALL.format(""), None),

@@ -104,7 +104,7 @@ def produce_one_each(kafka: KafkaBroker, names: Sequence[str], partitions: int) 
     for name in names:
         for partition in range(partitions):
             _enqueue(producer, name, value=b"1", partition=partition)
-    if unsent := producer.flush(10 * _SECONDS):
+    if unsent := _flush(producer):
         raise RuntimeError(f"{unsent} records are unsent")
 
 
@@ -197,7 +197,7 @@ def _send(
             timestamp=timestamp_ms,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    unsent = producer.flush(_SECONDS)
+    unsent = _flush(producer)
     if unsent or failures:
         raise RuntimeError(
             f"{name}-{partition}: {unsent} records are unsent, the first of {len(failures)} errors: {failures[:1]}"
@@ -229,3 +229,11 @@ def _leaders(kafka: KafkaBroker, name: str) -> int:
         return -1
     # Not the length of a description: that lists partitions before they have a leader.
     return sum(partition.leader >= 0 for partition in found.partitions.values()) if found.error is None else 0
+
+
+def _flush(producer: Producer) -> int:
+    """Wait as long as records are acknowledged, and return how many are not when none was for a while."""
+    left = len(producer)
+    while left and (unsent := producer.flush(_SECONDS)) < left:
+        left = unsent
+    return left

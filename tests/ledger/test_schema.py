@@ -19,7 +19,7 @@ from airflow_kafka_offsets.adapters.ledger import schema, steps
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
-from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError, NotYetError
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope
@@ -238,7 +238,7 @@ class TestSqlite(SchemaContract):
     @pytest.mark.parametrize("create", [False, True])
     def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path, create: bool) -> None:
         file = tmp_path / "nowhere" / "ledger.db"
-        with pytest.raises(LedgerUnavailableError) as raised:
+        with pytest.raises(NotYetError) as raised:
             SqlLedger(f"sqlite:///{file}", create=create)
         assert str(raised.value) == (
             f"There is no folder {file.parent} for the ledger sqlite:///{file}: check the path, or make the folder first"

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.service.watch import Watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
 from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
+from airflow_kafka_offsets.wiring import absent
 from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
 from tests.cli.conftest import set_revision
 from tests.core.examples import group, tp
@@ -82,3 +83,14 @@ def test_a_default_ledger_of_an_older_version_is_brought_up_to_date(home: Path) 
         wiring.open_ledger_at(wiring.default_ledger_url())
     assert open_ledger_to_look().groups() == []
     assert wiring.open_ledger_at(wiring.default_ledger_url()).groups() == []
+
+
+def test_an_absent_ledger_is_named_once_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    absent._warn.cache_clear()
+    for _ in range(3):
+        absent.open_ledger_to_look()
+    (said,) = [record.getMessage() for record in caplog.records if "There is no ledger in" in record.getMessage()]
+    assert str(tmp_path / "kafka_offsets.db") in said

@@ -29,7 +29,7 @@ JAR = f"org.apache.spark_{NAME}.jar"
 WORKER = """
 import sys
 from pathlib import Path
-from airflow_kafka_offsets.adapters import connector_jars
+from airflow_kafka_offsets.adapters.machine import connector_jars
 from airflow_kafka_offsets.adapters.machine.connector_jars import Fetching, fetch_jars
 from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 folder, home, coordinates, settings = sys.argv[1:]
