@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import zipfile
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,8 @@ def write(folder: Path, *dags: str, name: str = "new.py") -> str:
     """Write a DAG file, and return its path."""
     path = folder / name
     path.write_text(HEAD + "".join(dags))
+    # Python takes the compiled file of a second ago for this one's if both have the same length.
+    Path(cache_from_source(path)).unlink(missing_ok=True)
     return str(path)
 
 
