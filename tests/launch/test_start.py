@@ -156,6 +156,7 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     assert [line for line in told["executors"] if ".jsa" in line or QUICK in line] == []
 
 
+@pytest.mark.slow
 def test_without_an_archive_a_launch_is_as_it_was(
     launch: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
