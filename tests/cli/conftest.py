@@ -252,5 +252,5 @@ def in_a_process(*arguments: str, environment: dict[str, str] | None = None) -> 
 def run_program(command: Sequence[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program with our environment and a few more variables."""
     return subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False, timeout=300
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False, timeout=900
     )

@@ -131,7 +131,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_c
     assert killed.wait() == -signal.SIGKILL
     assert list(tmp_path.glob("jars/*/*.jar")) == []
     again = start(tmp_path, "-c", FETCH, "ICEBERG")
-    assert "downloads" in again.communicate(timeout=300)[0]
+    assert "downloads" in again.communicate(timeout=900)[0]
     assert again.returncode == 0
     assert contents(tmp_path, ICEBERG) == contents(CACHE, ICEBERG)
     assert [path for path in part if path.parent.exists()] == []

@@ -72,7 +72,7 @@ class Worker:
 
     def end(self, child: subprocess.Popen[str], *, succeeds: bool = True) -> str:
         """Wait for the end of a process, and return what it said."""
-        said, _ = child.communicate(timeout=300)
+        said, _ = child.communicate(timeout=900)
         assert (child.returncode == 0) == succeeds, said
         return said
 

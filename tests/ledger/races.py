@@ -233,5 +233,5 @@ class Competition:
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.
-        answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=300)
+        answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=900)
         return [list(by_group) for by_group in zip(*answers, strict=True)]

@@ -65,7 +65,7 @@ def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -54,7 +54,7 @@ def test_a_window_is_staged_over_connect_if_all_of_it_was_read(
     database.create("over_connect")
     arguments = json.dumps([spark_connect.url, database.jdbc, "over_connect", kafka.bootstrap_servers, topic])
     done = subprocess.run(
-        [sys.executable, "-c", CLIENT, arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", CLIENT, arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stderr[-5000:]
     incomplete, staged, nowhere, password = json.loads(done.stdout.splitlines()[-1])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
 
 NAME = "sql://db"
+TIMEOUT = 60
+"""Seconds: longer than a database needs while others have the machine."""
 
 
 def compete(stores: list[OffsetStore], group: str, before: dict, after: Callable[[int], dict]) -> list[bool]:  # type: ignore[type-arg]
@@ -61,7 +63,7 @@ class SqlContract(StoreContract):
 
     @pytest.fixture
     def open_store(self, url: str) -> Callable[[], SqlStore]:
-        return lambda: SqlStore(NAME, url, 10, create=True)
+        return lambda: SqlStore(NAME, url, TIMEOUT, create=True)
 
     @pytest.fixture
     def store(self, open_store: Callable[[], SqlStore]) -> SqlStore:
@@ -100,7 +102,7 @@ class SqlContract(StoreContract):
             values = {"c": consumer, "p": partition, "o": offset}
             self.run(database, f"INSERT INTO {table} VALUES ('orders', :c, :p, :o)", **values)
         layout = Layout(table, topic="topic_name", group="consumer", offset="untiloffset", timestamp="")
-        store = SqlStore(NAME, url, 10, layout)
+        store = SqlStore(NAME, url, TIMEOUT, layout)
         assert store.read(group, ["orders", "other"]) == at("orders", 500, 0)
         store.advance(group, at("orders", 500, 0), at("orders", 600, 10, 20))
         found = self.run(database, f'SELECT consumer, "partition", untiloffset FROM {table}').all()
@@ -147,7 +149,7 @@ class SqlContract(StoreContract):
             'PRIMARY KEY (topic, group_id, "partition"))',
         )
         self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 3, :v)", g=group, v=value)
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 1, 1, 1, 1))):
             with pytest.raises(StoreContentError, match=f"{re.escape(repr(value))} as the offset of t-3"):
                 ask()
@@ -161,7 +163,7 @@ class SqlContract(StoreContract):
             f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" {kind}, '
             'PRIMARY KEY (topic, group_id, "partition"))',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5))
         store.advance(group, at("t", 5), at("t", 9_000_000_000))
         assert store.read(group, ["t"]) == at("t", 9_000_000_000)
@@ -174,7 +176,7 @@ class SqlContract(StoreContract):
             f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT)',
         )
         self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 0, 5)", g=group)
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         assert store.read(group, ["t"]) == at("t", 5)
         with pytest.raises(StoreRefusedError, match=f"no unique key.*UNIQUE INDEX .* ON {table}"):
             store.advance(group, at("t", 5), at("t", 6))
@@ -187,7 +189,7 @@ class SqlContract(StoreContract):
             database,
             f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT)',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         with pytest.raises(StoreRefusedError) as caught:
             store.advance(group, {}, at("t", 6))
         found = re.search(r"Make one: (.*)", str(caught.value))
@@ -199,7 +201,7 @@ class SqlContract(StoreContract):
     def test_a_missing_table_comes_with_the_statement_that_makes_it(
         self, url: str, database: Connection, table: str, group: str
     ) -> None:
-        store = SqlStore(NAME, url, 10, Layout(table))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table))
         for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
             with pytest.raises(StoreRefusedError, match="CREATE TABLE") as caught:
                 ask()
@@ -211,7 +213,7 @@ class SqlContract(StoreContract):
 
     def test_a_column_that_is_not_there_is_named(self, url: str, store: SqlStore, group: str) -> None:
         store.advance(group, {}, at("t", 5))
-        other = SqlStore(NAME, url, 10, Layout(offset="next_offset"))
+        other = SqlStore(NAME, url, TIMEOUT, Layout(offset="next_offset"))
         with pytest.raises(StoreRefusedError, match="next_offset"):
             other.read(group, ["t"])
 
@@ -223,7 +225,7 @@ class SqlContract(StoreContract):
             f'CREATE TABLE {table} (topic VARCHAR(99), group_id VARCHAR(99), "partition" INT, "offset" BIGINT, '
             'CHECK ("offset" < 100), PRIMARY KEY (topic, group_id, "partition"))',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         with pytest.raises(StoreRefusedError, match="Nothing was written"):
             store.advance(group, {}, at("t", 5, 100))
         assert store.read(group, ["t"]) == {}
@@ -236,10 +238,10 @@ class SqlContract(StoreContract):
         assert store.read(group, ["t"]) == at("t", *[won.index(True)] * 20)
 
     def test_many_who_make_the_table_at_once_all_find_it(self, url: str, table: str, group: str) -> None:
-        stores: list[OffsetStore] = [SqlStore(NAME, url, 10, Layout(table), create=True) for _ in range(6)]
+        stores: list[OffsetStore] = [SqlStore(NAME, url, TIMEOUT, Layout(table), create=True) for _ in range(6)]
         won = compete(stores, group, {}, lambda number: at(f"t{number}", number))
         assert won == [True] * 6
-        assert SqlStore(NAME, url, 10, Layout(table)).read(group, ["t5"]) == at("t5", 5)
+        assert SqlStore(NAME, url, TIMEOUT, Layout(table)).read(group, ["t5"]) == at("t5", 5)
 
 
 class Served(SqlContract):
@@ -264,17 +266,17 @@ class Served(SqlContract):
     def test_a_wrong_password_is_refused_and_not_shown(self, url: str, group: str) -> None:
         wrong = make_url(url).set(password="hunter2").render_as_string(hide_password=False)
         with pytest.raises(StoreRefusedError) as caught:
-            SqlStore(NAME, wrong, 10).read(group, ["t"])
+            SqlStore(NAME, wrong, TIMEOUT).read(group, ["t"])
         assert "hunter2" not in str(caught.value)
 
     def test_an_unknown_database_is_refused(self, url: str, group: str) -> None:
         wrong = make_url(url).set(database="nowhere").render_as_string(hide_password=False)
         with pytest.raises(StoreRefusedError, match="nowhere"):
-            SqlStore(NAME, wrong, 10).read(group, ["t"])
+            SqlStore(NAME, wrong, TIMEOUT).read(group, ["t"])
 
     def test_a_user_who_may_only_read_is_refused_when_he_writes(self, store: SqlStore, reader: str, group: str) -> None:
         store.advance(group, {}, at("t", 5))
-        own = SqlStore(NAME, reader, 10)
+        own = SqlStore(NAME, reader, TIMEOUT)
         assert own.read(group, ["t"]) == at("t", 5)
         own.advance(group, {}, at("t", 5))
         with pytest.raises(StoreRefusedError, match=r"(?i)denied"):
@@ -316,7 +318,7 @@ class TestPostgres(Served):
     def test_a_read_only_server_is_refused(self, url: str, store: SqlStore, group: str) -> None:
         store.advance(group, {}, at("t", 5))
         standby = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
-        own = SqlStore(NAME, standby.render_as_string(hide_password=False), 10)
+        own = SqlStore(NAME, standby.render_as_string(hide_password=False), TIMEOUT)
         with pytest.raises(StoreRefusedError, match="read-only"):
             own.advance(group, at("t", 5), at("t", 6))
         assert own.read(group, ["t"]) == at("t", 5)
@@ -324,7 +326,7 @@ class TestPostgres(Served):
     def test_stricter_isolation_ends_the_same(self, url: str, group: str) -> None:
         parsed = make_url(url).update_query_dict({"options": "-c default_transaction_isolation=serializable"})
         strict = parsed.render_as_string(hide_password=False)
-        stores: list[OffsetStore] = [SqlStore(NAME, strict, 10, create=True) for _ in range(8)]
+        stores: list[OffsetStore] = [SqlStore(NAME, strict, TIMEOUT, create=True) for _ in range(8)]
         before = at("t", *[0] * 20)
         stores[0].advance(group, {}, before)
         won = compete(stores, group, before, lambda number: dict.fromkeys(before, 100 + number))
@@ -338,7 +340,7 @@ class TestPostgres(Served):
             f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
             'PRIMARY KEY (topic, group_id, "partition"))',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5))
         self.run(database, f"CREATE RULE deaf AS ON UPDATE TO {table} DO INSTEAD NOTHING")
         with pytest.raises(StoreRefusedError, match=r"t-0: 5 instead of 6\. .*rule"):
@@ -352,7 +354,7 @@ class TestPostgres(Served):
             f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
             'PRIMARY KEY (topic, group_id, "partition"))',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5))
         self.run(database, f"CREATE RULE deaf AS ON INSERT TO {table} DO INSTEAD NOTHING")
         with pytest.raises(StoreRefusedError, match=r"t-1: no row instead of 3\. .*rule.*Nothing was written"):
@@ -368,7 +370,7 @@ class TestPostgres(Served):
             f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
             'PRIMARY KEY (topic, group_id, "partition"))',
         )
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5, 7))
         database.exec_driver_sql(
             f"CREATE FUNCTION {table}_f() RETURNS trigger LANGUAGE plpgsql AS "
@@ -390,7 +392,7 @@ class TestPostgres(Served):
             database,
             f'CREATE VIEW {table} AS SELECT {table}_f() AS topic, \'g\' AS group_id, 0 AS "partition", 5 AS "offset"',
         )
-        store = SqlStore(NAME, url, 10, Layout(table))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table))
         for ask in (lambda: store.read("g", ["t"]), lambda: store.advance("g", {}, at("t", 5))):
             with pytest.raises(
                 StoreUnavailableError, match=r"somebody else .*could not serialize.*try again"
@@ -401,7 +403,7 @@ class TestPostgres(Served):
     def test_another_schema(self, url: str, database: Connection, group: str) -> None:
         schema = f"s_{uuid.uuid4().hex[:8]}"
         self.run(database, f"CREATE SCHEMA {schema}")
-        SqlStore(NAME, url, 10, Layout(schema=schema), create=True).advance(group, {}, at("t", 5))
+        SqlStore(NAME, url, TIMEOUT, Layout(schema=schema), create=True).advance(group, {}, at("t", 5))
         found = self.run(database, f'SELECT topic, "partition", "offset" FROM {schema}.kafka_offsets').all()
         assert found == [("t", 0, 5)]
 
@@ -423,7 +425,7 @@ class TestPostgres(Served):
                     store.advance(group, at("t", 6), at("t", 7))
             finally:
                 server.resume()
-            assert SqlStore(NAME, server.url, 10).read(group, ["t"]) == at("t", 6)
+            assert SqlStore(NAME, server.url, TIMEOUT).read(group, ["t"]) == at("t", 6)
 
 
 class TestMariaDB(Served):
@@ -461,7 +463,7 @@ class TestMariaDB(Served):
             "PRIMARY KEY (topic, group_id, `partition`)) COLLATE utf8mb4_general_ci",
         )
         self.run(database, f"INSERT INTO {table} VALUES ('orders', :g, 0, 5)", g=group)
-        store = SqlStore(NAME, url, 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         assert store.read(group, ["Orders"]) == {}
         assert store.read(group.upper(), ["orders"]) == {}
         with pytest.raises(StoreContentError, match="'orders' and 'Orders' are the same name"):
@@ -480,7 +482,7 @@ class TestMariaDB(Served):
             "PRIMARY KEY (topic, group_id, `partition`)) ENGINE=MyISAM",
         )
         with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions.*ENGINE = InnoDB"):
-            SqlStore(NAME, url, 10, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
+            SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
 
     def test_an_offset_that_a_narrow_column_clips_is_not_kept(
         self, url: str, database: Connection, table: str, group: str
@@ -492,7 +494,7 @@ class TestMariaDB(Served):
         )
         # Any mode that is not strict: the server clips, and only warns.
         lax = make_url(url).update_query_dict({"sql_mode": "NO_ENGINE_SUBSTITUTION"})
-        store = SqlStore(NAME, lax.render_as_string(hide_password=False), 10, Layout(table, timestamp=""))
+        store = SqlStore(NAME, lax.render_as_string(hide_password=False), TIMEOUT, Layout(table, timestamp=""))
         store.advance(group, {}, at("t", 5, 7))
         clipped = r"t-0: 2147483647 instead of 9000000000\. .*column.*BIGINT"
         with pytest.raises(StoreRefusedError, match=clipped):
@@ -534,12 +536,12 @@ class TestSQLite(SqlContract):
 
     def test_a_file_that_is_not_there_is_not_made_by_a_question(self, url: str, group: str) -> None:
         file = Path(str(make_url(url).database))
-        store = SqlStore(NAME, url, 10)
+        store = SqlStore(NAME, url, TIMEOUT)
         for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
             with pytest.raises(StoreRefusedError, match=f"no file {re.escape(str(file))} .*create=true"):
                 ask()
             assert not file.exists()
-        maker = SqlStore(NAME, url, 10, create=True)
+        maker = SqlStore(NAME, url, TIMEOUT, create=True)
         assert maker.read(group, ["t"]) == {}
         assert not file.exists()
         maker.advance(group, {}, at("t", 5))
@@ -558,4 +560,4 @@ def test_columns_without_a_name_of_their_own_are_refused(wrong: dict[str, str]) 
 
 def test_another_kind_of_database_is_refused() -> None:
     with pytest.raises(BadInputError, match="offset store"):
-        SqlStore(NAME, "oracle://host/x", 10)
+        SqlStore(NAME, "oracle://host/x", TIMEOUT)

@@ -84,7 +84,7 @@ def left_in(folder: Path) -> list[str]:
 def test_two_workers_at_one_moment_fetch_once_and_have_the_same_jars(
     start: Callable[[], subprocess.Popen[str]], mirror: Mirror, folder: Path
 ) -> None:
-    said = [worker.communicate(timeout=300)[0].split() for worker in [start(), start()]]
+    said = [worker.communicate(timeout=900)[0].split() for worker in [start(), start()]]
     assert said == [[str(folder / JAR)]] * 2
     assert len(mirror.asked) == 1
     assert (folder / JAR).read_bytes() == mirror.content
@@ -112,7 +112,7 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
     first.kill()
     wait_until(lambda: not spark_submit.is_running(), timeout=60, what="spark-submit dies with its worker")
     mirror.flows.set()
-    assert second.communicate(timeout=300)[0].split() == [str(folder / JAR)]
+    assert second.communicate(timeout=900)[0].split() == [str(folder / JAR)]
     assert kept_jars(folder) == [folder / JAR]
     assert left_in(folder) == []
 
