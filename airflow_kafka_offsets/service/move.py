@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act, check_signature
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -140,7 +140,7 @@ class Moving:
         """Return a group as the ledger knows it; None: it does not."""
         try:
             return self._ledger.group(name)
-        except UnknownWindowError:
+        except UnknownGroupError:
             return None
 
     def plan_import(

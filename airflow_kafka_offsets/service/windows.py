@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     LogError,
     OutputError,
-    UnknownWindowError,
+    UnknownGroupError,
     WindowBusyError,
     counted,
     name_some,
@@ -666,7 +666,7 @@ class WindowService:
             Whose it was; None: nobody's yet.
 
         Raises:
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         check_signature(who, why)
         return self._racing(lambda: self._take_over(group, owner, who, why))
@@ -690,7 +690,7 @@ class WindowService:
             to_window: instead of `to`: the start of this window.
 
         Raises:
-            UnknownWindowError: the group has no watermark that could be moved, or there is no such window.
+            UnknownGroupError, UnknownWindowError: the group has no watermark that could be moved, or there is no such window.
             BadInputError, IllegalStepError: it can't be done; the message says what can.
         """
         return self._reset(group, to, topics, to_window)[1]
@@ -726,7 +726,7 @@ class WindowService:
     ) -> tuple[GroupState, Reset]:
         state = self._ledger.load(group.name)
         if state.position is None:
-            raise UnknownWindowError(
+            raise UnknownGroupError(
                 f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
             )
         check_no_open_window(group.name, state)

@@ -25,6 +25,7 @@ from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_w
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
+    UnknownGroupError,
     UnknownWindowError,
     no_group,
 )
@@ -641,8 +642,8 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     return row
 
 
-def _unknown_group(name: str) -> UnknownWindowError:
-    return UnknownWindowError(f"The ledger has no group {name}; kafka-offsets status lists them")
+def _unknown_group(name: str) -> UnknownGroupError:
+    return UnknownGroupError(f"The ledger has no group {name}; kafka-offsets status lists them")
 
 
 def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
