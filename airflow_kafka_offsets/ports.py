@@ -27,7 +27,7 @@ class LogOffsets(Protocol):
 
     Raises:
         KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
-        KafkaRefusedError: login, TLS or authorisation.
+        KafkaRefusedError: login, TLS or authorization.
     """
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
@@ -119,7 +119,7 @@ class OffsetSource(Protocol):
 
     Raises:
         BadInputError: it is not there, or holds something else.
-        StoreUnavailableError: it did not answer.
+        StoreAnswerError: it did not answer, or said no.
     """
 
     name: str

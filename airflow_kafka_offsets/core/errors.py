@@ -14,7 +14,7 @@
     │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
     │   ├── DataLossError           records were gone before they were read
-    │   ├── LogTruncatedError       the log was cut back below the watermark (also a DataLossError)
+    │   │   └── LogTruncatedError       the log was cut back below the watermark
     │   ├── TopicRecreatedError     another topic under the same name
     │   └── MissingPartitionError   a topic or partition is not there
     ├── KafkaAnswerError            Kafka gave no answer that helps
@@ -112,7 +112,8 @@ class KafkaOffsetsError(Exception):
     """Anything that this package raises on purpose.
 
     Attributes:
-        may_pass: whether waiting may heal it: somebody did not answer, and did not say no.
+        may_pass: whether waiting may heal it: Kafka, the ledger's database or an offset store did not answer, and did not
+            say no.
     """
 
     may_pass: ClassVar[bool] = False
@@ -122,7 +123,7 @@ class KafkaOffsetsError(Exception):
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may heal an error; one that is not ours does not pass."""
+    """Whether waiting may heal an error; nothing is known of one that is not ours, so nobody waits for it."""
     return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
@@ -185,14 +186,14 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {folded[near[0]]}?)" if near else ""
 
 
-def no_group(name: str, known: Sequence[str]) -> UnknownWindowError:
+def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
     """Return the error for a group that the ledger does not have.
 
     >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
     The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
     """
     has = name_some(known, ", ") or "none yet"
-    return UnknownWindowError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
+    return UnknownGroupError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
 
 
 class ForeignGroupError(BadInputError):
@@ -232,7 +233,7 @@ class MissingPartitionError(LogError):
 
 
 class KafkaAnswerError(KafkaOffsetsError):
-    """Kafka gave no answer that helps: none at all, or a no."""
+    """Kafka gave no answer that helps: none at all, or a no. To be caught; what is raised says which."""
 
 
 class KafkaUnavailableError(KafkaAnswerError):
@@ -276,7 +277,7 @@ class StoreError(KafkaOffsetsError):
 
 
 class StoreAnswerError(StoreError):
-    """The offset store gave no answer that helps: none at all, none while it wrote, or a no."""
+    """The offset store gave no answer that helps: none at all, none while it wrote, or a no. To be caught; what is raised says which."""
 
 
 class StoreUnavailableError(StoreAnswerError):

@@ -9,12 +9,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
-from airflow_kafka_offsets.core.errors import (
-    KafkaAnswerError,
-    KafkaRefusedError,
-    LedgerUnavailableError,
-    counted,
-)
+from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError, counted
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -131,7 +126,7 @@ class _Look:
         """Whether other topics may have an answer: one is refused, or has a partition without a leader."""
         if isinstance(error, KafkaRefusedError):
             return True
-        if not isinstance(error, KafkaAnswerError):
+        if not isinstance(error, KafkaUnavailableError):
             return False
         return not isinstance(_attempt(lambda: self._kafka.topic_ids(topics)), Exception)
 

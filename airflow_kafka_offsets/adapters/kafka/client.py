@@ -122,7 +122,7 @@ class Line:
             )
 
     def fail_for(self, defects: Mapping[Any, str]) -> None:
-        """Raise KafkaUnavailableError if there is anything without an answer."""
+        """Raise the error of `unavailable` if there is anything without an answer."""
         if defects:
             raise self.unavailable(defects)
 
