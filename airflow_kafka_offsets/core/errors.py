@@ -233,7 +233,10 @@ class MissingPartitionError(LogError):
 
 
 class KafkaAnswerError(KafkaOffsetsError):
-    """Kafka gave no answer that helps: none at all, or a no. To be caught; what is raised says which."""
+    """Kafka gave no answer that helps: none at all, or a no.
+
+    Raise one of those below it; catch this one where all of them matter.
+    """
 
 
 class KafkaUnavailableError(KafkaAnswerError):
@@ -277,7 +280,10 @@ class StoreError(KafkaOffsetsError):
 
 
 class StoreAnswerError(StoreError):
-    """The offset store gave no answer that helps: none at all, none while it wrote, or a no. To be caught; what is raised says which."""
+    """The offset store gave no answer that helps: none at all, none while it wrote, or a no.
+
+    Raise one of those below it; catch this one where all of them matter.
+    """
 
 
 class StoreUnavailableError(StoreAnswerError):

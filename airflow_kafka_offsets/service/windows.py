@@ -224,7 +224,7 @@ class WindowService:
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
-            KafkaAnswerError, LedgerError: as they say.
+            KafkaAnswerError, LedgerError, StoreError: as they say.
         """
         asking = _Asking(group, claim, is_over, self._clock(), this_try, at_most)
         planned = self._racing(lambda: self._plan(asking, request))
