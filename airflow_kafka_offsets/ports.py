@@ -27,7 +27,7 @@ class LogOffsets(Protocol):
 
     Raises:
         KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
-        KafkaRefusedError: login, TLS or authorisation.
+        KafkaRefusedError: login, TLS or authorization.
     """
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
@@ -119,7 +119,7 @@ class OffsetSource(Protocol):
 
     Raises:
         BadInputError: it is not there, or holds something else.
-        StoreUnavailableError: it did not answer.
+        StoreAnswerError: it did not answer, or said no.
     """
 
     name: str
@@ -184,7 +184,7 @@ class Ledger(Protocol):
         """Write down the definition of a group that is there already, unless the group belongs to another task than the claim's.
 
         Raises:
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         ...
 
@@ -287,7 +287,7 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: the group is no longer at this version.
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         ...
 
@@ -303,7 +303,7 @@ class Ledger(Protocol):
         """Record what a person did that changes nothing in the ledger.
 
         Raises:
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         ...
 
@@ -319,7 +319,7 @@ class Ledger(Protocol):
         """Return one group as it was defined when it last planned.
 
         Raises:
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         ...
 

@@ -8,11 +8,11 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
     ConnectorUnavailableError,
+    KafkaAnswerError,
     KafkaOffsetsError,
-    KafkaUnavailableError,
     LedgerError,
+    StoreAnswerError,
     StoreBehindError,
-    StoreUnavailableError,
 )
 
 
@@ -46,7 +46,7 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaUnavailableError() | LedgerError() | StoreUnavailableError() | StoreBehindError():
+        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError():
             return ExitCode.UNAVAILABLE
         case ConnectorUnavailableError():
             return ExitCode.UNAVAILABLE

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownWindowError, counted
+from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import Owner
@@ -73,8 +73,8 @@ def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
 def _known(ledger: Ledger, group: str) -> KafkaGroup:
     try:
         return ledger.group(group)
-    except UnknownWindowError as exc:
-        raise UnknownWindowError(
+    except UnknownGroupError as exc:
+        raise UnknownGroupError(
             f"{exc}. Before a group's first run, its DAG has the definition: kafka-offsets plan --dag FILE_OR_DAG_ID"
         ) from exc
 

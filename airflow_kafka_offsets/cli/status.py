@@ -12,7 +12,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import owner_name, partitions_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError, LogError, counted, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, LogError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -80,7 +80,7 @@ def _look(args: Namespace, group: KafkaGroup, position: Position | None) -> _Loo
         kafka = open_log(args, group)
         log = kafka.snapshot(group.topics, group.isolation_level)
         return _Look(log, second_look(kafka, position, log))
-    except (KafkaUnavailableError, BadInputError) as exc:
+    except (KafkaAnswerError, BadInputError) as exc:
         return _Look(error=str(exc))
 
 

@@ -8,24 +8,27 @@
     │   ├── CollidingOptionError    an option that the plan sets itself
     │   ├── NotYetError             what you ask for is not there, and may be later: try again, or correct it
     │   │   └── NoConnectionError       Airflow has no connection of this id, or a secrets backend did not answer
-    │   ├── UnknownWindowError      no such group or window in the ledger
+    │   ├── UnknownGroupError       no such group in the ledger
+    │   ├── UnknownWindowError      no such window in the ledger
     │   ├── ForeignGroupError       the group belongs to another DAG or task
     │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
     │   ├── DataLossError           records were gone before they were read
-    │   ├── LogTruncatedError       the log was cut back below the watermark (also a DataLossError)
+    │   │   └── LogTruncatedError       the log was cut back below the watermark
     │   ├── TopicRecreatedError     another topic under the same name
     │   └── MissingPartitionError   a topic or partition is not there
-    ├── KafkaUnavailableError       Kafka did not answer: try again later
-    │   └── KafkaRefusedError       Kafka answered no (login, TLS, authorisation): correct the connection
+    ├── KafkaAnswerError            Kafka gave no answer that helps
+    │   ├── KafkaUnavailableError   it did not answer: try again later
+    │   └── KafkaRefusedError       it answered no (login, TLS, authorization): correct the connection
     ├── LedgerError
     │   ├── LedgerUnavailableError  the database did not answer: try again later
     │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
     │       └── NoLedgerError       there are none yet
     ├── StoreError
-    │   ├── StoreUnavailableError   the offset store did not answer, nothing was written: try again later
-    │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that tells
-    │   │   └── StoreRefusedError   it said no (login, rights, read-only, full): correct that first
+    │   ├── StoreAnswerError        the offset store gave no answer that helps
+    │   │   ├── StoreUnavailableError     it did not answer, nothing was written: try again later
+    │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that shows what it did
+    │   │   └── StoreRefusedError         it said no (login, rights, read-only, full): correct that first
     │   ├── StoreDriftError         somebody else moved its offsets; nothing was written: look, then decide
     │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
     │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
@@ -50,7 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -106,16 +109,22 @@ def publish_again(group: str, store: str) -> str:
 
 
 class KafkaOffsetsError(Exception):
-    """Anything that this package raises on purpose."""
+    """Anything that this package raises on purpose.
+
+    Attributes:
+        may_pass: whether waiting may heal it: Kafka, the ledger's database or an offset store did not answer, and did not
+            say no.
+    """
+
+    may_pass: ClassVar[bool] = False
 
     def __init__(self, message: str = "") -> None:
         super().__init__(cut(message))
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may heal an error: Kafka, the ledger's database or a store did not answer, and did not say no."""
-    is_silence = isinstance(error, KafkaUnavailableError | LedgerUnavailableError | StoreUnavailableError)
-    return is_silence and not isinstance(error, KafkaRefusedError | StoreRefusedError)
+    """Whether waiting may heal an error; nothing is known of one that is not ours, so nobody waits for it."""
+    return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
 class BadInputError(KafkaOffsetsError, ValueError):
@@ -155,8 +164,12 @@ class CollidingOptionError(BadInputError):
     """An option of the user would override what the window fixes."""
 
 
+class UnknownGroupError(BadInputError):
+    """The ledger has no such group."""
+
+
 class UnknownWindowError(BadInputError):
-    """The ledger has no such group or window."""
+    """The ledger has no such window."""
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
@@ -173,14 +186,14 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {folded[near[0]]}?)" if near else ""
 
 
-def no_group(name: str, known: Sequence[str]) -> UnknownWindowError:
+def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
     """Return the error for a group that the ledger does not have.
 
     >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
     The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
     """
     has = name_some(known, ", ") or "none yet"
-    return UnknownWindowError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
+    return UnknownGroupError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
 
 
 class ForeignGroupError(BadInputError):
@@ -219,12 +232,21 @@ class MissingPartitionError(LogError):
     """A topic or partition that the group reads is not there."""
 
 
-class KafkaUnavailableError(KafkaOffsetsError):
+class KafkaAnswerError(KafkaOffsetsError):
+    """Kafka gave no answer that helps: none at all, or a no.
+
+    Raise one of those below it; catch this one where all of them matter.
+    """
+
+
+class KafkaUnavailableError(KafkaAnswerError):
     """Kafka did not answer, or not for every partition; trying again may help."""
 
+    may_pass = True
 
-class KafkaRefusedError(KafkaUnavailableError):
-    """Kafka said no: login, TLS or authorisation. Trying again does not help before that is corrected."""
+
+class KafkaRefusedError(KafkaAnswerError):
+    """Kafka said no: login, TLS or authorization. Trying again does not help before that is corrected."""
 
 
 class LedgerError(KafkaOffsetsError):
@@ -233,6 +255,8 @@ class LedgerError(KafkaOffsetsError):
 
 class LedgerUnavailableError(LedgerError):
     """The ledger's database did not answer; what was under way may or may not be written."""
+
+    may_pass = True
 
 
 class LedgerSchemaError(LedgerError):
@@ -255,15 +279,26 @@ class StoreError(KafkaOffsetsError):
     """An offset store can't be used."""
 
 
-class StoreUnavailableError(StoreError):
+class StoreAnswerError(StoreError):
+    """The offset store gave no answer that helps: none at all, none while it wrote, or a no.
+
+    Raise one of those below it; catch this one where all of them matter.
+    """
+
+
+class StoreUnavailableError(StoreAnswerError):
     """The offset store did not answer; nothing was written."""
 
+    may_pass = True
 
-class StoreOutcomeUnknownError(StoreUnavailableError):
+
+class StoreOutcomeUnknownError(StoreAnswerError):
     """The offset store went silent while it wrote, or somebody else wrote at that moment; the same advance again tells."""
 
+    may_pass = True
 
-class StoreRefusedError(StoreUnavailableError):
+
+class StoreRefusedError(StoreAnswerError):
     """The offset store said no: login, rights, read-only, full. Trying again does not help before that is corrected."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.place.audit import Audit, Auditor
@@ -26,12 +26,13 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         seqs: only these windows; none: all that are committed.
 
     Raises:
-        UnknownWindowError: there is no such window, or the group has committed none.
+        UnknownGroupError: the group has not planned yet.
+        UnknownWindowError: there is no such window.
         IllegalStepError: one of them is not committed.
     """
     position = ledger.load(group.name).position
     if position is None:
-        raise UnknownWindowError(f"Group {group.name} has not planned yet, so no table has anything of it")
+        raise UnknownGroupError(f"Group {group.name} has not planned yet, so no table has anything of it")
     if seqs:
         _check_committed(ledger, group.name, seqs)
     auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act, check_signature
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -140,7 +140,7 @@ class Moving:
         """Return a group as the ledger knows it; None: it does not."""
         try:
             return self._ledger.group(name)
-        except UnknownWindowError:
+        except UnknownGroupError:
             return None
 
     def plan_import(
@@ -165,7 +165,7 @@ class Moving:
             BadInputError: the place has nothing that could be taken over; the message has the numbers.
             DataLossError: retention has removed what would come next, and `skip_lost` does not say that this is known.
             IllegalStepError: a window of the group waits for its commit, or would be cut.
-            StoreError, KafkaUnavailableError: as they say.
+            StoreError, KafkaAnswerError: as they say.
         """
         group, state = self.known(name), self._ledger.load(name)
         if group is not None:
@@ -291,7 +291,7 @@ class Moving:
         """Compare the ledger, an offset store and Kafka. Writes nothing.
 
         Raises:
-            StoreError, KafkaUnavailableError: one of them did not answer.
+            StoreError, KafkaAnswerError: one of them did not answer, or said no.
         """
         for _ in range(LOOKS):
             state = self._ledger.load(group.name)

@@ -113,7 +113,7 @@ class Publisher:
         Raises:
             BadInputError: the first window would start elsewhere than where the store stands.
             StoreDriftError: somebody else moved its offsets.
-            StoreUnavailableError: it does not answer: then a commit would not succeed either.
+            StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
         if self._store is None:

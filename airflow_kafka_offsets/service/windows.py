@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     LogError,
     OutputError,
-    UnknownWindowError,
+    UnknownGroupError,
     WindowBusyError,
     counted,
     name_some,
@@ -224,7 +224,7 @@ class WindowService:
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
-            KafkaUnavailableError, LedgerError: as they say.
+            KafkaAnswerError, LedgerError, StoreError: as they say.
         """
         asking = _Asking(group, claim, is_over, self._clock(), this_try, at_most)
         planned = self._racing(lambda: self._plan(asking, request))
@@ -467,7 +467,7 @@ class WindowService:
 
         Raises:
             TopicRecreatedError, MissingPartitionError: they are not there any more.
-            KafkaUnavailableError: Kafka did not answer.
+            KafkaAnswerError: Kafka did not answer, or said no.
         """
         topics = topics_of(window.ranges.without_empty())
         if topics:
@@ -479,7 +479,7 @@ class WindowService:
         """Plan the next live windows from a position without writing anything.
 
         Raises:
-            LogError, KafkaUnavailableError: as in `plan`.
+            LogError, KafkaAnswerError: as in `plan`.
         """
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
@@ -666,7 +666,7 @@ class WindowService:
             Whose it was; None: nobody's yet.
 
         Raises:
-            UnknownWindowError: there is no such group.
+            UnknownGroupError: there is no such group.
         """
         check_signature(who, why)
         return self._racing(lambda: self._take_over(group, owner, who, why))
@@ -690,7 +690,8 @@ class WindowService:
             to_window: instead of `to`: the start of this window.
 
         Raises:
-            UnknownWindowError: the group has no watermark that could be moved, or there is no such window.
+            UnknownGroupError: the group has no watermark yet.
+            UnknownWindowError: there is no such window.
             BadInputError, IllegalStepError: it can't be done; the message says what can.
         """
         return self._reset(group, to, topics, to_window)[1]
@@ -726,7 +727,7 @@ class WindowService:
     ) -> tuple[GroupState, Reset]:
         state = self._ledger.load(group.name)
         if state.position is None:
-            raise UnknownWindowError(
+            raise UnknownGroupError(
                 f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
             )
         check_no_open_window(group.name, state)

@@ -35,12 +35,12 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ClusterError,
     ConnectorUnavailableError,
+    KafkaAnswerError,
     KafkaOffsetsError,
-    KafkaUnavailableError,
     LedgerUnavailableError,
     LogError,
     NotYetError,
-    StoreUnavailableError,
+    StoreAnswerError,
     WindowBusyError,
     counted,
     name_some,
@@ -61,14 +61,14 @@ _FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, Airf
 
 # After these, nothing was written.
 _NOTHING_PLANNED = (
-    *(BadInputError, LogError, KafkaUnavailableError, ClusterError, ConnectorUnavailableError, WindowBusyError),
+    *(BadInputError, LogError, KafkaAnswerError, ClusterError, ConnectorUnavailableError, WindowBusyError),
 )
 
 # Their sentences hold what the client said: its traceback tells a person nothing more.
-_SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreUnavailableError)
+_SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreAnswerError)
 
 # Of these a command shows more than what they say.
-_SHOWN_BY_PLAN = (LogError, KafkaUnavailableError)
+_SHOWN_BY_PLAN = (LogError, KafkaAnswerError)
 
 log = logging.getLogger(__name__)
 

@@ -44,7 +44,8 @@ def patiently(step: Callable[[], _T]) -> _T:
     Only for what may be done twice.
 
     Raises:
-        LedgerUnavailableError, KafkaUnavailableError, StoreUnavailableError: no answer in time; the retry of the task finds the same window.
+        LedgerUnavailableError, KafkaUnavailableError, StoreUnavailableError, StoreOutcomeUnknownError: no answer in time; the retry of the
+            task finds the same window.
     """
     retrying = Retrying(
         retry=retry_if_exception(may_pass),

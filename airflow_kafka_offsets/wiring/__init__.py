@@ -30,7 +30,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
     """Return the use cases for a group as the ledger knows it.
 
     Raises:
-        UnknownWindowError: the ledger has no such group.
+        UnknownGroupError: the ledger has no such group.
     """
     ledger = open_ledger(ledger_conn_id)
     known = ledger.group(group)

@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 
 import pytest
 
 from airflow_kafka_offsets.core import errors
 
+REAL = {name: value for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+
+
+def drawn_parents() -> dict[str, str | None]:
+    """Return each error of the drawing with the one above it."""
+    parents: dict[str, str | None] = {}
+    above: list[str] = []
+    for indent, name in re.findall(r"^ {4}([ │├└─]*)(\w+Error)\b", errors.__doc__ or "", flags=re.MULTILINE):
+        depth = len(indent) // 4
+        parents[name] = above[depth - 1] if depth else None
+        above[depth:] = [name]
+    return parents
+
 
 def test_the_tree_in_the_docstring_is_the_real_one() -> None:
-    drawn = set(re.findall(r"\w+Error\b", errors.__doc__ or ""))
-    real = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
-    assert drawn == real
-    assert all(issubclass(getattr(errors, name), errors.KafkaOffsetsError) for name in real)
+    ours = {name: [base for base in error.__bases__ if base in REAL.values()] for name, error in REAL.items()}
+    assert drawn_parents() == {name: bases[0].__name__ if bases else None for name, bases in ours.items()}
+    assert [name for name, bases in ours.items() if len(bases) != 1] == ["KafkaOffsetsError"]
+
+
+def test_silence_may_pass_and_nothing_else() -> None:
+    assert {name for name, error in REAL.items() if error.may_pass} == {
+        "KafkaUnavailableError",
+        "LedgerUnavailableError",
+        "StoreUnavailableError",
+        "StoreOutcomeUnknownError",
+    }
+
+
+def test_no_error_takes_back_what_one_above_it_says() -> None:
+    for error in REAL.values():
+        says = [kind.may_pass for kind in error.__mro__ if issubclass(kind, errors.KafkaOffsetsError)]
+        assert says == sorted(says, reverse=True), f"{error.__name__} does not pass, though one above it may"
+
+
+@pytest.mark.parametrize("parent", [errors.KafkaAnswerError, errors.StoreAnswerError])
+def test_whoever_catches_one_answer_does_not_catch_another(parent: type[errors.KafkaOffsetsError]) -> None:
+    answers = [error for error in REAL.values() if issubclass(error, parent) and error is not parent]
+    assert len(answers) >= 2
+    assert not [(one, other) for one, other in permutations(answers, 2) if issubclass(one, other)]
 
 
 @pytest.mark.parametrize("number", [0, 1, 10, 11, 20_000])

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     LedgerError,
     NoEvidenceError,
+    UnknownGroupError,
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -162,7 +163,7 @@ class LedgerContract:
         assert ledger.load(name) == replace(before, version=before.version + 1, owner=Owner("d" * 250, "注文.t"))
         assert ledger.acts(name) == [act("take-over", to="x")]
         assert ledger.window(held.window.id).held == held
-        with pytest.raises(UnknownWindowError):
+        with pytest.raises(UnknownGroupError):
             ledger.take_over(f"{name}-2", 0, Owner("other", "load"), act("take-over"))
 
     def test_an_act_that_changes_nothing_is_recorded(self, ledger: Ledger, name: str) -> None:
@@ -172,7 +173,7 @@ class LedgerContract:
         ledger.record(name, act("export"))
         assert ledger.acts(name) == [act("copy", moves={"orders-0": [None, 5]}), act("export")]
         assert (ledger.load(name), ledger.window(held.window.id)) == before
-        with pytest.raises(UnknownWindowError):
+        with pytest.raises(UnknownGroupError):
             ledger.record(f"{name}-2", act("copy"))
 
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
@@ -319,7 +320,7 @@ class LedgerContract:
             ledger.define(group(name), other)
             assert ledger.group(name) == defined, "another task's definition of the group is not the group's"
         assert ledger.load(name) == before
-        with pytest.raises(UnknownWindowError, match=f"no group {name}-other"):
+        with pytest.raises(UnknownGroupError, match=f"no group {name}-other"):
             ledger.define(group(f"{name}-other"), claim())
 
     def test_attempts_are_the_history(self, ledger: Ledger, name: str) -> None:
@@ -644,11 +645,14 @@ class LedgerContract:
         assert [g for g in ledger.groups() if g.name == name] == [group(name, max_offsets=7)]
 
     def test_what_is_not_there_is_named(self, ledger: Ledger, name: str) -> None:
+        with pytest.raises(UnknownGroupError, match=f"no group {name}"):
+            ledger.group(name)
         for missing in (f"{name}-000001", f"{name}-000002"):
             for ask in (
                 lambda missing=missing: ledger.window(missing),
                 lambda missing=missing: ledger.commit(missing, claim(), None, NOW),
                 lambda missing=missing: ledger.abandon(missing, act()),
+                lambda missing=missing: ledger.commit_by_hand(missing, act("commit")),
             ):
                 with pytest.raises(UnknownWindowError, match=name):
                     ask()

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     OutputError,
     TopicRecreatedError,
+    UnknownGroupError,
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.ranges import OffsetRange
@@ -148,7 +149,7 @@ def test_a_reset_wants_no_open_window(two_windows: World) -> None:
 
 
 def test_a_reset_wants_a_group_that_has_started(world: World) -> None:
-    with pytest.raises(UnknownWindowError, match="has no watermark yet"):
+    with pytest.raises(UnknownGroupError, match="has no watermark yet"):
         world.service.reset(world.group, "latest", "me", "because")
 
 

@@ -24,6 +24,7 @@ from airflow_kafka_offsets.core.errors import (
     ForeignGroupError,
     IllegalStepError,
     NoEvidenceError,
+    StoreOutcomeUnknownError,
     StoreUnavailableError,
     WindowBusyError,
 )
@@ -333,10 +334,9 @@ class Lake(RuleBasedStateMachine):
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())
                 self.first_commit[window.id] = (run, self.last_clear[run])
-                self.store.failure, self.store.fails_after_write = StoreUnavailableError("away"), is_written
-                with suppress(
-                    StoreUnavailableError
-                ):  # raised unless an open window before this one holds the watermark
+                failure = StoreOutcomeUnknownError("silent") if is_written else StoreUnavailableError("away")
+                self.store.failure, self.store.fails_after_write = failure, is_written
+                with suppress(type(failure)):  # raised unless an open window before this one holds the watermark
                     self.world.service.commit(window.id, run, self.succeeded.get((run, window.id)))
                 self.store.failure = None
         self.world.die(run)

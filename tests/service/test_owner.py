@@ -9,7 +9,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ForeignGroupError,
-    UnknownWindowError,
+    UnknownGroupError,
     UnreadTopicError,
     WindowBusyError,
 )
@@ -135,7 +135,7 @@ def test_a_window_that_is_worked_on_while_the_group_changes_hands_is_waited_for(
 
 
 def test_a_group_that_is_not_there_can_not_be_taken_over(world: World) -> None:
-    with pytest.raises(UnknownWindowError):
+    with pytest.raises(UnknownGroupError):
         world.service.take_over("lake", Owner("reports", "load"), "ada", "renamed")
 
 

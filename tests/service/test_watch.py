@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.conditions import (
     WindowCommitted,
 )
 from airflow_kafka_offsets.core.errors import (
+    KafkaAnswerError,
     KafkaOffsetsError,
     KafkaRefusedError,
     KafkaUnavailableError,
@@ -43,7 +44,7 @@ class MoodyLog(MemoryLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fails: dict[str, KafkaUnavailableError] = {}
+        self.fails: dict[str, KafkaAnswerError] = {}
         self.is_down = False
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
@@ -278,9 +279,7 @@ def moody(world: World) -> World:
 
 
 @pytest.mark.parametrize("error", [KafkaRefusedError("no ACL"), KafkaUnavailableError("no leader")])
-def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(
-    moody: World, error: KafkaUnavailableError
-) -> None:
+def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(moody: World, error: KafkaAnswerError) -> None:
     moody.kafka.fails["secret"] = error  # type: ignore[attr-defined]
     secret, orders = ask(moody, Enough(group("s", topics=["secret"]), 1), Enough(group(), 1))
     assert secret is error

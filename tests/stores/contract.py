@@ -23,6 +23,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    StoreAnswerError,
     StoreDriftError,
     StoreLimitError,
     StoreOutcomeUnknownError,
@@ -304,10 +305,10 @@ class StoreContract:
         """Advance by one while a fault is on, and let it be over; return whether it is written though that was not told."""
         through, proxy = proxied
         after = {tp: offset + 1 for tp, offset in before.items()}
-        error: StoreUnavailableError | None = None
+        error: StoreAnswerError | None = None
         try:
             through.advance(group, before, after)
-        except StoreUnavailableError as exc:
+        except StoreAnswerError as exc:
             error = exc
         proxy.heal()
         self.settle()

@@ -500,7 +500,7 @@ class TestHBase(StoreContract):
             wait_until(lambda: len(acknowledged) > 5, timeout=60, what="some advances are done")
             hbase.kill()
             try:
-                assert isinstance(counting.exception(60), StoreUnavailableError)
+                assert isinstance(counting.exception(60), StoreUnavailableError | StoreOutcomeUnknownError)
                 with pytest.raises(StoreUnavailableError, match="Could not connect"):
                     store.read(group, [topic])
             finally:

@@ -200,9 +200,8 @@ def test_offsets_outlive_the_server(own: RedisServer, group: str) -> None:
     store = RedisStore(NAME, 5, own.login())
     store.advance(group, {}, at("orders", 5))
     own.kill()
-    with pytest.raises(StoreUnavailableError) as caught:
+    with pytest.raises(StoreUnavailableError):
         store.advance(group, at("orders", 5), at("orders", 6))
-    assert type(caught.value) is StoreUnavailableError
     own.start()
     store.advance(group, at("orders", 5), at("orders", 6))
     own.stop()
@@ -240,9 +239,8 @@ def test_a_primary_that_wants_replicas_is_worth_waiting_for(own: RedisServer, gr
     store = RedisStore(NAME, 5, own.login())
     with own.client() as client:
         client.config_set("min-replicas-to-write", "1")
-        with pytest.raises(StoreUnavailableError) as caught:
+        with pytest.raises(StoreUnavailableError):
             store.advance(group, {}, at("orders", 5))
-        assert type(caught.value) is StoreUnavailableError
         client.config_set("min-replicas-to-write", "0")
     store.advance(group, {}, at("orders", 5))
 

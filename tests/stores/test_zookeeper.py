@@ -258,9 +258,8 @@ def test_offsets_outlive_the_server(tmp_path: Path, group: str) -> None:
         store = ZooKeeperStore(NAME, 3, own.hosts)
         store.advance(group, {}, at("orders", 5))
         own.kill()
-        with pytest.raises(StoreUnavailableError) as caught:
+        with pytest.raises(StoreUnavailableError):
             store.advance(group, at("orders", 5), at("orders", 6))
-        assert type(caught.value) is StoreUnavailableError
         own.start()
         store.advance(group, at("orders", 5), at("orders", 6))
         own.stop()

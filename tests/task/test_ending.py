@@ -32,10 +32,16 @@ from airflow_kafka_offsets import (
 )
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    KafkaAnswerError,
+    KafkaOffsetsError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
     LedgerSchemaError,
     LedgerUnavailableError,
     NoEvidenceError,
     OutputError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
     StoreUnavailableError,
     TopicRecreatedError,
     WindowBusyError,
@@ -48,10 +54,11 @@ from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobErr
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.ending import Ending, until_windows
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
+from tests.operators.logs import as_logged
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 
@@ -428,6 +435,28 @@ def test_the_tasks_around_another_launcher_end_alike(
     assert "another launcher ran it" in logged(caplog)[-1]
     assert not any("group::" in message for message in logged(caplog)), "there is nothing to fold"
     assert world.ledger.window(window.id).held.window.state is State.COMMITTED
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (KafkaUnavailableError("no answer"), "No window of group lake was planned"),
+        (KafkaRefusedError("wrong password"), "No window of group lake was planned"),
+        (StoreUnavailableError("no answer"), "No window of group lake is known to be planned"),
+        (StoreOutcomeUnknownError("silent while it wrote"), "No window of group lake is known to be planned"),
+        (StoreRefusedError("wrong password"), "No window of group lake is known to be planned"),
+    ],
+)
+def test_who_does_not_answer_or_says_no_before_there_is_a_window_is_told_with_one_traceback(
+    error: KafkaOffsetsError, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    context: Any = {"ti": SimpleNamespace(dag_id="dag", try_number=1, max_tries=1)}
+    with pytest.raises(type(error)) as caught, until_windows(context, "lake"):
+        raise error from OSError("in the words of the client")
+    assert len(as_logged(caught.value)) == 1
+    [last] = logged(caplog)
+    assert last.startswith(f"{what}\n    failed: {error}\n    next: Airflow starts try 2 of this task")
+    assert ("kafka-offsets plan lake --dag dag" in last) is isinstance(error, KafkaAnswerError)
 
 
 def test_a_plan_task_that_finds_nothing_new_ends_alike(

@@ -23,8 +23,13 @@ from airflow_kafka_offsets import (
 from airflow_kafka_offsets.adapters.kafka.log import epoch_milliseconds
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    KafkaRefusedError,
     KafkaUnavailableError,
     NotYetError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+    UnknownGroupError,
     UnknownWindowError,
     WindowBusyError,
 )
@@ -174,7 +179,9 @@ class Task:
         return "done"
 
 
-@pytest.mark.parametrize("wrong", [BadInputError("a typo"), UnknownWindowError("no such window")])
+@pytest.mark.parametrize(
+    "wrong", [BadInputError("a typo"), UnknownGroupError("no such group"), UnknownWindowError("no such window")]
+)
 def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
     with pytest.raises(AirflowFailException, match=str(wrong)) as raised:
         Task(wrong).execute({})
@@ -199,6 +206,10 @@ def test_what_lies_below_bad_input_is_still_told() -> None:
     [
         NotYetError("above the watermark"),
         KafkaUnavailableError("away"),
+        KafkaRefusedError("wrong password"),
+        StoreUnavailableError("away"),
+        StoreOutcomeUnknownError("silent while it wrote"),
+        StoreRefusedError("wrong password"),
         WindowBusyError("lake-000001", "x"),
         ValueError("of the job"),
     ],

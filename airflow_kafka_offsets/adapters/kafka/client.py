@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_kafka_offsets.adapters.kafka.messages import REFUSALS, by_reason, hint, last_cause, masked, refusal
 from airflow_kafka_offsets.core.errors import (
+    KafkaAnswerError,
     KafkaRefusedError,
     KafkaUnavailableError,
     name_some,
@@ -121,11 +122,11 @@ class Line:
             )
 
     def fail_for(self, defects: Mapping[Any, str]) -> None:
-        """Raise KafkaUnavailableError if there is anything without an answer."""
+        """Raise the error of `unavailable` if there is anything without an answer."""
         if defects:
             raise self.unavailable(defects)
 
-    def unavailable(self, defects: Mapping[Any, str]) -> KafkaUnavailableError:
+    def unavailable(self, defects: Mapping[Any, str]) -> KafkaAnswerError:
         """Return the error for what has no answer; a refusal, if that is what librdkafka reported last."""
         cause = last_cause(self.heard)
         if cause and cause.code() in REFUSALS:

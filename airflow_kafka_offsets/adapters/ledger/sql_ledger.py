@@ -25,6 +25,7 @@ from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_w
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
+    UnknownGroupError,
     UnknownWindowError,
     no_group,
 )
@@ -247,7 +248,7 @@ class SqlLedger:
         """Take the ownership of its offsets from an open window."""
         with writing(self._engine) as connection:
             # Read before anything else: whatever changes from here on makes the compare-and-set below fail.
-            group = _group(connection, parse_window_id(window_id)[0], groups)
+            group = _group_of_window(connection, window_id, groups)
             held = _found(connection, window_id)
             done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
@@ -262,7 +263,7 @@ class SqlLedger:
     ) -> None:
         """Commit a planned window on a person's word, which is recorded."""
         with writing(self._publishing(output)) as connection:
-            (group_id,) = _group(connection, parse_window_id(window_id)[0], groups.c.id)
+            (group_id,) = _group_of_window(connection, window_id, groups.c.id)
             held = _found(connection, window_id)
             done = held.window.to(State.COMMITTING, State.COMMITTED)
             if in_two_steps and done.lane is Lane.LIVE:
@@ -641,8 +642,15 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     return row
 
 
-def _unknown_group(name: str) -> UnknownWindowError:
-    return UnknownWindowError(f"The ledger has no group {name}; kafka-offsets status lists them")
+def _group_of_window(connection: Connection, wanted: str, *columns: Any) -> Row[Any]:
+    try:
+        return _group(connection, parse_window_id(wanted)[0], *columns)
+    except UnknownGroupError:
+        raise _unknown_window(wanted) from None
+
+
+def _unknown_group(name: str) -> UnknownGroupError:
+    return UnknownGroupError(f"The ledger has no group {name}; kafka-offsets status lists them")
 
 
 def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:

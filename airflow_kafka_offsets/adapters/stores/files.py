@@ -14,9 +14,9 @@ from typing import Protocol
 from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
+    StoreAnswerError,
     StoreError,
     StoreOutcomeUnknownError,
-    StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
@@ -139,7 +139,7 @@ class FilesStore:
             return False
         try:
             since = self._place.names(file.group, after=name)
-        except StoreUnavailableError as exc:
+        except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
                 f"{self._place.where(file.group, name)} is written, but then its folder could not be listed: {exc}"
             ) from exc

@@ -24,6 +24,7 @@ from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    StoreAnswerError,
     StoreContentError,
     StoreError,
     StoreLimitError,
@@ -191,7 +192,7 @@ class HBaseStore:
                 key = batch_row(topic, group, batch.time)
                 if table.cell(key, next(iter(cells))) is None:
                     table.put(key, cells)
-        except StoreUnavailableError as exc:
+        except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
                 f"The offsets of group {group} are in the state cell, but the batch rows that other tools read may not have "
                 f"followed; the same advance again writes them. {exc}"

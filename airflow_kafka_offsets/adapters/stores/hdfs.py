@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import (
+    StoreAnswerError,
     StoreContentError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
@@ -121,7 +122,7 @@ class HdfsPlace:
             self._upload(group, temporary, content)
             if self._rename(group, temporary, name):
                 return True
-        except (StoreRefusedError, StoreUnavailableError):
+        except StoreAnswerError:
             self._discard(group, temporary)
             raise
         self._discard(group, temporary)
@@ -169,7 +170,7 @@ class HdfsPlace:
 
     def _discard(self, group: str, temporary: str) -> None:
         # Best effort: who reads does not see it, and a later advance deletes it.
-        with contextlib.suppress(StoreUnavailableError):
+        with contextlib.suppress(StoreAnswerError):
             self.delete(group, temporary)
 
     def _path(self, group: str, name: str) -> str:
@@ -223,7 +224,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
         raise error(f"{what}: {_silence(exc)}") from _cause(exc)
 
 
-def _error_of(exc: HdfsError, *, is_write: bool) -> type[StoreUnavailableError]:
+def _error_of(exc: HdfsError, *, is_write: bool) -> type[StoreAnswerError]:
     name, text = exc.exception or "", str(exc)
     if name == "SafeModeException":
         # A name node that starts leaves it by itself; one that was told to, or is short of room, does not.

@@ -23,6 +23,7 @@ from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog
 from airflow_kafka_offsets.adapters.kafka.messages import hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
+    KafkaAnswerError,
     KafkaRefusedError,
     KafkaUnavailableError,
     StoreError,
@@ -338,7 +339,7 @@ class _Commit:
         store = self._store
         try:
             found = store._log.commits(self._group, list(self._after))
-        except KafkaUnavailableError as exc:
+        except KafkaAnswerError as exc:
             raise StoreOutcomeUnknownError(
                 f"{store.name}: the offsets of group {self._group} were committed, but could not be read back: {exc}"
             ) from exc

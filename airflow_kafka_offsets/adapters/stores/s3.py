@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import (
+    StoreAnswerError,
     StoreError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
@@ -154,7 +155,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
         raise StoreRefusedError(f"{what}: what answers there is not S3") from exc
 
 
-def _error_of(status: int, code: str, *, is_write: bool) -> type[StoreUnavailableError]:
+def _error_of(status: int, code: str, *, is_write: bool) -> type[StoreAnswerError]:
     if status in _BUSY or code == "RequestTimeout":
         return StoreUnavailableError
     if 300 <= status < 500 or status == 501:

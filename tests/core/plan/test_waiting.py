@@ -340,6 +340,7 @@ def test_all_that_was_there_at_a_cut_time_is_committed(
         (KafkaRefusedError("no"), False),
         (LedgerSchemaError("old"), False),
         (BadInputError("wrong"), False),
+        (TimeoutError("of a library"), False),
     ],
 )
 def test_waiting_heals_silence_and_nothing_else(error: Exception, expected: bool) -> None:
