@@ -7,11 +7,10 @@ from argparse import Namespace
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
+from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.service.windows import WindowService
 
 
 def abandon(args: Namespace) -> Answer:
@@ -19,9 +18,7 @@ def abandon(args: Namespace) -> Answer:
     who, ledger = person(args), open_ledger(args)
     row = ledger.window(args.window_id)
     detail = window_detail(row, ledger.attempts(args.window_id))
-    store = open_own_store(args, ledger.group(row.held.window.group))
-    # Kafka is not asked: a window can be given up while it is down.
-    service = WindowService(ledger, None, store=store)  # type: ignore[arg-type]
+    service = open_service(args, ledger, ledger.group(row.held.window.group))
     found = service.preview_abandon(args.window_id)
     if args.yes:
         found = service.abandon(args.window_id, who, args.why, leave_gap=args.leave_gap)

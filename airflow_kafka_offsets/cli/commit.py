@@ -8,9 +8,8 @@ from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.abandon import heading
 from airflow_kafka_offsets.cli.documents import Document, window_detail
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
+from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.service.windows import WindowService
 
 
 def commit(args: Namespace) -> Answer:
@@ -25,9 +24,7 @@ def commit(args: Namespace) -> Answer:
         "window": detail,
         "holder_is_over": airflow_runs.is_over(row.held.holder),
     }
-    store = open_own_store(args, ledger.group(row.held.window.group))
-    # Kafka is not asked: what the window read may be gone from there, and that is why a person commits it.
-    service = WindowService(ledger, None, store=store)  # type: ignore[arg-type]
+    service = open_service(args, ledger, ledger.group(row.held.window.group))
     if args.yes:
         service.commit_by_hand(args.window_id, who, args.why)
         return Answer(document, lambda: f"Window {detail['id']} is committed, by {who}.")

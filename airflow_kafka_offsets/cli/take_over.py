@@ -6,11 +6,10 @@ from argparse import Namespace
 
 from airflow_kafka_offsets.cli.documents import Document, owner_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, person
+from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import owner_name, run_name, table
 from airflow_kafka_offsets.core.plan.ownership import Owner
-from airflow_kafka_offsets.service.windows import WindowService
 
 
 def take_over(args: Namespace) -> Answer:
@@ -31,8 +30,7 @@ def take_over(args: Namespace) -> Answer:
         "open_windows": [window_document(ledger.window(held.window.id)) for held in state.open],
     }
     if is_needed and args.yes:
-        # Kafka is not asked: nothing moves.
-        WindowService(ledger, None).take_over(group.name, owner, who, args.why)  # type: ignore[arg-type]
+        open_service(args, ledger, group).take_over(group.name, owner, who, args.why)
     code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
     return Answer(document, lambda: _text(document, is_needed=is_needed), code)
 
