@@ -99,7 +99,8 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
 
 
 def _where(on: Offsets, gone: OffsetRanges) -> str:
-    passed = sum(offset > gone.ends[tp] for tp, offset in on.items())
+    ends = gone.ends
+    passed = sum(offset > ends[tp] for tp, offset in on.items())
     if not passed:
         return "at the watermark"
     return (
