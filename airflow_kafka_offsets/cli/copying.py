@@ -29,10 +29,7 @@ def copy(args: Namespace) -> Answer:
         **signed(args, who, is_needed=is_needed),
         "verified": not unlike if is_needed and args.yes else None,
         **_copy_document(found),
-        "unlike": [
-            {"topic": tp.topic, "partition": tp.partition, "written": written, "found": there}
-            for tp, (written, there) in unlike.items()
-        ],
+        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (written, there) in unlike.items()],
     }
     already = None if is_needed else f"{found.store} holds what {document['from']} does already"
     answer = act_answer(document, lambda: _told(document), already=already)
@@ -55,8 +52,7 @@ def _copy_document(found: Copy) -> Document:
         "same": len(given.offsets) - len(found.moves),
         "moves": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": given.found[tp],
                 "meaning": given.asked.meaning.value,
                 "from": old,
@@ -65,9 +61,7 @@ def _copy_document(found: Copy) -> Document:
             for tp, (old, new) in found.moves.items()
         ],
         "only_in_target": [
-            {"topic": tp.topic, "partition": tp.partition, "offset": offset}
-            for tp, offset in sorted(found.held.items())
-            if tp not in given.offsets
+            {**tp._asdict(), "offset": offset} for tp, offset in sorted(found.held.items()) if tp not in given.offsets
         ],
     }
 

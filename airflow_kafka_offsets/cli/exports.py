@@ -53,8 +53,7 @@ def _document(found: Export) -> Document:
         "notes": list(found.notes),
         "offsets": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": found.found[tp],
                 "meaning": found.asked.meaning.value,
                 "to": offset,

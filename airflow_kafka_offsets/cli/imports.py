@@ -70,8 +70,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         ],
         "partitions": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": found.taken.found.get(tp),
                 "meaning": found.taken.meaning.value if tp in found.taken.found else None,
                 "watermark": before.get(tp),
@@ -80,7 +79,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
             }
             for tp in named
         ],
-        "not_named": [{"topic": tp.topic, "partition": tp.partition} for tp in found.taken.unnamed],
+        "not_named": [tp._asdict() for tp in found.taken.unnamed],
         "lost": ranges_document(found.taken.lost),
         **consequences_document(found.reset, ledger),
     }

@@ -31,10 +31,7 @@ def reset(args: Namespace) -> Answer:
         "group": group.name,
         "needed": is_needed,
         **signed(args, who, is_needed=is_needed),
-        "moves": [
-            {"topic": tp.topic, "partition": tp.partition, "from": old, "to": new}
-            for tp, (old, new) in found.moves.items()
-        ],
+        "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in found.moves.items()],
         **consequences_document(found, ledger),
     }
     already = None if is_needed else f"The watermark of group {group.name} is there already"
