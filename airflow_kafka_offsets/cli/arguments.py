@@ -159,8 +159,11 @@ _MEANING = argument(
 )
 _TOPIC = argument("--topic", action="append", metavar="TOPIC", help="this topic only; may be given more than once")
 
+_WINDOW_ID = argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012")
 _COMMON = (_LEDGER, _OUTPUT)
-_KAFKA = (_SERVERS, _KAFKA_CONFIG)
+_ASKING = (_SERVERS, _KAFKA_CONFIG, *_COMMON)
+_SIGNED = (_WHY, _WHO)
+_PLACE = (_AS, _MEANING, _TOPIC)
 _HERE = "airflow_kafka_offsets.cli"
 
 STATUS = Command(
@@ -172,8 +175,7 @@ STATUS = Command(
     (
         argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
         argument("--offline", action="store_true", help="do not ask Kafka: no lag"),
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 WINDOWS = Command(
@@ -219,8 +221,7 @@ PLAN = Command(
             "--starting-offsets", metavar="JSON", help='replay offset ranges: Spark\'s JSON ({"orders":{"0":23}})'
         ),
         argument("--ending-offsets", metavar="JSON", help="and the offsets behind the last ones"),
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 ABANDON = Command(
@@ -230,15 +231,7 @@ ABANDON = Command(
     "id. Those of an older one become a recorded gap, which a replay can fill. What its job has written under the old id has "
     "to go. Without --yes: a dry run.",
     f"{_HERE}.abandon.abandon",
-    (
-        argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012"),
-        _WHY,
-        _WHO,
-        _LEAVE_GAP,
-        _YES,
-        *_KAFKA,
-        *_COMMON,
-    ),
+    (_WINDOW_ID, *_SIGNED, _LEAVE_GAP, _YES, *_ASKING),
 )
 COMMIT = Command(
     "commit",
@@ -246,14 +239,7 @@ COMMIT = Command(
     "Commit an open window on your word that its job has read all of it, where no run can do that any more: its topic was "
     "recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
     f"{_HERE}.commit.commit",
-    (
-        argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012"),
-        _WHY,
-        _WHO,
-        _YES,
-        *_KAFKA,
-        *_COMMON,
-    ),
+    (_WINDOW_ID, *_SIGNED, _YES, *_ASKING),
 )
 RESET = Command(
     "reset",
@@ -271,12 +257,10 @@ RESET = Command(
         ),
         argument("--to-window", metavar="ID", help="instead of --to: the start of this window (12, or its whole id)"),
         argument("--topic", action="append", metavar="TOPIC", help="move this topic only; may be given more than once"),
-        _WHY,
-        _WHO,
+        *_SIGNED,
         _SUPERSEDE,
         _YES,
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 TAKE_OVER = Command(
@@ -294,8 +278,7 @@ TAKE_OVER = Command(
             metavar="TASK_ID",
             help="its task that plans; with its task groups, as Airflow shows it",
         ),
-        _WHY,
-        _WHO,
+        *_SIGNED,
         _YES,
         *_COMMON,
     ),
@@ -310,9 +293,7 @@ IMPORT = Command(
     (
         _GROUP,
         _with(_FROM, required=True),
-        _AS,
-        _MEANING,
-        _TOPIC,
+        *_PLACE,
         argument(
             "--kafka-conn-id",
             metavar="ID",
@@ -323,12 +304,10 @@ IMPORT = Command(
             action="store_true",
             help="where retention has removed what would come next, go on at the beginning offset and record what was lost",
         ),
-        _WHY,
-        _WHO,
+        *_SIGNED,
         _SUPERSEDE,
         _YES,
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 EXPORT = Command(
@@ -340,15 +319,12 @@ EXPORT = Command(
     (
         _GROUP,
         _with(_FROM, default="ledger"),
-        _AS,
-        _MEANING,
-        _TOPIC,
+        *_PLACE,
         argument("--to", metavar="FILE", default="-", help="a file that is not there yet, or - for stdout (default)"),
         argument("--why", type=reason, metavar="TEXT", help="the reason; needed for a file, as that is recorded"),
         _WHO,
         _YES,
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 COPY = Command(
@@ -360,15 +336,11 @@ COPY = Command(
     (
         _GROUP,
         _with(_FROM, required=True),
-        _AS,
-        _MEANING,
-        _TOPIC,
+        *_PLACE,
         argument("--to", required=True, metavar="STORE", help="address of the offset store"),
-        _WHY,
-        _WHO,
+        *_SIGNED,
         _YES,
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 VERIFY = Command(
@@ -380,8 +352,7 @@ VERIFY = Command(
     (
         _GROUP,
         argument("--store", metavar="STORE", help="address of an offset store (default: the group's own)"),
-        *_KAFKA,
-        *_COMMON,
+        *_ASKING,
     ),
 )
 AUDIT = Command(

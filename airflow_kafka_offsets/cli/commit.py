@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
 
-from airflow_kafka_offsets.cli import airflow_runs
-from airflow_kafka_offsets.cli.abandon import heading
-from airflow_kafka_offsets.cli.documents import Document, window_detail
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_own_store, person
+from airflow_kafka_offsets.cli.abandon import asked, heading
+from airflow_kafka_offsets.cli.acts import act_answer
+from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.service.windows import WindowService
 
 
 def commit(args: Namespace) -> Answer:
     """Commit a window on a person's word, or say what that would mean."""
-    who, ledger = person(args), open_ledger(args)
-    row = ledger.window(args.window_id)
-    detail = window_detail(row, ledger.attempts(args.window_id))
-    document: Document = {
-        "done": args.yes,
-        "who": who,
-        "why": args.why,
-        "window": detail,
-        "holder_is_over": airflow_runs.is_over(row.held.holder),
-    }
-    store = open_own_store(args, ledger.group(row.held.window.group))
-    # Kafka is not asked: what the window read may be gone from there, and that is why a person commits it.
-    service = WindowService(ledger, None, store=store)  # type: ignore[arg-type]
+    service, document = asked(args)
     if args.yes:
-        service.commit_by_hand(args.window_id, who, args.why)
-        return Answer(document, lambda: f"Window {detail['id']} is committed, by {who}.")
-    service.check_commit_by_hand(args.window_id)
-    return Answer(document, lambda: _preview_text(document), ExitCode.UNCONFIRMED)
+        service.commit_by_hand(args.window_id, document["who"], args.why)
+    else:
+        service.check_commit_by_hand(args.window_id)
+    return act_answer(document, lambda: _told(document))
 
 
-def _preview_text(document: Document) -> str:
-    parts = [
-        *heading("commit", document),
+def _told(document: Document) -> Iterator[str]:
+    if document["done"]:
+        yield f"Window {document['window']['id']} is committed, by {document['who']}."
+        return
+    yield from heading("commit", document)
+    yield (
         "Nothing proves that its job read all of it: look into the job's own log and at what it wrote. What is missing there is "
-        "never read again, unless somebody replays the window while Kafka still holds it.\n"
-        "Nothing was changed. To do it: the same command with --yes",
-    ]
-    return "\n\n".join(parts)
+        "never read again, unless somebody replays the window while Kafka still holds it."
+    )

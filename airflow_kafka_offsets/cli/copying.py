@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import replace
 
+from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_target, person
@@ -23,24 +26,20 @@ def copy(args: Namespace) -> Answer:
     unlike = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {
         "group": group.name,
-        "done": is_needed and args.yes,
+        **signed(args, who, is_needed=is_needed),
         "verified": not unlike if is_needed and args.yes else None,
-        "who": who,
-        "why": args.why,
         **_copy_document(found),
-        "unlike": [
-            {"topic": tp.topic, "partition": tp.partition, "written": written, "found": there}
-            for tp, (written, there) in unlike.items()
-        ],
+        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (written, there) in unlike.items()],
     }
-    if unlike:
-        error = (
-            f"{found.store} does not hold what was written to it: somebody else writes there at this moment, or it lost a "
-            f"part. Compare: kafka-offsets verify {group.name} --store '{found.store}'"
-        )
-        return Answer(document, lambda: _text(document), ExitCode.REFUSED, error)
-    code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _text(document), code)
+    already = None if is_needed else f"{found.store} holds what {document['from']} does already"
+    answer = act_answer(document, lambda: _told(document), already=already)
+    if not unlike:
+        return answer
+    error = (
+        f"{found.store} does not hold what was written to it: somebody else writes there at this moment, or it lost a "
+        f"part. Compare: kafka-offsets verify {group.name} --store '{found.store}'"
+    )
+    return replace(answer, code=ExitCode.REFUSED, error=error)
 
 
 def _copy_document(found: Copy) -> Document:
@@ -53,8 +52,7 @@ def _copy_document(found: Copy) -> Document:
         "same": len(given.offsets) - len(found.moves),
         "moves": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": given.found[tp],
                 "meaning": given.asked.meaning.value,
                 "from": old,
@@ -63,31 +61,20 @@ def _copy_document(found: Copy) -> Document:
             for tp, (old, new) in found.moves.items()
         ],
         "only_in_target": [
-            {"topic": tp.topic, "partition": tp.partition, "offset": offset}
-            for tp, offset in sorted(found.held.items())
-            if tp not in given.offsets
+            {**tp._asdict(), "offset": offset} for tp, offset in sorted(found.held.items()) if tp not in given.offsets
         ],
     }
 
 
-def _text(document: Document) -> str:
-    if not document["moves"]:
-        return f"{document['to']} holds what {document['from']} does already. Nothing was changed."
-    is_done = document["done"]
-    verb = "has taken over" if is_done else "would take over"
+def _told(document: Document) -> Iterator[str]:
+    verb = "has taken over" if document["done"] else "would take over"
+    yield f"{document['to']} {verb} from {document['from']} for group {document['group']}, as next offsets:"
     headers = ("topic", "partition", "found", "meaning", "from", "to")
-    rows = ([m[header] for header in headers] for m in document["moves"])
-    parts = [
-        f"{document['to']} {verb} from {document['from']} for group {document['group']}, as next offsets:",
-        table(headers, rows),
-        *(f"Note: {note}." for note in document["notes"]),
-    ]
+    yield table(headers, ([m[header] for header in headers] for m in document["moves"]))
+    yield from (f"Note: {note}." for note in document["notes"])
     if document["same"]:
-        parts.append(f"{counted(document['same'], 'partition')} more the same in both.")
+        yield f"{counted(document['same'], 'partition')} more the same in both."
     if rest := document["only_in_target"]:
-        parts.append(f"{counted(len(rest), 'partition')} of these topics only in {document['to']}: left as it is.")
+        yield f"{counted(len(rest), 'partition')} of these topics only in {document['to']}: left as it is."
     if document["verified"]:
-        parts.append("Read back: it holds exactly that.")
-    if not is_done:
-        parts.append("Nothing was changed. To do it: the same command with --yes")
-    return "\n\n".join(parts)
+        yield "Read back: it holds exactly that."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +33,7 @@ def claim_document(claim: Claim) -> Document:
 
 def owner_document(owner: Owner | None) -> Document | None:
     """Return the task that a group belongs to."""
-    return {"dag_id": owner.dag_id, "task_id": owner.task_id} if owner is not None else None
+    return asdict(owner) if owner is not None else None
 
 
 def ranges_document(ranges: OffsetRanges) -> list[Document]:
@@ -43,8 +44,7 @@ def ranges_document(ranges: OffsetRanges) -> list[Document]:
 def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
     """Return offsets of one topic-partition."""
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
+        **tp._asdict(),
         "start": offsets.start,
         "end": offsets.end,
         "span": offsets.span,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 
+from airflow_kafka_offsets.cli.acts import act_answer
 from airflow_kafka_offsets.cli.documents import Document
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
@@ -33,8 +34,10 @@ def export(args: Namespace) -> Answer:
                 moving.record_export(group.name, found, file, str(who), args.why)
                 written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}
-    code = ExitCode.UNCONFIRMED if is_file and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _file_text(document) if is_file else csv.removesuffix("\n"), code, _notes(found))
+    notes = "\n".join(f"Note: {note}." for note in found.notes) or None
+    if not is_file:
+        return Answer(document, lambda: csv.removesuffix("\n"), error=notes)
+    return replace(act_answer(document, lambda: [_told(document)]), error=notes)
 
 
 def _check_signed(who: str | None, why: str | None) -> None:
@@ -50,8 +53,7 @@ def _document(found: Export) -> Document:
         "notes": list(found.notes),
         "offsets": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": found.found[tp],
                 "meaning": found.asked.meaning.value,
                 "to": offset,
@@ -61,12 +63,8 @@ def _document(found: Export) -> Document:
     }
 
 
-def _notes(found: Export) -> str | None:
-    return "\n".join(f"Note: {note}." for note in found.notes) or None
-
-
-def _file_text(document: Document) -> str:
+def _told(document: Document) -> str:
     what = f"the next offsets of {counted(len(document['offsets']), 'partition')} from {document['from']}"
     if document["done"]:
         return f"{document['to']} holds {what}, as kafka-consumer-groups --from-file reads them."
-    return f"This would write {what} to {document['to']}.\n\nNothing was changed. To do it: the same command with --yes"
+    return f"This would write {what} to {document['to']}."

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from airflow_kafka_offsets.cli.acts import act_answer, confirmation, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.documents import Document, claim_document, ranges_document
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
-from airflow_kafka_offsets.cli.reset import (
-    replaced_text,
-    superseded_document,
-    superseded_text,
-    unread_document,
-)
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
@@ -44,13 +38,11 @@ def import_offsets(args: Namespace) -> Answer:
     document = {
         "group": found.group.name,
         "needed": is_needed,
-        "done": is_needed and args.yes,
-        "who": who,
-        "why": args.why,
+        **signed(args, who, is_needed=is_needed),
         **_import_document(found, ledger),
     }
-    code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _text(document, found.reset), code)
+    already = None if is_needed else f"Group {found.group.name} stands where {document['from']} does already"
+    return act_answer(document, lambda: _told(document, found.reset), already=already, confirm=confirmation(document))
 
 
 def _to_be_founded(args: Namespace) -> KafkaGroup:
@@ -78,8 +70,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         ],
         "partitions": [
             {
-                "topic": tp.topic,
-                "partition": tp.partition,
+                **tp._asdict(),
                 "found": found.taken.found.get(tp),
                 "meaning": found.taken.meaning.value if tp in found.taken.found else None,
                 "watermark": before.get(tp),
@@ -88,56 +79,29 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
             }
             for tp in named
         ],
-        "not_named": [{"topic": tp.topic, "partition": tp.partition} for tp in found.taken.unnamed],
+        "not_named": [tp._asdict() for tp in found.taken.unnamed],
         "lost": ranges_document(found.taken.lost),
-        "skipped": ranges_document(found.reset.skipped) if found.reset else [],
-        "replaced": ranges_document(found.reset.replaced) if found.reset else [],
-        "unread": unread_document(found.reset) if found.reset else [],
-        "superseded": superseded_document(found.reset, ledger) if found.reset else [],
+        **consequences_document(found.reset, ledger),
     }
 
 
-def _text(document: Document, reset: Reset | None) -> str:
-    is_done, group = document["done"], document["group"]
-    if not document["needed"]:
-        return f"Group {group} stands where {document['from']} does already. Nothing was changed."
-    verb = "goes" if is_done else "would go"
+def _told(document: Document, reset: Reset | None) -> Iterator[str]:
+    verb = "goes" if document["done"] else "would go"
     new = ", which is new to the ledger," if document["founded"] else ""
-    parts = [
-        f"Group {group}{new} {verb} on from {document['from']}. {_meaning(document)}",
-        _partitions(document),
-        *(f"Note: {note}." for note in document["notes"]),
-    ]
-    parts += _consequences(document)
-    if reset is not None and reset.superseded:
-        parts.append(superseded_text(document, reset))
-    if not is_done:
-        flags = "--yes --supersede" if document["superseded"] else "--yes"
-        parts.append(f"Nothing was changed. To do it: the same command with {flags}")
-    return "\n\n".join(parts)
+    yield f"Group {document['group']}{new} {verb} on from {document['from']}. {_meaning(document)}"
+    headers = ("topic", "partition", "found", "meaning", "watermark", "to", "end")
+    yield table(headers, ([p[header] for header in headers] for p in document["partitions"]))
+    yield from (f"Note: {note}." for note in document["notes"])
+    if not_named := document["not_named"]:
+        names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
+        where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
+        yield f"The place does not name {names}: {where}."
+    if document["lost"]:
+        yield "Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"])
+    yield from consequences(document, reset)
 
 
 def _meaning(document: Document) -> str:
     if document["meaning"] == Meaning.NEXT:
         return "Its numbers are taken as next to read, and stay as they are:"
     return "Its numbers are taken as last read, and the next offset is one higher:"
-
-
-def _consequences(document: Document) -> list[str]:
-    parts = []
-    if not_named := document["not_named"]:
-        names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
-        where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
-        parts.append(f"The place does not name {names}: {where}.")
-    if document["lost"]:
-        parts.append("Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"]))
-    if document["replaced"]:
-        parts.append(replaced_text(document))
-    if document["skipped"]:
-        parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
-    return parts
-
-
-def _partitions(document: Document) -> str:
-    headers = ("topic", "partition", "found", "meaning", "watermark", "to", "end")
-    return table(headers, ([p[header] for header in headers] for p in document["partitions"]))

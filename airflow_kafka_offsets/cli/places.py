@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 from argparse import Namespace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets import wiring
@@ -27,6 +28,7 @@ from airflow_kafka_offsets.service.move import Asked
 from airflow_kafka_offsets.service.places import ConsumerGroupSource, LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import places
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
+from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
 from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
 
@@ -111,17 +113,18 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
-    """Return the use cases on a ledger, the group's Kafka and its offset store."""
+    """Return the use cases on a ledger, the group's Kafka and its offset store: these two are opened when they are needed."""
     from airflow_kafka_offsets.service.windows import WindowService
 
-    return WindowService(ledger, open_log(args, group), store=open_own_store(args, group))
+    return WindowService(ledger, late(lambda: open_log(args, group)), store=open_own_store(args, group))
 
 
 def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
     """Return the group's own offset store, which is opened when it is needed; None: it has none."""
     if group.offset_store is None:
         return None
-    return opening.LateStore(parse_store_address(group.offset_store), group, kafka_config(args))
+    address = parse_store_address(group.offset_store)
+    return late(partial(opening.open_store, address, group, kafka_config(args)), name=str(address))
 
 
 def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 
 from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
 from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
@@ -131,9 +130,7 @@ def _plan_document(planned: Plan) -> Document:
 
 
 def _refused(document: Document, exc: LogError) -> Answer:
-    problems = [
-        {"topic": tp.topic, "partition": tp.partition, "problem": why} for tp, why in sorted(exc.partitions.items())
-    ]
+    problems = [{**tp._asdict(), "problem": why} for tp, why in sorted(exc.partitions.items())]
     document |= {"refused": str(exc), "span": None, "partitions": [], "lost": [], "warnings": [], "problems": problems}
     return Answer(document, lambda: _text(document), ExitCode.REFUSED, str(exc))
 
@@ -143,8 +140,7 @@ def _text(document: Document) -> str:
     if document["refused"]:
         parts.append("The next window can't be planned.")
         if document["problems"]:
-            keys = ("topic", "partition", "problem")
-            parts.append(partitions_table(keys, document["problems"], lambda problem: 0))
+            parts.append(partitions_table(("topic", "partition", "problem"), document["problems"], lambda problem: 0))
         return "\n\n".join(parts)
     next_one = "The next window"
     if document["open_window"]:
@@ -152,7 +148,8 @@ def _text(document: Document) -> str:
     elif document["is_first"]:
         next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
     parts.append(f"{next_one} would have {_size(document)}.")
-    parts.append(_partitions(document["partitions"]))
+    keys = ("topic", "partition", "verdict", "start", "end", "span")
+    parts.append(partitions_table(keys, document["partitions"], by_span))
     if document["lost"]:
         parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
     parts += [f"Warning: {warning}" for warning in document["warnings"]]
@@ -177,8 +174,3 @@ def _open_text(window: Document) -> str:
         f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}. "
         "The next run gets it as it is, once that run is over."
     )
-
-
-def _partitions(partitions: Sequence[Document]) -> str:
-    keys = ("topic", "partition", "verdict", "start", "end", "span")
-    return partitions_table(keys, partitions, by_span)

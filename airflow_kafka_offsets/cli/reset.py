@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
-from airflow_kafka_offsets.cli.documents import Document, claim_document, moment, ranges_document
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.acts import act_answer, confirmation, consequences, consequences_document, signed
+from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, counted
+from airflow_kafka_offsets.cli.tables import table
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_seq
-from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
+from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger
 
 
 def reset(args: Namespace) -> Answer:
@@ -30,13 +30,12 @@ def reset(args: Namespace) -> Answer:
     document = {
         "group": group.name,
         "needed": is_needed,
-        "done": is_needed and args.yes,
-        "who": who,
-        "why": args.why,
-        **_reset_document(found, ledger),
+        **signed(args, who, is_needed=is_needed),
+        "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in found.moves.items()],
+        **consequences_document(found, ledger),
     }
-    code = ExitCode.UNCONFIRMED if is_needed and not args.yes else ExitCode.OK
-    return Answer(document, lambda: _text(document, found), code)
+    already = None if is_needed else f"The watermark of group {group.name} is there already"
+    return act_answer(document, lambda: _told(document, found), already=already, confirm=confirmation(document))
 
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
@@ -46,62 +45,14 @@ def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 
 
-def _reset_document(found: Reset, ledger: Ledger) -> Document:
-    return {
-        "moves": [
-            {"topic": tp.topic, "partition": tp.partition, "from": old, "to": new}
-            for tp, (old, new) in found.moves.items()
-        ],
-        "skipped": ranges_document(found.skipped),
-        "replaced": ranges_document(found.replaced),
-        "superseded": superseded_document(found, ledger),
-        "unread": unread_document(found),
-    }
-
-
-def unread_document(found: Reset) -> list[Document]:
-    """Return what nobody owns any more of topics that the group no longer reads."""
-    return [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
-
-
-def superseded_document(found: Reset, ledger: Ledger) -> list[Document]:
-    """Return the windows that lose their offsets."""
-    if not found.superseded:
-        return []
-    group, first, last = found.superseded[0].group, found.superseded[0].seq, found.superseded[-1].seq
-    seqs = {window.seq for window in found.superseded}
-    rows = ledger.windows(group, before=last + 1, limit=last - first + 1)
-    return [
-        {
-            "id": row.held.window.id,
-            "until": moment(row.held.window.until),
-            "span": row.held.window.span,
-            "held_by": claim_document(row.held.holder),
-        }
-        for row in reversed(rows)
-        if row.held.window.seq in seqs
-    ]
-
-
-def _text(document: Document, found: Reset) -> str:
-    if not document["needed"]:
-        return f"The watermark of group {document['group']} is there already. Nothing was changed."
-    is_done = document["done"]
-    verb = "has moved" if is_done else "would move"
+def _told(document: Document, found: Reset) -> Iterator[str]:
     if document["moves"]:
-        parts = [f"The watermark of group {document['group']} {verb}:", _moves(document)]
+        verb = "has moved" if document["done"] else "would move"
+        yield f"The watermark of group {document['group']} {verb}:"
+        yield _moves(document)
     else:
-        parts = [f"The watermark of group {document['group']} stays where it is."]
-    if document["replaced"]:
-        parts.append(replaced_text(document))
-    if document["skipped"]:
-        parts.append("Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"]))
-    if document["superseded"]:
-        parts.append(superseded_text(document, found))
-    if not is_done:
-        flags = "--yes --supersede" if document["superseded"] else "--yes"
-        parts.append(f"Nothing was changed. To do it: the same command with {flags}")
-    return "\n\n".join(parts)
+        yield f"The watermark of group {document['group']} stays where it is."
+    yield from consequences(document, found)
 
 
 def _moves(document: Document) -> str:
@@ -111,33 +62,3 @@ def _moves(document: Document) -> str:
         for m in document["moves"]
     )
     return table(headers, rows)
-
-
-def replaced_text(document: Document) -> str:
-    """Say what happens to offsets that belong to other records now."""
-    what = "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded)"
-    return f"{what}:\n\n{ranges_table(document['replaced'])}"
-
-
-def superseded_text(document: Document, found: Reset) -> str:
-    """Say of these windows what that means, and what is usually meant."""
-    windows = document["superseded"]
-    is_done = document["done"]
-    have, their, old, new = (
-        ("has", "its", "id", "a new id") if len(windows) == 1 else ("have", "their", "ids", "new ids")
-    )
-    lose = f"{have} lost" if is_done else "would lose"
-    rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
-    text = (
-        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are then read again under {new}. "
-        f"What was written under the old {old} has to go, or records count twice:\n\n"
-        + table(("id", "until", "span", "run"), rows)
-    )
-    if document["unread"]:
-        text += "\n\n" + "\n\n".join([*nobody_reads(found), ranges_table(document["unread"])])
-    if is_done:
-        return text
-    return text + (
-        "\n\nUsually a replay is meant: to run these windows again under their own ids, which replaces their output, "
-        "clear the runs above in Airflow instead. The watermark stays then."
-    )

@@ -132,8 +132,7 @@ def _partition(tp: TopicPartition, lag: Lag, verdict: Verdict | None, *, is_in_k
     # Offsets of another topic of the same name can't be compared.
     is_comparable = is_in_kafka and verdict is not Verdict.RECREATED
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
+        **tp._asdict(),
         "watermark": lag.watermark,
         "beginning": lag.beginning if is_in_kafka else None,
         "end": lag.end if is_in_kafka else None,

@@ -38,8 +38,7 @@ def verify(args: Namespace) -> Answer:
 
 def _difference(found: Difference) -> Document:
     return {
-        "topic": found.tp.topic,
-        "partition": found.tp.partition,
+        **found.tp._asdict(),
         "watermark": found.watermark,
         "store": found.store,
         "beginning": found.bounds.beginning if found.bounds else None,

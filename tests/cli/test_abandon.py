@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli import airflow_runs
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import ORDERS, Cli, Lake
 
 WINDOW = "lake.orders-000003"
@@ -69,6 +73,26 @@ def test_somebody_else_may_be_named(cli: Cli, lake: Lake) -> None:
 def test_a_window_is_given_up_while_kafka_is_down(cli: Cli, lake: Lake) -> None:
     lake.log.is_down = True
     assert cli("abandon", WINDOW, "--why", "w", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("abandon", WINDOW),
+        ("commit", WINDOW),
+        ("take-over", "lake.orders", "--dag", "orders_v2", "--task", "load"),
+    ],
+)
+def test_what_asks_nothing_of_kafka_needs_no_connection_to_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def open_log(group: KafkaGroup, config: object = None) -> LogOffsets:
+        raise BadInputError("Airflow has no connection 'kafka_default'")
+
+    monkeypatch.setattr(wiring, "open_log", open_log)
+    assert cli(*command, "--why", "w").code == 4
+    assert cli(*command, "--why", "w", "--yes").code == 0
+    assert cli("plan", "lake.orders").code == 2
 
 
 @pytest.mark.parametrize("yes", [(), ("--yes",)])

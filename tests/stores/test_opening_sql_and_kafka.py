@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from airflow_kafka_offsets.core.errors import BadInputError, StoreUnavailableErr
 from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.stores.opening import LateStore, open_store
+from airflow_kafka_offsets.wiring.late import late
+from airflow_kafka_offsets.wiring.stores.opening import open_store
 from tests.stores.contract import at
 
 
@@ -66,16 +68,16 @@ def test_settings_instead_of_the_connection_are_those_of_the_groups_own_kafka_on
 
 def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_path: Path) -> None:
     group = KafkaGroup("lake.orders", topics=["orders"])
-    late = LateStore(parse_store_address("redis://nowhere"), group)
-    assert late.name == "redis://nowhere"
+    store = late(partial(open_store, parse_store_address("redis://nowhere"), group), name="redis://nowhere")
+    assert store.name == "redis://nowhere"
     for ask in (
-        lambda: late.read("lake.orders", ["orders"]),
-        lambda: late.advance("lake.orders", {}, at("orders", 5)),
-        lambda: late.guarantees,
+        lambda: store.read("lake.orders", ["orders"]),
+        lambda: store.advance("lake.orders", {}, at("orders", 5)),
+        lambda: store.guarantees,
     ):
         with pytest.raises(BadInputError, match="no connection 'nowhere'"):
             ask()
-    files = LateStore(parse_store_address(f"files://{tmp_path}"), group)
+    files = late(partial(open_store, parse_store_address(f"files://{tmp_path}"), group))
     files.advance("lake.orders", {}, at("orders", 5))
     assert files.read("lake.orders", ["orders"]) == at("orders", 5)
     assert files.guarantees.is_atomic

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
@@ -17,8 +16,6 @@ from airflow_kafka_offsets.wiring.stores.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-    from airflow_kafka_offsets.core.store.guarantees import Guarantees
     from airflow_kafka_offsets.ports import OffsetStore
 
 EXTRA_OF_MODULE: Mapping[str, str] = {
@@ -31,31 +28,6 @@ EXTRA_OF_MODULE: Mapping[str, str] = {
     "requests_kerberos": "hdfs-kerberos",
 }
 """Which extra of this package installs a client library, by its top-level module."""
-
-
-class LateStore:
-    """An `OffsetStore` that is opened when it is first asked: until then its connection need not be there."""
-
-    def __init__(self, address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> None:
-        self.name = str(address)
-        self._open = partial(open_store, address, group, kafka_config)
-
-    @cached_property
-    def _store(self) -> OffsetStore:
-        return self._open()
-
-    @property
-    def guarantees(self) -> Guarantees:
-        """What it promises."""
-        return self._store.guarantees
-
-    def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """See `OffsetStore.read`; also what `open_store` raises."""
-        return self._store.read(group, topics)
-
-    def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
-        """See `OffsetStore.advance`; also what `open_store` raises."""
-        self._store.advance(group, before, after, window_id)
 
 
 def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> OffsetStore:

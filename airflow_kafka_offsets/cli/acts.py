@@ -1,0 +1,112 @@
+"""What a person may do, in the same words by every command: a dry run, or with ``--yes`` the act."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+
+from airflow_kafka_offsets.cli.documents import Document, claim_document, moment, ranges_document
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
+from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
+from airflow_kafka_offsets.ports import Ledger
+
+NOTHING_CHANGED = "Nothing was changed."
+
+
+def signed(args: Namespace, who: str, *, is_needed: bool = True) -> Document:
+    """Return whether it is done, by whom and why."""
+    return {"done": is_needed and args.yes, "who": who, "why": args.why}
+
+
+def act_answer(
+    document: Document, told: Callable[[], Iterable[str]], *, already: str | None = None, confirm: str = ""
+) -> Answer:
+    """Answer with what was done, or would be.
+
+    Args:
+        document: for programs; ``done`` says which.
+        told: return the paragraphs for people.
+        already: there is nothing to do, and this sentence says why; None: there is.
+        confirm: the flag that it needs beside ``--yes``.
+    """
+    if already is not None:
+        return Answer(document, lambda: f"{already}. {NOTHING_CHANGED}")
+    if document["done"]:
+        return Answer(document, lambda: "\n\n".join(told()))
+    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {f'--yes {confirm}'.rstrip()}"
+    return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
+
+
+def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
+    """Return what a move of the watermark does to offsets and windows; None: the group is new, and has none."""
+    if found is None:
+        return {"skipped": [], "replaced": [], "superseded": [], "unread": []}
+    unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
+    return {
+        "skipped": ranges_document(found.skipped),
+        "replaced": ranges_document(found.replaced),
+        "superseded": _superseded(found, ledger),
+        "unread": unread,
+    }
+
+
+def _superseded(found: Reset, ledger: Ledger) -> list[Document]:
+    if not found.superseded:
+        return []
+    group, first, last = found.superseded[0].group, found.superseded[0].seq, found.superseded[-1].seq
+    seqs = {window.seq for window in found.superseded}
+    rows = ledger.windows(group, before=last + 1, limit=last - first + 1)
+    return [
+        {
+            "id": row.held.window.id,
+            "until": moment(row.held.window.until),
+            "span": row.held.window.span,
+            "held_by": claim_document(row.held.holder),
+        }
+        for row in reversed(rows)
+        if row.held.window.seq in seqs
+    ]
+
+
+def consequences(document: Document, found: Reset | None) -> Iterator[str]:
+    """Say what a move of the watermark does to offsets and windows."""
+    if document["replaced"]:
+        yield (
+            "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded):\n\n"
+            + ranges_table(document["replaced"])
+        )
+    if document["skipped"]:
+        yield "Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"])
+    if found is not None and document["superseded"]:
+        yield from _superseded_text(document, found)
+
+
+def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
+    windows = document["superseded"]
+    is_done = document["done"]
+    have, their, old, new = (
+        ("has", "its", "id", "a new id") if len(windows) == 1 else ("have", "their", "ids", "new ids")
+    )
+    lose = f"{have} lost" if is_done else "would lose"
+    yield (
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are then read again under {new}. "
+        f"What was written under the old {old} has to go, or records count twice:"
+    )
+    rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
+    yield table(("id", "until", "span", "run"), rows)
+    if document["unread"]:
+        yield from nobody_reads(found)
+        yield ranges_table(document["unread"])
+    if not is_done:
+        yield (
+            "Usually a replay is meant: to run these windows again under their own ids, which replaces their output, "
+            "clear the runs above in Airflow instead. The watermark stays then."
+        )
+
+
+def confirmation(document: Document) -> str:
+    """Return the flag that a move of the watermark needs beside ``--yes``."""
+    return "--supersede" if document["superseded"] else ""
