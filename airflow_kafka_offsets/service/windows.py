@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
@@ -105,7 +105,7 @@ class Planned:
         window: the window.
         is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
             changes nothing but the history.
-        how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
+        how: how the run came by it.
         done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
         warnings: what a person should know about a new window, or of a run that was deleted and made again.
         read_before: how many records the job of the newest successful attempt read that told; None: none did.
@@ -113,7 +113,7 @@ class Planned:
 
     window: Window
     is_rerun: bool
-    how: str
+    how: How
     done: Attempt | None = None
     warnings: tuple[str, ...] = ()
     read_before: int | None = None
@@ -263,7 +263,7 @@ class WindowService:
         if own := ownership.own_windows(state):
             more = self._more_of_interval(asking, request, state, own)
             helds = sorted([*own, *more.helds], key=lambda held: held.window.seq)
-            first, *others = self._give(asking, state, replace(more, helds=helds), how="again")
+            first, *others = self._give(asking, state, replace(more, helds=helds), how=How.AGAIN)
             warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
         if request is None:
@@ -274,7 +274,7 @@ class WindowService:
             return self._plan_live(asking, request, state)
         answer = self._answers.answer(asking.group, request, state)
         asking.check_replays(state, answer.helds)
-        return self._give(asking, state, answer, how="replay")
+        return self._give(asking, state, answer, how=How.REPLAY)
 
     def _settled(self, group: str, claim: Claim) -> GroupState:
         """Load a group, and finish commits that stopped half-way."""
@@ -301,21 +301,16 @@ class WindowService:
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
             self._publisher.check(group.name, state, advance.before(plans[0]))
+        if plans and (told := self._other_name(group, asking.claim, state)):
+            plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
-        other_name = self._other_name(
-            group, asking.claim, state
-        )  # before the window is there: a retry does not ask again
-        given = self._give(asking, state, Answer(choice.adopt, drafts), how="adopted")
-        first, *others = [plan.warnings for plan in plans] or [()]
-        warned = iter([(*first, *other_name), *others])
-        return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
+        return self._give(asking, state, Answer(choice.adopt, drafts), how=How.ADOPTED)
 
-    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> tuple[str, ...]:
+    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
         # Only before the first window: later, the group is the task's by its history.
         owned = self._ledger.groups_of(owner) if state.position is None else ()
-        told = ownership.other_name(group, owner, owned)
-        return (told,) if told else ()
+        return ownership.other_name(group, owner, owned)
 
     def _plans_behind(
         self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
@@ -334,21 +329,16 @@ class WindowService:
         ownership.check_something(state, choice.adopt, [plan.ranges.span for plan in filled])
         return filled
 
-    def _give(self, asking: _Asking, state: GroupState, answer: Answer, *, how: str) -> list[Planned]:
+    def _give(self, asking: _Asking, state: GroupState, answer: Answer, *, how: How) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
         helds, drafts = answer.helds, answer.drafts
         asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
-        known = {held.window.seq for held in (helds if how == "given" else state.claimed)}
-        foreign = [
-            held
-            for held in helds
-            if not ownership.is_handed_over(held, asking.claim, is_known=held.window.seq in known)
-        ]
+        foreign = ownership.of_others(state, helds, asking.claim, how)
         # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
-        if how == "given":
+        if how is How.GIVEN:
             asking.check_given(state, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
         # What is not run again may have expired since.
@@ -364,7 +354,10 @@ class WindowService:
             # Who commits these windows later may know the group's name only, and goes by what is written down.
             self._ledger.define(asking.group, asking.claim)
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
-        return there + [Planned(held.window, False, "new") for held in added]
+        return there + [
+            Planned(held.window, False, How.NEW, warnings=draft.warnings)
+            for held, draft in zip(added, drafts, strict=True)
+        ]
 
     def take(
         self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY
@@ -390,7 +383,7 @@ class WindowService:
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
-        [planned] = self._give(asking, state, Answer([held]), how="given")
+        [planned] = self._give(asking, state, Answer([held]), how=How.GIVEN)
         return planned
 
     def _check_readable(self, windows: Sequence[Window], group: KafkaGroup, seen: LogSnapshot | None) -> None:
@@ -806,7 +799,7 @@ def _filled(spans: Sequence[int]) -> int:
     return sum(span > 0 for span in spans)  # what is empty is committed on the spot
 
 
-def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
+def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed runs for the first time still: nobody was told yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
@@ -822,6 +815,7 @@ def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
         plan.lost,
         is_capped=plan.is_capped,
         leader_epochs=plan.leader_epochs,
+        warnings=plan.warnings,
     )
 
 
