@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A window before the ledger gave it its number; its attributes are those of `core.window.Window`."""
+    """A window before the ledger gave it its number: the attributes of `core.window.Window`, and what to warn of."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
@@ -26,6 +26,7 @@ class Draft:
     lane: Lane = Lane.LIVE
     is_capped: bool = False
     leader_epochs: LeaderEpochs = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

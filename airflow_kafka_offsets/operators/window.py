@@ -166,6 +166,7 @@ class CommitWindowOperator(BaseOperator):
         """Commit."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import GREEN_TASK
+        from airflow_kafka_offsets.core.plan.ownership import How
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
         from airflow_kafka_offsets.service.windows import Planned
@@ -181,7 +182,7 @@ class CommitWindowOperator(BaseOperator):
         # As planned: a commit that is tried twice finds itself done, and this is the first run still.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
-        claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, "given")
+        claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
         with Ending(context, service, claim, [planned]) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))

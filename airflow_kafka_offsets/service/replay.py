@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Draft, WindowRow
-from airflow_kafka_offsets.core.leader_epochs import to_note
+from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -38,6 +39,21 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
     return (row.held for row in rows(ledger, group, **wanted))
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a replay runs.
+
+    Attributes:
+        helds: the windows that own what is asked, oldest first.
+        drafts: new windows for what no one owns.
+        seen: what Kafka holds, at the group's isolation level; None: no one had to look.
+    """
+
+    helds: Sequence[Held] = ()
+    drafts: Sequence[Draft] = ()
+    seen: LogSnapshot | None = None
+
+
 class Answers:
     """Answers to replays, from one ledger and one Kafka."""
 
@@ -46,8 +62,8 @@ class Answers:
         self._kafka = kafka
         self._clock = clock
 
-    def answer(self, group: KafkaGroup, request: Replay, state: GroupState) -> tuple[list[Held], list[Draft]]:
-        """Return the windows that own what is asked, oldest first, and drafts for what nobody owns. Writes nothing.
+    def answer(self, group: KafkaGroup, request: Replay, state: GroupState) -> Answer:
+        """Return the windows that own what is asked, and drafts for what nobody owns. Writes nothing.
 
         Raises:
             BadInputError: at or above the watermark, unknown, or nothing; with the numbers.
@@ -61,9 +77,10 @@ class Answers:
             )
         match request:
             case Windows(seqs):
-                return self._named(group.name, seqs), []
+                return Answer(self._named(group.name, seqs))
             case Span():
-                return self._of_span(group, request, state)
+                replay.check_divides(request)
+                return self.of_span(group, request, state)
             case Offsets(ranges):
                 return self._of_offsets(group, ranges, state)
 
@@ -79,42 +96,39 @@ class Answers:
             return helds
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
-    def _of_span(self, group: KafkaGroup, span: Span, state: GroupState) -> tuple[list[Held], list[Draft]]:
-        replay.check_divides(span)
-        helds = self.cut_in(group.name, span)
-        asked = self._offsets_of(group, span)
-        owners = self._owners(group.name, asked, state)
-        drafts = self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
-        if not helds and not drafts:
+    def of_span(self, group: KafkaGroup, span: Span, state: GroupState, own: Sequence[Held] = ()) -> Answer:
+        """Return what belongs to a span beside windows that the run has; then, what the live lane will read is left to it.
+
+        Raises:
+            BadInputError, LogError: see `answer`.
+        """
+        had = {held.window.seq for held in own}
+        helds = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
+        seen = self._look(group, group.topics, [*own, *helds])
+        asked = self._offsets_of(group, span, seen)
+        if own:
+            asked = replay.below_watermark(asked, state)
+        owners, gaps = self._owners(group.name, asked, state, own)
+        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
+        if not own and not helds and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
             nothing = replay.nothing_to_replay(what, [held.window for held in owners])
             if not span.is_interval:
                 raise nothing
             log.warning("Group %s: %s", group.name, nothing)
-        return helds, drafts
+        return Answer(helds, drafts, seen)
 
-    def more_of(
-        self, group: KafkaGroup, span: Span, state: GroupState, own: Sequence[Held]
-    ) -> tuple[list[Held], list[Draft]]:
-        """Return what belongs to a span beside windows that are known already; what the live lane will read is left to it.
-
-        Raises:
-            LogError: see `answer`.
-        """
-        had = {held.window.seq for held in own}
-        helds = [held for held in self.cut_in(group.name, span) if held.window.seq not in had]
-        asked = replay.below_watermark(self._offsets_of(group, span), state)
-        owners = [*own, *self._owners(group.name, asked, state)]
-        return helds, self._backfill(group, asked, owners, state, until=min(span.end, self._clock()))
-
-    def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> tuple[list[Held], list[Draft]]:
+    def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Answer:
         check_reads(group, (tp.topic for tp in asked))
         if not asked.span:
             raise replay.nothing_to_replay("the offset ranges are empty")
-        owners = self._owners(group.name, asked, state)
-        return owners, self._backfill(group, asked, owners, state, until=self._clock())
+        owners, gaps = self._owners(group.name, asked, state)
+        if not gaps:
+            return Answer(owners)
+        seen = self._look(group, topics_of(gaps), owners)
+        return Answer(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
 
-    def cut_in(self, group: str, span: Span) -> list[Held]:
+    def _cut_in(self, group: str, span: Span) -> list[Held]:
         """Return the windows that belong to a span, oldest first."""
         found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
         return sorted(
@@ -122,38 +136,29 @@ class Answers:
             key=lambda held: held.window.seq,
         )
 
-    def _offsets_of(self, group: KafkaGroup, span: Span) -> OffsetRanges:
+    def _look(self, group: KafkaGroup, topics: Sequence[str], helds: Sequence[Held]) -> LogSnapshot:
+        """Look at topics, and at those of the windows that will be run again, which have to be readable."""
+        of_windows = (tp.topic for held in helds for tp in held.window.ranges.without_empty())
+        return self._kafka.snapshot(sorted({*topics, *of_windows}), group.isolation_level)
+
+    def _offsets_of(self, group: KafkaGroup, span: Span, seen: LogSnapshot) -> OffsetRanges:
         """Return the offsets whose records are of a time, by the timestamp index."""
-        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
-        partitions, level = list(snapshot.bounds), group.isolation_level
+        partitions, level = [tp for tp in seen.bounds if tp.topic in group.topics], group.isolation_level
         starts = self._kafka.offsets_at(partitions, max(span.start, EPOCH), level)
         ends = self._kafka.offsets_at(partitions, max(span.end, EPOCH), level)
-        return replay.between_times(starts, ends, snapshot)
+        return replay.between_times(starts, ends, seen)
 
-    def _owners(self, group: str, asked: OffsetRanges, state: GroupState) -> list[Held]:
-        """Return the windows that own any of these offsets and can be replayed, oldest first."""
+    def _owners(
+        self, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[Held] = ()
+    ) -> tuple[list[Held], replay.Gaps]:
+        """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
         assert state.position
+        topic_ids = state.position.topic_ids
         # Of the live lane newest first, and last: see `replay.overlapping`.
         all_of_them = chain(
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             pages(self._ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE),
         )
-        found = replay.overlapping(asked, all_of_them, state.position.topic_ids) if asked.span else []
-        return sorted(found, key=lambda held: held.window.seq)
-
-    def _backfill(
-        self, group: KafkaGroup, asked: OffsetRanges, owners: Sequence[Held], state: GroupState, until: datetime
-    ) -> list[Draft]:
-        """Draft windows for those of the asked offsets that have no owner."""
-        assert state.position
-        gaps = replay.without_owner(asked, [held.window for held in owners], state.position.topic_ids)
-        if not gaps:
-            return []
-        snapshot = self._kafka.snapshot(topics_of(gaps), group.isolation_level)
-        replay.check_in_log(gaps, snapshot, state.position)
-        replay.check_below_watermark(gaps, state, snapshot)
-        replay.check_not_truncated(gaps, snapshot)
-        cuts = replay.cut_backfill(gaps, group.max_offsets)
-        level, lane = group.isolation_level, Lane.BACKFILL
-        epochs = to_note(None, snapshot)
-        return [Draft(ranges, snapshot.topic_ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
+        found = replay.overlapping(asked, all_of_them, topic_ids) if asked.span else []
+        owners = sorted(found, key=lambda held: held.window.seq)
+        return owners, replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)

@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
@@ -63,7 +63,7 @@ from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
-from airflow_kafka_offsets.service.replay import Answers
+from airflow_kafka_offsets.service.replay import Answer, Answers
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Planned:
         window: the window.
         is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
             changes nothing but the history.
-        how: ``"again"``, ``"adopted"``, ``"replay"``, ``"given"`` or ``"new"``.
+        how: how the run came by it.
         done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
         warnings: what a person should know about a new window, or of a run that was deleted and made again.
         read_before: how many records the job of the newest successful attempt read that told; None: none did.
@@ -113,7 +113,7 @@ class Planned:
 
     window: Window
     is_rerun: bool
-    how: str
+    how: How
     done: Attempt | None = None
     warnings: tuple[str, ...] = ()
     read_before: int | None = None
@@ -261,11 +261,10 @@ class WindowService:
 
     def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
-            more, drafts = self._more_of_interval(asking, request, state, own)
-            helds = sorted([*own, *more], key=lambda held: held.window.seq)
-            first, *others = self._give(asking, state, helds, drafts, how="again")
-            is_made_again = asking.this_try.number == 1
-            warnings = (ownership.made_again(asking.claim, own),) if is_made_again else ()
+            more = self._more_of_interval(asking, request, state, own)
+            helds = sorted([*own, *more.helds], key=lambda held: held.window.seq)
+            first, *others = self._give(asking, state, replace(more, helds=helds), how=How.AGAIN)
+            warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
         if request is None:
             raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
@@ -273,9 +272,9 @@ class WindowService:
             ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
-        helds, drafts = self._answers.answer(asking.group, request, state)
-        asking.check_replays(state, helds)
-        return self._give(asking, state, helds, drafts, how="replay")
+        answer = self._answers.answer(asking.group, request, state)
+        asking.check_replays(state, answer.helds)
+        return self._give(asking, state, answer, how=How.REPLAY)
 
     def _settled(self, group: str, claim: Claim) -> GroupState:
         """Load a group, and finish commits that stopped half-way."""
@@ -302,21 +301,16 @@ class WindowService:
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
             self._publisher.check(group.name, state, advance.before(plans[0]))
+        if plans and (told := self._other_name(group, asking.claim, state)):
+            plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))
         drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
-        other_name = self._other_name(
-            group, asking.claim, state
-        )  # before the window is there: a retry does not ask again
-        given = self._give(asking, state, choice.adopt, drafts, how="adopted")
-        first, *others = [plan.warnings for plan in plans] or [()]
-        warned = iter([(*first, *other_name), *others])
-        return [replace(p, warnings=next(warned)) if p.how == "new" else p for p in given]
+        return self._give(asking, state, Answer(choice.adopt, drafts), how=How.ADOPTED)
 
-    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> tuple[str, ...]:
+    def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
         # Only before the first window: later, the group is the task's by its history.
         owned = self._ledger.groups_of(owner) if state.position is None else ()
-        told = ownership.other_name(group, owner, owned)
-        return (told,) if told else ()
+        return ownership.other_name(group, owner, owned)
 
     def _plans_behind(
         self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
@@ -335,26 +329,21 @@ class WindowService:
         ownership.check_something(state, choice.adopt, [plan.ranges.span for plan in filled])
         return filled
 
-    def _give(
-        self, asking: _Asking, state: GroupState, helds: Sequence[Held], drafts: Sequence[Draft] = (), *, how: str
-    ) -> list[Planned]:
+    def _give(self, asking: _Asking, state: GroupState, answer: Answer, *, how: How) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
+        helds, drafts = answer.helds, answer.drafts
         asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
-        known = {held.window.seq for held in (helds if how == "given" else state.claimed)}
-        foreign = [
-            held
-            for held in helds
-            if not ownership.is_handed_over(held, asking.claim, is_known=held.window.seq in known)
-        ]
+        foreign = ownership.of_others(state, helds, asking.claim, how)
         # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
-        if how == "given":
+        if how is How.GIVEN:
             asking.check_given(state, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
         # What is not run again may have expired since.
-        self._check_readable([held.window for held in helds if held.window.seq not in done])
+        again = [held.window for held in helds if held.window.seq not in done]
+        self._check_readable(again, asking.group, answer.seen)
         take = ownership.to_hold(helds, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
@@ -365,7 +354,10 @@ class WindowService:
             # Who commits these windows later may know the group's name only, and goes by what is written down.
             self._ledger.define(asking.group, asking.claim)
         there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
-        return there + [Planned(held.window, False, "new") for held in added]
+        return there + [
+            Planned(held.window, False, How.NEW, warnings=draft.warnings)
+            for held, draft in zip(added, drafts, strict=True)
+        ]
 
     def take(
         self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY
@@ -391,18 +383,19 @@ class WindowService:
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
-        [planned] = self._give(asking, state, [held], how="given")
+        [planned] = self._give(asking, state, Answer([held]), how=How.GIVEN)
         return planned
 
-    def _check_readable(self, windows: Sequence[Window]) -> None:
+    def _check_readable(self, windows: Sequence[Window], group: KafkaGroup, seen: LogSnapshot | None) -> None:
         for level in sorted({window.isolation_level for window in windows}):
-            self._check_readable_at(level, [window for window in windows if window.isolation_level is level])
+            of_level = [window for window in windows if window.isolation_level is level]
+            self._check_readable_at(level, of_level, seen if level is group.isolation_level else None)
 
-    def _check_readable_at(self, level: IsolationLevel, windows: Sequence[Window]) -> None:
+    def _check_readable_at(self, level: IsolationLevel, windows: Sequence[Window], seen: LogSnapshot | None) -> None:
         topics = sorted({tp.topic for window in windows for tp in window.ranges.without_empty()})
         if not topics:
             return
-        seen = self._kafka.snapshot(topics, level)
+        seen = seen or self._kafka.snapshot(topics, level)
         behind: dict[TopicPartition, int] = {}
         for window in windows:
             for tp in ends_behind(window, seen):
@@ -426,31 +419,31 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], list[Draft]]:
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Draft]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
         """
-        helds, drafts = self._answers.answer(group, request, self._ledger.load(group.name))
-        windows = [held.window for held in helds]
-        self._check_readable(windows)
-        return windows, drafts
+        answer = self._answers.answer(group, request, self._ledger.load(group.name))
+        windows = [held.window for held in answer.helds]
+        self._check_readable(windows, group, answer.seen)
+        return windows, answer.drafts
 
     def _more_of_interval(
         self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]
-    ) -> tuple[list[Held], list[Draft]]:
+    ) -> Answer:
         """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
         if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
-            return [], []
-        helds, drafts = self._answers.more_of(asking.group, request, state, own)
-        asking.check_replays(state, helds)
+            return Answer()
+        more = self._answers.of_span(asking.group, request, state, own)
+        asking.check_replays(state, more.helds)
         # What another task of the run has is given by that one.
-        helds = [h for h in helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
-        spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in drafts]
+        helds = [h for h in more.helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
+        spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in more.drafts]
         if asking.at_most is not None and _filled(spans) > asking.at_most:
             left_out = [held.window.id for held in helds] + [
-                f"{counted(draft.ranges.span, 'offset')} of nobody" for draft in drafts
+                f"{counted(draft.ranges.span, 'offset')} of nobody" for draft in more.drafts
             ]
             log.warning(
                 "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
@@ -459,8 +452,8 @@ class WindowService:
                 counted(asking.at_most, "window"),
                 name_some(left_out, ", "),
             )
-            return [], []
-        return helds, drafts
+            return Answer(seen=more.seen)
+        return replace(more, helds=helds)
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -807,7 +800,7 @@ def _filled(spans: Sequence[int]) -> int:
     return sum(span > 0 for span in spans)  # what is empty is committed on the spot
 
 
-def _planned(held: Held, how: str, done: Attempt | None) -> Planned:
+def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed runs for the first time still: nobody was told yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
@@ -823,6 +816,7 @@ def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
         plan.lost,
         is_capped=plan.is_capped,
         leader_epochs=plan.leader_epochs,
+        warnings=plan.warnings,
     )
 
 

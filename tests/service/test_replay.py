@@ -464,6 +464,41 @@ def test_a_replay_that_kafka_does_not_answer_writes_nothing(latecomer: World, mo
     assert everything(latecomer) == before
 
 
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (Windows((2,)), [2]),
+        (offsets(20, 25), [2]),
+        (offsets(0, 20), [3]),
+        (offsets(15, 23), [2, 3]),
+        (Span(at(-4), at(-3)), [3]),
+        (Span(at(-9), at(0.1)), [2, 3]),
+    ],
+    ids=["by name", "owned", "of nobody", "partly owned", "a time of nobody", "a time partly owned"],
+)
+def test_a_replay_asks_kafka_for_one_snapshot(
+    latecomer: World, request_: Windows | Offsets | Span, expected: list[int]
+) -> None:
+    latecomer.kafka.calls.clear()
+    assert seqs(latecomer.ask(ONE, request_)) == expected
+    assert latecomer.kafka.calls.count("snapshot") == 1
+
+
+def test_a_window_at_another_isolation_level_is_looked_at_again(latecomer: World) -> None:
+    latecomer.configure(starting_offsets="latest", isolation_level="read_uncommitted")
+    latecomer.kafka.calls.clear()
+    assert seqs(latecomer.ask(ONE, offsets(15, 23))) == [2, 3]
+    assert latecomer.kafka.calls.count("snapshot") == 2
+
+
+def test_a_reprocessed_run_asks_kafka_for_one_snapshot(latecomer: World) -> None:
+    own = latecomer.plan(ONE, interval(-4, -3))
+    latecomer.do(own.window, ONE)
+    latecomer.kafka.calls.clear()
+    assert seqs(latecomer.ask(ONE, interval(-4, -2), last_clear=1)) == [3, 4]
+    assert latecomer.kafka.calls.count("snapshot") == 1
+
+
 def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
     before = everything(latecomer)
     windows, drafts = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))

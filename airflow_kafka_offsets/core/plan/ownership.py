@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -103,6 +104,16 @@ class Choice:
 
     adopt: tuple[Held, ...]
     cut: int
+
+
+class How(StrEnum):
+    """How a run came by a window."""
+
+    AGAIN = "again"
+    ADOPTED = "adopted"
+    REPLAY = "replay"
+    GIVEN = "given"
+    NEW = "new"
 
 
 def own_windows(state: GroupState) -> tuple[Held, ...]:
@@ -422,6 +433,12 @@ def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
     """
     is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
     return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
+
+
+def of_others(state: GroupState, helds: Iterable[Held], claim: Claim, how: How) -> list[Held]:
+    """Return the windows on which a claim may work only if their holders are over."""
+    known = {held.window.seq for held in state.claimed}
+    return [h for h in helds if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
 
 
 def to_hold(helds: Sequence[Held], claim: Claim) -> list[Held]:

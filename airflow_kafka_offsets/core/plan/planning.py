@@ -153,33 +153,6 @@ def _judge_once(tp: TopicPartition, bounds: Bounds, position: Position, log: Log
     return judge(position.offsets.get(tp), bounds, known_id=known_id, topic_id=topic_id, is_first=False)
 
 
-def plan_window(
-    group: KafkaGroup,
-    position: Position | None,
-    log: LogSnapshot,
-    first: Mapping[TopicPartition, int] | None = None,
-    recovered: Mapping[TopicPartition, Bounds] | None = None,
-    ends: Mapping[TopicPartition, int | None] | None = None,
-) -> Plan:
-    """Plan the next live window.
-
-    Args:
-        group: topics, cap and policy.
-        position: where the previous live window ended; None: there was none.
-        log: what Kafka holds.
-        first: the resolved starting offsets; needed when there is no position.
-        recovered: what a second look said of the `suspects`, up to their high watermarks.
-        ends: where the window ends at the latest, by the timestamp index; None for a partition: no later record.
-
-    Raises:
-        DataLossError: retention was faster than the group, and its policy is ``fail``.
-        LogTruncatedError: a log ends before its watermark, on the second look too.
-        TopicRecreatedError: a topic has another id than recorded.
-        MissingPartitionError: a topic or partition is gone.
-    """
-    return plan_windows(1, group, position, log, first, recovered, ends)[0]
-
-
 def _capped(plan: Plan, max_offsets: int | None) -> Plan:
     ranges = cap(plan.ranges, max_offsets)
     return replace(plan, ranges=ranges, is_capped=ranges.span < plan.ranges.span)
@@ -219,12 +192,22 @@ def plan_windows(
     recovered: Mapping[TopicPartition, Bounds] | None = None,
     ends: Mapping[TopicPartition, int | None] | None = None,
 ) -> list[Plan]:
-    """Plan up to this number of live windows, one behind the other, up to the end of what there is.
+    """Plan the next live windows, one after the other, up to the end of what there is: at least one, even if it is empty.
 
-    The other arguments are those of `plan_window`. One window is planned even if it is empty.
+    Args:
+        number: how many at most.
+        group: topics, cap and policy.
+        position: where the previous live window ended; None: there was none.
+        log: what Kafka holds.
+        first: the resolved starting offsets; needed when there is no position.
+        recovered: what a second look said of the `suspects`, up to their high watermarks.
+        ends: where a window ends at the latest, by the timestamp index; None for a partition: no later record.
 
     Raises:
-        LogError: see `plan_window`.
+        DataLossError: retention was faster than the group, and its policy is ``fail``.
+        LogTruncatedError: a log ends before its watermark, on the second look too.
+        TopicRecreatedError: a topic has another id than recorded.
+        MissingPartitionError: a topic or partition is gone.
     """
     whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
     plans = [_capped(whole, group.max_offsets)]

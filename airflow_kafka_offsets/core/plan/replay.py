@@ -6,6 +6,7 @@ docs/design.md, rules 6 and 7.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -16,8 +17,11 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     name_some,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Draft
+from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.cap import cap
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.request import Span
@@ -65,7 +69,7 @@ def between_times(
         log: what Kafka holds.
     """
     bounds = log.bounds
-    at = {tp: [bounds[tp].end if o is None else o for o in (starts[tp], ends[tp])] for tp in bounds}
+    at = {tp: [bounds[tp].end if o is None else o for o in (starts[tp], ends[tp])] for tp in starts}
     return OffsetRanges((tp, OffsetRange(start, max(start, end))) for tp, (start, end) in at.items())
 
 
@@ -128,13 +132,24 @@ def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
     )
 
 
-def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
-    """Refuse offsets without an owner that the live lane will read.
+def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Draft]:
+    """Draft backfill windows for offsets without an owner.
 
-    Args:
-        gaps: offsets that no committed window owns.
-        state: the group; a partition that it does not know is read from its beginning by the next live window.
-        log: what Kafka holds.
+    Raises:
+        BadInputError, LogError: Kafka does not hold them, the live lane will read them, or they are too many.
+    """
+    assert state.position
+    check_in_log(gaps, log, state.position)
+    # What is above the watermark is not lost when the log ends before it: no one has written it yet.
+    check_below_watermark(gaps, state, log)
+    check_not_truncated(gaps, log)
+    ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
+    cuts, level, lane = cut_backfill(gaps, group.max_offsets), group.isolation_level, Lane.BACKFILL
+    return [Draft(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
+
+
+def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
+    """Refuse offsets without an owner that the live lane will read; a new partition it reads from its beginning.
 
     Raises:
         BadInputError: with the partitions and numbers.

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
-from airflow_kafka_offsets.core.plan.planning import judge_all, plan_window
+from airflow_kafka_offsets.core.plan.planning import judge_all, plan_windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import State, Window
@@ -109,7 +109,7 @@ def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
     group = KafkaGroup.from_json({**condition.group.to_json(), "max_offsets": None})
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
-    return plan_window(group, position, seen.log, first=first, recovered=seen.recovered).ranges
+    return plan_windows(1, group, position, seen.log, first=first, recovered=seen.recovered)[0].ranges
 
 
 def _enough(condition: Enough, unread: OffsetRanges, seen: Seen) -> Answer:

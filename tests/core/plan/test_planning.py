@@ -18,10 +18,16 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Verdict, plan_window, plan_windows, suspects, with_held_back
+from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, plan_windows, suspects, with_held_back
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_readable, check_same_topics
 from airflow_kafka_offsets.core.window import State
 from tests.core.examples import group, log, position, ranges, tp, window
+
+
+def plan_window(*args: Any, **more: Any) -> Plan:
+    """Plan the next window alone."""
+    [plan] = plan_windows(1, *args, **more)
+    return plan
 
 
 def test_a_known_watermark_inside_of_the_log_is_the_start() -> None:

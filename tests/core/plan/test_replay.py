@@ -16,9 +16,11 @@ from airflow_kafka_offsets.core.errors import (
     DataLossError,
     IllegalStepError,
     LogTruncatedError,
+    NotYetError,
     TopicRecreatedError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import (
     MAX_BACKFILL_WINDOWS,
@@ -38,7 +40,7 @@ from airflow_kafka_offsets.core.plan.replay import (
 from airflow_kafka_offsets.core.plan.request import Span
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
-from tests.core.examples import NOON, claim, log, position, ranges, tp, window
+from tests.core.examples import NOON, claim, group, log, position, ranges, tp, window
 
 IDS = {"orders": "id-of-orders"}
 Record = tuple[TopicPartition, int]
@@ -211,6 +213,22 @@ def test_offsets_behind_the_end_of_a_truncated_log_are_refused_with_the_numbers(
     check_not_truncated(gaps_of((5, 20)), now)
     with pytest.raises(LogTruncatedError, match=r"orders-0: offsets 20 to 24 \(end offset 20\)"):
         check_not_truncated(gaps_of((5, 7), (10, 25)), now)
+
+
+def test_what_is_above_the_watermark_is_not_lost_although_the_log_ends_before_it() -> None:
+    now = log({tp(0): (0, 20)})
+    with pytest.raises(NotYetError, match=r"orders-0: offsets 20 to 29 \(watermark 20\)"):
+        replay.backfill(group(), gaps_of((5, 30)), state({tp(0): 20}), now, NOON)
+    with pytest.raises(DataLossError, match=r"orders-0: offsets 5 to 9"):
+        replay.backfill(group(), gaps_of((5, 30)), state({tp(0): 20}), log({tp(0): (10, 20)}), NOON)
+
+
+def test_a_draft_has_the_topics_of_its_ranges_whatever_else_was_looked_at() -> None:
+    now = log({tp(0): (0, 20), tp(0, "refunds"): (0, 5)})
+    drafts = replay.backfill(group(max_offsets=10), gaps_of((5, 20)), state({tp(0): 20}), now, NOON)
+    assert [draft.ranges for draft in drafts] == [ranges({tp(0): (5, 15)}), ranges({tp(0): (15, 20)})]
+    assert {tuple(draft.topic_ids) for draft in drafts} == {("orders",)}
+    assert {(draft.lane, draft.until) for draft in drafts} == {(Lane.BACKFILL, NOON)}
 
 
 def test_partitions_that_are_not_there_and_topics_that_were_recreated_are_refused() -> None:
