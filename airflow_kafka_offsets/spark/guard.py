@@ -28,6 +28,10 @@ class Guarded(Protocol):
         """Name of the window."""
 
     @property
+    def is_unread(self) -> bool:
+        """Whether there is something to read, and the job did not begin to."""
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether something was read and not checked, or a write failed."""
 
@@ -36,29 +40,14 @@ class Guarded(Protocol):
 
 
 _guarded: list[Guarded] = []
-_expected: set[str] = set()
-_released: set[str] = set()
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
 """Whether the process ends by an exception that nobody caught."""
 
 
-def expect(window_id: str) -> None:
-    """Let the process end red unless somebody reads this window, or did already: its records would be committed unread."""
-    _register()
-    _expected.update({window_id} - _released)
-
-
-def release(window_id: str) -> None:
-    """Expect no read of this window any more."""
-    _expected.discard(window_id)
-    _released.add(window_id)
-
-
 def arm(window: Guarded) -> None:
     """Look at this window when the process ends."""
     _register()
-    release(window.id)
     if window not in _guarded:
         _guarded.append(window)
 
@@ -103,8 +92,6 @@ def disarm() -> None:
         sys.excepthook, _hook_before = _hook_before, None
     _is_failing = False
     _guarded.clear()
-    _expected.clear()
-    _released.clear()
 
 
 def _at_exit() -> None:
@@ -112,14 +99,16 @@ def _at_exit() -> None:
     # see n: a read that is not complete turns it into ours, which is not 0 either way.
     if _is_failing:
         return
-    if _expected:
-        _end_red(
-            f"it took window {', '.join(sorted(_expected))} and never called read(); a job that reads by other means takes "
-            "the window's starting_offsets and ending_offsets"
-        )
     for window in _guarded:
         if window.is_unfinished:
             _finish_or_exit(window)
+    # Of a window that was taken twice, as in two sessions, one read is enough.
+    unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
+    if unread:
+        _end_red(
+            f"it took window {', '.join(sorted(unread))} and never called read(); a job that reads by other means takes "
+            "the window's starting_offsets and ending_offsets"
+        )
 
 
 def _finish_or_exit(window: Guarded) -> None:

@@ -27,7 +27,6 @@ from airflow_kafka_offsets.spark.errors import (
     DataLossError,
     IncompleteReadError,
     PublishError,
-    UnfinishedReadError,
     counted,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -41,6 +40,7 @@ from airflow_kafka_offsets.spark.options import (
     schema,
     source_version,
 )
+from airflow_kafka_offsets.spark.progress import Progress
 from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
@@ -104,10 +104,8 @@ class WindowReading:
         self._options: dict[str, Any] = {}
         self._checked: Counts | None = None
         self._taken: set[int] = set()
-        self._wrote = False
-        self._skipped = False
-        self._failed: dict[tuple[object, ...], tuple[str, BaseException]] = {}
-        self._written: dict[tuple[object, ...], object] = {}
+        self._progress = Progress(self.id)
+        self._written: bool | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: at most {counted(self.span, 'record')} of {counted(len(self._planned), 'partition')}>"
@@ -145,12 +143,8 @@ class WindowReading:
     def _take(self, bound: int) -> None:
         # Both: one alone is looked at for a log, and reads nothing.
         self._taken.add(bound)
-        if self._is_read_elsewhere:
-            guard.release(self.id)
-
-    @property
-    def _is_read_elsewhere(self) -> bool:
-        return self._taken == {0, 1}
+        if len(self._taken) == 2:
+            self._progress.to("take")
 
     @property
     def _may_be_short(self) -> bool:
@@ -158,14 +152,20 @@ class WindowReading:
         return self._handoff.expect_gaps and bool(self._handoff.at_least)
 
     @property
+    def is_unread(self) -> bool:
+        """Whether there is something to read, and the job did not begin to."""
+        return bool(self._planned) and self._progress.read == "unread"
+
+    @property
     def is_unchecked(self) -> bool:
         """Whether something was read, or has to be, and was not checked since."""
-        return self._unchecked is not None and (not self._skipped or self._unchecked.was_run(_AFTER_A_SKIP))
+        self._note_run()
+        return self._progress.read == "read"
 
     @property
     def is_unfinished(self) -> bool:
         """Whether `finish` has something to look at: a read that was not checked, or a write that failed."""
-        return bool(self._failed) or self.is_unchecked
+        return bool(self._progress.failures) or self.is_unchecked
 
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
@@ -190,6 +190,7 @@ class WindowReading:
         frame, tasks = self._frame(options)
         if not self._planned:
             return frame
+        self._progress.to("read")
         self._unchecked = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
         self._options = options
         if self._guarded:
@@ -224,22 +225,20 @@ class WindowReading:
             with self._naming_loss(UNPUBLISHED):
                 counts = self._verdict(lambda: recounted(frame, self._flat))
             self._finish(counts)
-            guard.release(self.id)
             yield frame
         except BaseException:
-            self._written.clear()  # who tries the block again writes all of it again
+            self._progress.forget_written()  # who tries the block again writes all of it again
             raise
         finally:
             frame.unpersist()
 
     def _begin(self) -> None:
-        if self._failed:
-            self._written.clear()  # the job begins anew, and writes again what it wrote before the failure
-        elif self.is_unchecked:
-            raise UnfinishedReadError(
-                f"Window {self.id}: read() was called before, and that frame was not checked. Write it, call check() (after "
-                "write_parquet() there is no need to), then read again; to use one frame twice: `with window.persisted() as frame:`"
-            )
+        self._note_run()
+        self._progress.begin()
+
+    def _note_run(self) -> None:
+        if self._progress.read == "skipped" and self._unchecked and self._unchecked.was_run(_AFTER_A_SKIP):
+            self._progress.to("run")
 
     def check(self, timeout: float = TIMEOUT, *, recount: bool = False) -> None:
         """Make sure that what was read is what was planned; call it after the write, which must have succeeded.
@@ -256,11 +255,9 @@ class WindowReading:
         Raises:
             IncompleteReadError: an offset is missing, or nothing was read.
         """
-        if self._skipped and not recount and self._checked is None and not self.is_unchecked:
-            self._failed.clear()
-            return  # an earlier run wrote it, so there was nothing to read
-        self._finish(self._counts(timeout, recount=recount))
-        self._failed.clear()
+        if recount or self.is_unchecked or self._progress.read != "skipped":  # otherwise an earlier run wrote it
+            self._finish(self._counts(timeout, recount=recount))
+        self._progress.failures.clear()
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
         """Check what the job left unchecked, as whoever runs a job in its own process does after it.
@@ -272,28 +269,17 @@ class WindowReading:
             IncompleteReadError: the window was not read, by whatever means, or not all of it.
             PublishError: a write failed, and the job went on without it.
         """
-        for write, exc in self._failed.values():
+        for write, exc in self._progress.failures.values():
             reason = " ".join(str(exc).splitlines()[:2])  # of a Java exception the first says nothing
             raise PublishError(
                 f"Window {self.id}: {write} failed, and the job went on without it ({type(exc).__name__}: {reason}). Let the error "
                 "end the job; or call it again, with a frame of persisted(); or, when the job has written the window by other "
                 "means, say so by check(recount=True)"
             ) from exc
-        if not self._is_read_elsewhere or self.is_unchecked:
-            self.check(timeout)
-        elif self._checked is None and not self._skipped:
+        if self._progress.read == "taken":
             self._report()
-
-    @contextlib.contextmanager
-    def _noting_failure(self, key: tuple[object, ...], write: str) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as exc:
-            self._failed[key] = write, exc
-            if self._guarded:
-                guard.arm(self)
-            raise
-        self._failed.pop(key, None)
+        else:
+            self.check(timeout)
 
     @contextlib.contextmanager
     def _naming_loss(self, failed: str) -> Iterator[None]:
@@ -370,6 +356,7 @@ class WindowReading:
         return Counts({}, {})
 
     def _finish(self, counts: Counts) -> None:
+        self._progress.to("check")
         self._unchecked = None
         self._checked = counts
         if counts.gaps and not self._handoff.report:  # of what is reported, the end of the task's log tells
@@ -382,8 +369,7 @@ class WindowReading:
     def _report(self) -> None:
         if self._handoff.report:
             # Of a write by other means, which check() stands for, we know nothing.
-            written = True if self._wrote else False if self._skipped else None
-            _write_report(self._handoff.report, self.id, self._checked, written)
+            _write_report(self._handoff.report, self.id, self._checked, self._written)
 
 
 def _splitting(tasks: Layout) -> dict[str, str]:

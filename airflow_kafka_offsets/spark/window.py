@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.spark import guard
-from airflow_kafka_offsets.spark.errors import (
-    HandoffError,
-    NoWindowError,
-    TargetError,
-    WriteOptionError,
-)
+from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, TargetError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _T = TypeVar("_T")
-_Write = TypeVar("_Write", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 
@@ -59,8 +52,7 @@ def current_window(spark: SparkSession) -> KafkaWindow:
             f"{CONF_WINDOW}='<JSON as in airflow_kafka_offsets.spark.handoff>'"
         )
     window = _only(spark, Handoff.from_json(text))
-    if window.span:
-        guard.expect(window.id)
+    guard.arm(window)
     return window
 
 
@@ -80,38 +72,6 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     return known
 
 
-def _noted(write: _Write) -> _Write:
-    """Let the window remember what was written, where a second write would replace it, and what failed: a job may pass over an error."""
-    signature = inspect.signature(write)
-
-    @functools.wraps(write)
-    def noting(self: KafkaWindow, *args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(self, *args, **kwargs).arguments
-        except TypeError:
-            return write(self, *args, **kwargs)  # whose own error names it
-        to = {name: given[name] for name in ("url", "path", "table", "function") if name in given}
-        target = tuple((name, value if callable(value) else str(value).rstrip("/")) for name, value in to.items())
-        *_, last = to.values()
-        name = f"{write.__name__} to {getattr(last, '__name__', last)}"
-        mine = object()
-        # Threads may write at once. A function may well be called for several frames.
-        if "function" not in to and self._written.setdefault(target, mine) is not mine:
-            with self._noting_failure(("again", *target), name):
-                raise WriteOptionError(
-                    f"Window {self.id}: {name}: this window has been written there already, and each write is its whole output "
-                    "there: this one would replace the other, or be left out. Write once, all rows together (union)"
-                )
-        with self._noting_failure((write.__name__, *target), name):
-            try:
-                return write(self, *args, **kwargs)
-            except BaseException:
-                self._written.pop(target, None)
-                raise
-
-    return cast("_Write", noting)
-
-
 class KafkaWindow(WindowReading):
     """Offset ranges that this job reads, once, and whose output a rerun of the window replaces.
 
@@ -120,7 +80,6 @@ class KafkaWindow(WindowReading):
     target, so a second write there (in the same words) raises `WriteOptionError`.
     """
 
-    @_noted
     def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
 
@@ -152,17 +111,14 @@ class KafkaWindow(WindowReading):
         """
         return self._write_files(df, path, "parquet", partition_by, options)
 
-    @_noted
     def write_orc(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write ORC files, in the way of `write_parquet`."""
         return self._write_files(df, path, "orc", partition_by, options)
 
-    @_noted
     def write_json(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
         """Write files with a JSON object a line, in the way of `write_parquet`."""
         return self._write_files(df, path, "json", partition_by, options)
 
-    @_noted
     def write_delta(
         self,
         df: DataFrame,
@@ -200,15 +156,15 @@ class KafkaWindow(WindowReading):
             OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
             WriteOptionError: what was asked for would double or lose rows.
         """
-        delta.check_options(mode, options)
-        target = delta.DeltaTable(self._spark, table, self._label)
-        columns = as_list(partition_by)
-        if mode == delta.APPEND:
-            return self._append(target, df, columns, options)
-        self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
-        return True
+        with self._progress.writing("write_delta", table=table):
+            delta.check_options(mode, options)
+            target = delta.DeltaTable(self._spark, table, self._label)
+            columns = as_list(partition_by)
+            if mode == delta.APPEND:
+                return self._append(target, df, columns, options)
+            self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+            return True
 
-    @_noted
     def write_iceberg(
         self,
         df: DataFrame,
@@ -250,19 +206,19 @@ class KafkaWindow(WindowReading):
             OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
             WriteOptionError: what was asked for would double or lose rows.
         """
-        target = IcebergTable(self._spark, table, self._label)
-        columns = as_list(partition_by)
-        if not merge_on:
-            refuse_options(
-                {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
-            )
-            self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
-            return
-        refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
-        keys, order = as_list(merge_on), as_list(order_by)
-        self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
+        with self._progress.writing("write_iceberg", table=table):
+            target = IcebergTable(self._spark, table, self._label)
+            columns = as_list(partition_by)
+            if not merge_on:
+                refuse_options(
+                    {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
+                )
+                self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
+                return
+            refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
+            keys, order = as_list(merge_on), as_list(order_by)
+            self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
-    @_noted
     def write_jdbc(
         self,
         df: DataFrame,
@@ -292,14 +248,14 @@ class KafkaWindow(WindowReading):
             OtherWindowError: what is there is of another window of this id (another ledger's); it is there still.
             PublishError: the database refused, or rows were staged twice; what was there is there still.
         """
-        refuse_window_id(df)
-        sink = JdbcTable(self._spark, url, table, properties)
-        sink.need_jvm()
-        if create:
-            sink.create(df)
-        return self._write_jdbc(sink, df, lambda stage: sink.publish(stage, self._label))
+        with self._progress.writing("write_jdbc", url=url, table=table):
+            refuse_window_id(df)
+            sink = JdbcTable(self._spark, url, table, properties)
+            sink.need_jvm()
+            if create:
+                sink.create(df)
+            return self._write_jdbc(sink, df, lambda stage: sink.publish(stage, self._label))
 
-    @_noted
     def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
         """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
 
@@ -317,19 +273,19 @@ class KafkaWindow(WindowReading):
                 is not the ledger's database.
             IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
         """
-        refuse_window_id(df)
-        published = self._handoff.output_tables
-        if published is not None and table not in published:
-            raise TargetError(
-                f"Nobody would publish what is staged for {table}: output_tables of the group {self.group} are "
-                f"{', '.join(published) or 'none'}. Write the name as it stands there; or add {table!r} to them in the DAG, and clear "
-                "the task"
-            )
-        sink = JdbcTable(self._spark, url, table, properties)
-        sink.check_ledger()
-        return self._write_jdbc(sink, df, lambda stage: sink.register(stage, self.id))
+        with self._progress.writing("stage_jdbc", url=url, table=table):
+            refuse_window_id(df)
+            published = self._handoff.output_tables
+            if published is not None and table not in published:
+                raise TargetError(
+                    f"Nobody would publish what is staged for {table}: output_tables of the group {self.group} are "
+                    f"{', '.join(published) or 'none'}. Write the name as it stands there; or add {table!r} to them in the DAG, and clear "
+                    "the task"
+                )
+            sink = JdbcTable(self._spark, url, table, properties)
+            sink.check_ledger()
+            return self._write_jdbc(sink, df, lambda stage: sink.register(stage, self.id))
 
-    @_noted
     def write(
         self, df: DataFrame, function: Callable[[DataFrame, KafkaWindow], _T], *, check_first: bool = False
     ) -> _T:
@@ -350,28 +306,29 @@ class KafkaWindow(WindowReading):
             IncompleteReadError: not all planned offsets were read.
             DataLossError: Kafka no longer holds them.
         """
-        results: list[_T] = []
-        self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
-        return results[0]
+        with self._progress.writing("write", function=function):
+            results: list[_T] = []
+            self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
+            return results[0]
 
     def _write_files(
         self, df: DataFrame, path: str, file_format: str, partition_by: Sequence[str], options: dict[str, Any]
     ) -> str:
-        files = Files(self._spark)
-        refuse_window_id(df)
-        root = str(path).rstrip("/")
-        target = f"{root}/{WINDOW_ID}={self.id}"
-        refuse_other(files, self._label, target, target)  # before hours of work, and again when it is replaced
+        with self._progress.writing(f"write_{file_format}", path=path):
+            files = Files(self._spark)
+            refuse_window_id(df)
+            root = str(path).rstrip("/")
+            target = f"{root}/{WINDOW_ID}={self.id}"
+            refuse = partial(refuse_other, files, self._label, target)
+            refuse(target)  # before hours of work, and again when it is replaced
 
-        def put(staged: str) -> None:
-            files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
-            publish(
-                files, staged, target, f"{directory}-old", lambda place: refuse_other(files, self._label, target, place)
-            )
+            def put(staged: str) -> None:
+                files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
+                publish(files, staged, target, f"{directory}-old", refuse)
 
-        with staging(files, root, self.id) as directory:
-            self._write(lambda: stage(df, directory, file_format, as_list(partition_by), options), put)
-        return target
+            with staging(files, root, self.id) as directory:
+                self._write(lambda: stage(df, directory, file_format, as_list(partition_by), options), put)
+            return target
 
     def _write_jdbc(self, sink: JdbcTable, df: DataFrame, publish: Callable[[Stage], None]) -> int:
         filled: list[Stage] = []
@@ -406,7 +363,8 @@ class KafkaWindow(WindowReading):
 
     def _skip(self, where: str) -> None:
         _log.warning("Window %s: %s has it from an earlier run, nothing was written", self.id, where)
-        self._skipped = True
+        self._progress.to("skip")
+        self._written = bool(self._written)
         self._report()
 
     def _write(
@@ -427,7 +385,7 @@ class KafkaWindow(WindowReading):
         counts = self._counts(TIMEOUT, "" if publish else _PUBLISHED)
         with self._naming_loss(failed):
             written = publish is None or publish(staged) is not False
-        self._wrote = self._wrote or written
+        self._written = written or self._written
         self._finish(counts)
         return written
 

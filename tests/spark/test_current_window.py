@@ -80,13 +80,25 @@ def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
         current_window(conf)
 
 
-def test_only_a_window_of_the_job_itself_is_guarded_and_only_once_it_is_read(conf: SparkSession) -> None:
+def test_only_a_window_of_the_job_itself_is_guarded(conf: SparkSession) -> None:
     KafkaWindow(conf, GIVEN).read()
-    conf.conf.set(CONF_WINDOW, GIVEN.to_json())
-    window = current_window(conf)
     assert guard._guarded == []
+    conf.conf.set(CONF_WINDOW, replace(GIVEN, window_id="lake.orders-000079").to_json())
+    window = current_window(conf)
+    assert (guard._guarded, window.is_unread, window.is_unfinished) == ([window], True, False)
     window.read()
-    assert guard._guarded == [window]
+    assert (guard._guarded, window.is_unread, window.is_unfinished) == ([window], False, True)
+
+
+def test_of_a_window_without_records_no_read_is_missed(conf: SparkSession) -> None:
+    conf.conf.set(CONF_WINDOW, handoff({"orders": {0: (4, 4)}}, window_id="lake.orders-000078").to_json())
+    assert not current_window(conf).is_unread
+
+
+def test_who_takes_both_bounds_is_expected_to_read_no_more(conf: SparkSession) -> None:
+    window = KafkaWindow(conf, GIVEN)
+    assert (window.starting_offsets != "", window.is_unread) == (True, True)
+    assert (window.ending_offsets != "", window.is_unread) == (True, False)
 
 
 def test_each_call_in_a_job_gives_the_same_object_so_a_second_function_can_not_replace_what_the_first_wrote(

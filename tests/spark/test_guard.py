@@ -16,6 +16,7 @@ JOB = """
 
     class Window:
         id = "lake.orders-000012"
+        is_unread = False
         is_unfinished = True
         is_complete = False
         def finish(self, timeout):
@@ -26,6 +27,9 @@ JOB = """
 
     window = Window()
     guard.arm(window)
+
+    unread = Window()
+    unread.is_unread, unread.is_unfinished = True, False
 """
 
 
@@ -91,22 +95,20 @@ def test_armed_again_after_disarm_and_only_once(tmp_path: Path) -> None:
 
 
 def test_a_window_that_was_taken_and_never_read_ends_red(tmp_path: Path) -> None:
-    job = end(tmp_path, "guard.disarm()\nguard.expect('lake.orders-000012')")
+    job = end(tmp_path, "guard.disarm()\nguard.arm(unread)")
     assert job.returncode == 1
     assert "took window lake.orders-000012 and never called read()" in job.stderr
 
 
 def test_a_window_that_is_taken_again_after_it_was_read_is_not_missed(tmp_path: Path) -> None:
-    again = "guard.expect('lake.orders-000012')"
+    again = "guard.arm(unread)"
     job = end(tmp_path, f"guard.disarm()\n{again}\nwindow.is_unfinished = False\nguard.arm(window)\n{again}")
     assert (job.returncode, job.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "then", ["guard.release('lake.orders-000012')", "window.is_unfinished = False\nguard.arm(window)"]
-)
+@pytest.mark.parametrize("then", ["unread.is_unread = False", "window.is_unfinished = False\nguard.arm(window)"])
 def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_path: Path, then: str) -> None:
-    job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{then}")
+    job = end(tmp_path, f"guard.disarm()\nguard.arm(unread)\n{then}")
     assert (job.returncode, job.stderr) == (0, "")
 
 
@@ -126,7 +128,7 @@ def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_pat
     ids=["last_value", "a console", "a report of the job's own", "PyErr_Print", "a thread's report"],
 )
 def test_an_error_that_was_printed_and_did_not_end_the_job_is_no_way_around(tmp_path: Path, earlier: str) -> None:
-    job = end(tmp_path, f"guard.disarm()\nguard.expect('lake.orders-000012')\n{earlier}\nprint('went on')")
+    job = end(tmp_path, f"guard.disarm()\nguard.arm(unread)\n{earlier}\nprint('went on')")
     assert (job.returncode, job.stdout) == (1, "went on\n")
     assert "never called read()" in job.stderr
 
@@ -139,7 +141,7 @@ def test_an_error_that_another_exit_callback_reports_does_not_end_the_job(tmp_pa
         try: 1 / 0
         except ZeroDivisionError: sys.excepthook(*sys.exc_info())
     """
-    job = end(tmp_path, "guard.disarm()\nguard.expect('lake.orders-000012')\n" + textwrap.dedent(callback))
+    job = end(tmp_path, "guard.disarm()\nguard.arm(unread)\n" + textwrap.dedent(callback))
     assert "ZeroDivisionError" in job.stderr
     assert (job.returncode, "never called read()" in job.stderr) == (1, True)
 

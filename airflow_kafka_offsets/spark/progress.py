@@ -1,0 +1,110 @@
+"""Which steps a job may take with its window: the read has one state, and so has the output at each target."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from airflow_kafka_offsets.spark.errors import KafkaWindowError, UnfinishedReadError, WriteOptionError
+
+State = Literal["unread", "taken", "read", "checked", "skipped", "unwritten", "writing", "written", "failed"]
+Step = Literal["take", "read", "run", "check", "skip", "anew", "write", "done", "fail"]
+
+# "taken": the job has both bounds and reads by its own means. "read": a frame waits for its check. "skipped": an earlier run
+# wrote the output, so the frame may stay as it is ("run": it was run all the same). "anew": the job begins again after a failure.
+LIFE: Mapping[State, Mapping[Step, State]] = {
+    "unread": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
+    "taken": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
+    "read": {"take": "read", "check": "checked", "skip": "skipped", "anew": "unread"},
+    "checked": {"take": "checked", "read": "read", "check": "checked", "skip": "checked"},
+    "skipped": {"take": "skipped", "read": "skipped", "run": "read", "check": "checked", "skip": "skipped"},
+    "unwritten": {"write": "writing"},
+    "writing": {"done": "written", "fail": "failed"},
+    "written": {"anew": "unwritten"},
+    "failed": {"write": "writing"},
+}
+
+_REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
+    "read": (
+        UnfinishedReadError,
+        "read() was called before, and that frame was not checked. Write it, call check() (after write_parquet() there is no "
+        "need to), then read again; to use one frame twice: `with window.persisted() as frame:`",
+    ),
+    "write": (
+        WriteOptionError,
+        "this window has been written there already, and each write is its whole output there: this one would replace the "
+        "other, or be left out. Write once, all rows together (union)",
+    ),
+}
+
+
+def after(state: State, step: Step, subject: str) -> State:
+    """Return the state that a step leads to; one that is not in `LIFE` is an error, whose message begins with `subject`."""
+    if step in LIFE[state]:
+        return LIFE[state][step]
+    error, what_to_do = _REFUSALS.get(step, (KafkaWindowError, f"what is {state} has no step {step!r}"))
+    raise error(f"{subject}: {what_to_do}")
+
+
+class Progress:
+    """How far a job is with its window. Threads may write at once.
+
+    Attributes:
+        read: the state of the read.
+        failures: what failed and did not succeed since, or was refused: the write's name, and its error.
+    """
+
+    def __init__(self, window_id: str) -> None:
+        self.read: State = "unread"
+        self.failures: dict[tuple[object, ...], tuple[str, BaseException]] = {}
+        self._subject = f"Window {window_id}"
+        self._outputs: dict[tuple[object, ...], State] = {}
+        self._lock = threading.Lock()
+
+    def to(self, step: Step) -> None:
+        """Take a step of the read."""
+        self.read = after(self.read, step, self._subject)
+
+    def begin(self) -> None:
+        """Make sure that the job may read; after a failure it begins anew, and writes again what it wrote before."""
+        if self.failures:
+            self.read = LIFE[self.read].get("anew", self.read)
+            self.forget_written()
+        after(self.read, "read", self._subject)
+
+    def forget_written(self) -> None:
+        """Let the job write all of it again."""
+        with self._lock:
+            self._outputs = {target: LIFE[state].get("anew", state) for target, state in self._outputs.items()}
+
+    @contextlib.contextmanager
+    def writing(self, write: str, **to: object) -> Iterator[None]:
+        """Remember how a write ends, as a job may pass over its error; refuse a second one to the same target.
+
+        Args:
+            write: the method's name.
+            **to: its parameters that say where to; a ``function`` may well be called for several frames.
+        """
+        target = tuple((name, str(value).rstrip("/") if name != "function" else value) for name, value in to.items())
+        *_, last = to.values()
+        name = f"{write} to {getattr(last, '__name__', last)}"
+        output = (*target, object()) if "function" in to else target
+        try:
+            self._step(output, "write", name)
+        except WriteOptionError as exc:
+            self.failures[("again", *target)] = name, exc
+            raise
+        try:
+            yield
+        except BaseException as exc:
+            self.failures[(write, *target)] = name, exc
+            self._step(output, "fail", name)
+            raise
+        self.failures.pop((write, *target), None)
+        self._step(output, "done", name)
+
+    def _step(self, output: tuple[object, ...], step: Step, name: str) -> None:
+        with self._lock:
+            self._outputs[output] = after(self._outputs.get(output, "unwritten"), step, f"{self._subject}: {name}")
