@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
-from airflow_kafka_offsets.core.spark_json import braces_apart
+from airflow_kafka_offsets.core.spark_json import without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
@@ -221,7 +221,7 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
         for name, value in values.items():
             argument = argument.replace("{" + name + "}", value)
         if argument != given:
-            argument = braces_apart(argument)
+            argument = without_double_braces(argument)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(
                 f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "

@@ -253,7 +253,7 @@ def test_a_spark_home_of_another_version_than_pyspark_fails_a_session_at_once(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(spark_of(worker, "3.5.6")))
-    said = refused(worker, f"^SPARK_HOME is {worker}/spark, a Spark 3.5.6, and pyspark is 4.0.", call)
+    said = refused(worker, f"^SPARK_HOME \\({worker}/spark\\) has Spark 3.5.6, and pyspark has version 4.0.", call)
     assert "pip install 'pyspark==3.5.*'" in said
     plans(launch, worker)  # spark-submit gives the job the Python files of its own Spark
     (worker / "spark" / "jars" / "spark-core_2.12-3.5.6.jar").unlink()
@@ -273,7 +273,7 @@ def test_a_java_that_is_too_old_fails_the_task_at_once(
         plans(*run)
         return
     number = version.removeprefix("1.").partition(".")[0]
-    said = refused(worker, f"^Spark 4.0.0 needs Java {wanted} or later, and the worker's is Java {number}", *run)
+    said = refused(worker, f"^Spark 4.0.0 requires Java {wanted} or later, and the worker has Java {number}", *run)
     assert f"({worker}/jdk/bin/java)" in said
 
 
@@ -286,7 +286,7 @@ def test_an_older_spark_takes_an_older_java(
     if is_enough:
         plans(launch, worker)
     else:
-        refused(worker, "^Spark 3.5.6 needs Java 8 or later, and the worker's is Java 7", launch, worker)
+        refused(worker, "^Spark 3.5.6 requires Java 8 or later, and the worker has Java 7", launch, worker)
         script(worker / "spark" / "conf" / "spark-env.sh")  # it may set JAVA_HOME
         plans(launch, worker)
 

@@ -450,7 +450,7 @@ def test_a_connection_to_a_cluster(
         ({}, "redis://lab_redis", "names no host"),
         ({"host": "h", "extra": {"db": "x"}}, "redis://lab_redis", "db must be a whole number"),
         ({"host": "h", "extra": {"db": 1, "cluster": True}}, "redis://lab_redis", "Redis Cluster has only 0"),
-        ({"host": "h"}, "redis://lab_redis?key=offset", "names topic and group once each"),
+        ({"host": "h"}, "redis://lab_redis?key=offset", "must name topic and group once each"),
         ({"host": "h", "extra": {"startup_nodes": "a:b"}}, "redis://lab_redis", "startup node 'a:b'"),
     ],
 )
