@@ -127,7 +127,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
         said = refused(worker, "None of the statements", run_without_kafka, operator)
     else:
         monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-        said = refused(worker, "no bin/java is", *((launch, worker) if task == "launch" else (call,)))
+        said = refused(worker, "has no bin/java", *((launch, worker) if task == "launch" else (call,)))
     assert last_words(caplog) == (
         "No window of group g was planned\n"
         f"    failed: {said}\n"
@@ -312,7 +312,7 @@ def test_without_java_a_task_fails_at_once_and_says_what_to_install(
 ) -> None:
     run = (launch, worker) if task == "launch" else (call,)
     monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-    refused(worker, f"JAVA_HOME is {worker}/jdk, where no bin/java is", *run)
+    refused(worker, f"JAVA_HOME is {worker}/jdk, which has no bin/java", *run)
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(PROGRAMS))
     refused(worker, "no java is on the PATH, and JAVA_HOME is not set.*openjdk-17-jre-headless", *run)

@@ -1,4 +1,4 @@
-"""Offset stores from their addresses and Airflow's connections. A missing client library names the extra to install."""
+"""Opens offset stores from their addresses and Airflow's connections. If a client library is missing, the error names the extra to install."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ EXTRA_OF_MODULE: Mapping[str, str] = {
     "hdfs": "hdfs",
     "requests_kerberos": "hdfs-kerberos",
 }
-"""Which extra of this package installs a client library, by its top-level module."""
+"""The extra of this package that installs a client library, by the library's top-level module."""
 
 
 class LateStore:
-    """An `OffsetStore` that is opened when it is first asked: until then its connection need not be there."""
+    """An `OffsetStore` that is opened at its first use. Until then its connection does not have to exist."""
 
     def __init__(self, address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> None:
         self.name = str(address)
@@ -46,24 +46,24 @@ class LateStore:
 
     @property
     def guarantees(self) -> Guarantees:
-        """What it promises."""
+        """The store's guarantees."""
         return self._store.guarantees
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """See `OffsetStore.read`; also what `open_store` raises."""
+        """See `OffsetStore.read`. It also raises the errors of `open_store`."""
         return self._store.read(group, topics)
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
-        """See `OffsetStore.advance`; also what `open_store` raises."""
+        """See `OffsetStore.advance`. It also raises the errors of `open_store`."""
         self._store.advance(group, before, after, window_id)
 
 
 def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> OffsetStore:
-    """Open a store; nothing is asked of its server yet.
+    """Open a store, without a connection to its server yet.
 
     Args:
-        address: where it is.
-        group: the group whose offsets it keeps.
+        address: its address.
+        group: the group whose offsets it holds.
         kafka_config: librdkafka's settings for the group's own Kafka; None: those of its connection.
 
     Raises:
