@@ -233,7 +233,7 @@ def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
     if named_by == "PATH" and answer == "no such program":
         monkeypatch.setenv("PATH", str(script(worker / "java" / "java").parent))
     asked = "python3" if named_by == "PATH" else f"{named_by}={python}"
-    said = refused(worker, f"^{binary} asks {asked}", launch, worker, spark_binary=binary)
+    said = refused(worker, f"^{binary} looks for Spark with {asked}", launch, worker, spark_binary=binary)
     assert f"export PATH={PROGRAMS}:$PATH" in said
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))  # then nobody is asked
     plans(launch, worker, spark_binary=binary)
