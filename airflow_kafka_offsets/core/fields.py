@@ -1,6 +1,6 @@
-"""What a person fills in, checked by its type: a table says what each field takes, and one sentence what is wrong with it.
+"""Checks of the values that a person sets: a table lists what each field takes.
 
-Python takes any value for any field: ``expect_gaps="false"`` would be true, and nothing would say so.
+Python takes any value for any field: ``expect_gaps="false"`` would silently count as true.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, is_whole
 
 MAX_CONN_ID = 250
-"""Characters that Airflow's database keeps of a connection's id."""
+"""The longest connection id that Airflow's database stores, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Kind:
     """What a field takes.
 
     Attributes:
-        expected: what that is, as it stands behind "must be".
-        takes: whether a value is that.
-        shown: how a message shows another value.
+        expected: the words that follow "must be" in the message.
+        takes: whether the field takes a value.
+        shown: how the message shows a refused value.
     """
 
     expected: str
@@ -33,7 +33,7 @@ class Kind:
 
 
 Kinds = Mapping[str, Kind]
-"""What each of some fields takes, by its name."""
+"""The kind of each field, by its name."""
 
 
 def check_fields(values: Mapping[str, object], kinds: Kinds) -> None:
@@ -44,7 +44,7 @@ def check_fields(values: Mapping[str, object], kinds: Kinds) -> None:
     airflow_kafka_offsets.core.errors.BadInputError: expect_gaps must be True or False; got 'false'
 
     Raises:
-        BadInputError: with the field, the value and what is expected.
+        BadInputError: the message names the field, the value and what is expected.
     """
     for name, kind in kinds.items():
         if not kind.takes(values[name]):
@@ -52,24 +52,24 @@ def check_fields(values: Mapping[str, object], kinds: Kinds) -> None:
 
 
 def check_attributes(holder: object, kinds: Kinds) -> None:
-    """Refuse an attribute that does not fit, see `check_fields`; those without a kind are not looked at.
+    """Refuse an attribute that its kind does not take, as `check_fields` does. An attribute without a kind is not checked.
 
     Raises:
-        BadInputError: with the attribute, the value and what is expected.
+        BadInputError: the message names the attribute, the value and what is expected.
     """
     check_fields({name: getattr(holder, name) for name in kinds}, kinds)
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a text that databases, files and command lines can carry: no NUL, and UTF-8 has it."""
+    """Whether a value is a text that databases, files and command lines can hold: valid UTF-8 without a NUL."""
     return isinstance(value, str) and "\0" not in value and value.encode(errors="replace").decode() == value
 
 
 def read_time(text: str) -> datetime:
-    """Read a time as ISO 8601 writes it, with or without a zone.
+    """Read a time in ISO 8601, with or without a zone.
 
     Raises:
-        ValueError: it is none. Python takes any character between day and hour, also one that no database holds.
+        ValueError: the text is not a time, or holds a NUL (which Python accepts between day and hour).
     """
     if not text.isprintable():
         raise ValueError("a time has no such characters")
@@ -82,13 +82,13 @@ def or_none(kind: Kind) -> Kind:
 
 
 def whole(low: int, high: int = MAX_OFFSET) -> Kind:
-    """Return the kind of whole numbers between two, which it takes too."""
+    """Return the kind of whole numbers from `low` to `high`, both included."""
     bounds = f"at least {low} and below 2^63" if high == MAX_OFFSET else f"{low} to {high}"
     return Kind(f"a whole number, {bounds}", lambda value: is_whole(value) and low <= value <= high)
 
 
 def seconds(low: float, high: float) -> Kind:
-    """Return the kind of numbers of seconds between two, which it takes too."""
+    """Return the kind of seconds from `low` to `high`, both included."""
     return Kind(
         f"a number of seconds, {low:g} to {high:g}",
         lambda value: (is_whole(value) or isinstance(value, float)) and low <= value <= high,
@@ -96,13 +96,13 @@ def seconds(low: float, high: float) -> Kind:
 
 
 def one_of(choices: Iterable[str]) -> Kind:
-    """Return the kind of some words."""
+    """Return the kind that takes these words only."""
     words = [str(choice) for choice in choices]
     return Kind(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
 
 
 def type_of(value: object) -> str:
-    """Show a value by its type alone, as it may hold a secret."""
+    """Show only the type of a value that may hold a secret."""
     return f"a {type(value).__name__}"
 
 
@@ -112,7 +112,7 @@ def _is_option(item: tuple[object, object]) -> bool:
 
 
 def _types(options: object) -> str:
-    # Not the values: some may be secrets.
+    # Only the types: a value may be a secret.
     if not isinstance(options, Mapping):
         return type_of(options)
     return short({name: type(value) for name, value in options.items() if not _is_option((name, value))})

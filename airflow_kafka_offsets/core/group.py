@@ -28,14 +28,14 @@ from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 
-# What a directory name, a Kafka group.id, a YARN tag and a topic can all carry.
+# The characters that a directory name, a Kafka group.id, a YARN tag and a topic all allow.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
 MAX_OPEN = 1000
 MAX_GRACE = timedelta(days=30)
 
-# What a window fixes, and what Spark's connector refuses anyway; compared in lower case, as Spark ignores case.
+# Options that a window fixes, or that Spark's connector refuses. In lower case, because Spark ignores case.
 FIXED_OPTIONS = frozenset(
     {
         "assign",
@@ -81,7 +81,7 @@ _KINDS = {
     "max_open_windows": whole(1, MAX_OPEN),
     "until": one_of(Until),
     "grace": Kind(
-        f"a timedelta from nothing to {MAX_GRACE.days} days",
+        f"a timedelta of 0 to {MAX_GRACE.days} days",
         lambda grace: isinstance(grace, timedelta) and timedelta(0) <= grace <= MAX_GRACE,
     ),
     "on_data_loss": one_of(OnDataLoss),
@@ -90,46 +90,48 @@ _KINDS = {
     "kafka_timeout": seconds(1, 3600),
     "spark_options": OPTIONS,
 }
-"""What its fields take. The others are texts of a form: their parsers refuse all else."""
+"""What the fields of a group take. A field that is not listed has a parser, which checks it."""
 
 
 @dataclass(frozen=True)
 class KafkaGroup:
-    """What operators, sensors, triggers, CLI and UI share about one group. Holds no secret and opens nothing.
+    """The definition of a group, which operators, sensors, triggers, CLI and UI share. Holds no secret, opens no connection.
 
     Args:
         name: the group's name in the ledger, and its ``group.id`` wherever offsets are published.
         topics: the topics it reads, at least one.
         kafka_conn_id: Airflow connection of type ``kafka``.
-        ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: ``[kafka_offsets] ledger_conn_id``
-            of the configuration, and without that SQLite under AIRFLOW_HOME.
-        starting_offsets: where the very first window starts: ``"earliest"``, ``"latest"``, ``"committed"`` (by the
-            `offset_store`, or else the Kafka consumer group of this name), a time with a zone, a timedelta back from now, or Spark's JSON.
+        ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: the one that the configuration names
+            (``[kafka_offsets] ledger_conn_id``), or SQLite under AIRFLOW_HOME if it names none.
+        starting_offsets: where the first window starts: ``"earliest"``, ``"latest"``, ``"committed"`` (the offsets in the
+            `offset_store`, or else of the Kafka consumer group of this name), a time with a zone, a timedelta back from now,
+            or Spark's JSON.
         isolation_level: which records are read; the same for planning and for Spark.
-        max_offsets: the largest span of one window; None: up to the end offset of the moment.
+        max_offsets: the largest span of one window; None: up to the end offset at the moment of planning.
         max_open_windows: how many live windows may wait for their commit at once, 1 to 1000. With more than one, runs and
-            mapped tasks work on windows side by side; the watermark follows when those before are committed.
-        until: where a window of a scheduled run ends: ``"now"``, the end offset of the moment, or
+            mapped tasks work on several windows in parallel. The watermark passes a window after all windows before it are
+            committed.
+        until: where a window of a scheduled run ends: ``"now"``, the end offset at the moment of planning, or
             ``"data_interval_end"``, the first record of that time or later by Kafka's timestamp index.
-        grace: how long after the interval's end a run with ``until="data_interval_end"`` waits for records that are under
-            way. What comes later still belongs to the next window.
-        on_data_loss: ``"fail"``, or ``"skip"``: go on at the beginning offset and record what was lost.
+        grace: how long after the interval's end a run with ``until="data_interval_end"`` waits for late records. A record
+            that arrives after that belongs to the next window.
+        on_data_loss: ``"fail"``, or ``"skip"``: continue at the beginning offset and record what was lost.
         expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
             normal; False: a job that did not read every planned offset fails.
-        expect_fewer: True: another run of a window may read fewer records than an earlier run did, and replace its output;
-            False: such a job fails before it publishes. What compaction has removed since then is nowhere but in the old output.
+        expect_fewer: True: a later run of a window may read fewer records than an earlier run, and replace its output;
+            False: such a job fails before it publishes. Records that compaction removed in between exist only in the old output.
         kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
-            the cluster resolves (``kafka.sasl.jaas.config``); those that a window fixes are refused, in any case. For jobs
-            that read with `KafkaWindow.read`, also ``sourceVersion``: which of Spark's two Kafka sources reads.
-        offset_store: where the watermark is also published with each commit, and where ``starting_offsets="committed"``
+            the cluster resolves (``kafka.sasl.jaas.config``). Options that a window fixes are refused. ``sourceVersion``
+            chooses between Spark's two Kafka sources, for jobs that read with `KafkaWindow.read`.
+        offset_store: where each commit also publishes the watermark, and where ``starting_offsets="committed"``
             begins: ``"redis://redis_default"``, or a `StoreAddress`; None: nowhere.
-        output_tables: tables in the ledger's own database that the transaction which commits a window also fills, with what
-            the job staged by ``window.stage_jdbc``: a name or several, each with or without a schema; none: the job
-            publishes its output itself.
+        output_tables: a name or several, with or without a schema: tables in the ledger's own database. The transaction that
+            commits a window also moves into them what the job staged with ``window.stage_jdbc``. Empty: the job publishes
+            its output itself.
 
     Raises:
-        BadInputError: a value can't be used; the message says which and why.
+        BadInputError: a value can't be used.
     """
 
     name: str
@@ -159,7 +161,7 @@ class KafkaGroup:
         for name, enum in _ENUMS.items():
             _set(self, name, enum(getattr(self, name)))
         if self.grace and self.until is Until.NOW:
-            raise BadInputError("grace means nothing without until='data_interval_end'")
+            raise BadInputError("grace has no effect without until='data_interval_end'; set until, or remove grace")
         check_spark_options(self.spark_options)
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
         if self.offset_store is not None:
@@ -189,11 +191,11 @@ class KafkaGroup:
     def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
         """Rebuild a group from `to_json`; keys of a newer version are ignored.
 
-        Its values are taken as they were stored, also where a later version of this package would refuse them in a DAG: the group
-        must stay readable. `dataclasses.replace` would check them again.
+        The values are not checked: a group must stay readable, also if this version would refuse its values in a DAG.
+        (`dataclasses.replace` checks them.)
 
         Raises:
-            KeyError, TypeError, ValueError: no version has stored this.
+            KeyError, TypeError, ValueError: no version of this package stores such a document.
         """
         made: KafkaGroup = object.__new__(cls)
         for f in fields(cls):
@@ -213,10 +215,10 @@ GROUP = Kind("a KafkaGroup", lambda value: isinstance(value, KafkaGroup))
 
 
 def check_group_name(name: str) -> None:
-    """Refuse a name that a directory, a Kafka ``group.id`` or a cluster's tag can't carry.
+    """Refuse a name that can't be a directory, a Kafka ``group.id`` or a cluster's tag.
 
     Raises:
-        BadInputError: with the characters that are allowed.
+        BadInputError: the name has other characters than these allow, or is too long.
     """
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise BadInputError(
@@ -226,20 +228,21 @@ def check_group_name(name: str) -> None:
 
 
 def check_spark_options(options: Mapping[str, str]) -> None:
-    """Refuse options that would override what a window fixes, whatever their case.
+    """Refuse options that override what a window fixes, and secrets in clear text.
 
     Raises:
-        CollidingOptionError: with the names as the user wrote them.
+        BadInputError: an option holds a secret.
+        CollidingOptionError: a window fixes an option.
     """
     in_clear = [name for name, value in options.items() if is_in_clear(str(name), str(value))]
     if in_clear:
         refused = [option for name in in_clear for option in options_in_clear(str(name), str(options[name]))]
         raise BadInputError(
-            f"spark_options must not hold {', '.join(in_clear)} in clear: it would stand in the ledger, on spark-submit's "
-            "command line and in Spark's UI. Write a reference that the cluster resolves, e.g. "
-            "'${file:/etc/kafka/client.properties:jaas}' with kafka.config.providers, and nothing beside it that is secret. In a login, "
-            "username, principal and the like may stand in clear; every other option is a reference"
-            + (f", and here these are not: {', '.join(refused)}" if refused else "")
+            f"spark_options must not hold {', '.join(in_clear)} in clear text"
+            + (f" (options that must be references: {', '.join(refused)})" if refused else "")
+            + ": the ledger, the command line and Spark's UI would show it. Set kafka.config.providers and write a reference, "
+            "e.g. '${file:/etc/kafka/client.properties:jaas}': "
+            '"Quickstart" in the docs (docs/quickstart.md#secrets)'
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:
@@ -253,11 +256,11 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
     """Refuse topics that the group does not read.
 
     Raises:
-        BadInputError: with the topics that it reads.
+        BadInputError: there are some.
     """
-    if strange := sorted(set(topics) - set(group.topics)):
+    if others := sorted(set(topics) - set(group.topics)):
         raise BadInputError(
-            f"Group {group.name} doesn't read {name_some(strange, ', ')}; it reads {name_some(group.topics, ', ')}"
+            f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {name_some(group.topics, ', ')}"
         )
 
 
@@ -273,7 +276,7 @@ def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _set(group: KafkaGroup, name: str, value: object) -> None:
-    object.__setattr__(group, name, value)  # the dataclass is frozen for everybody else
+    object.__setattr__(group, name, value)  # the dataclass is frozen
 
 
 def _of(*types: type) -> Callable[[Any], Any]:
@@ -290,7 +293,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _start(value: object) -> object:
-    # A topic of that name holds offsets, not a number.
+    # Spark's JSON for a topic named seconds_back holds a mapping here, not a number.
     if isinstance(value, Mapping) and isinstance(value.get("seconds_back"), int | float):
         return timedelta(seconds=value["seconds_back"])
     return _of(str, dict)(value)
@@ -311,11 +314,11 @@ _STORED: Mapping[str, Callable[[Any], Any]] = {
     "max_offsets": _of(int, NoneType),
     "max_open_windows": _of(int),
     "grace": lambda seconds: timedelta(seconds=seconds),
-    "expect_gaps": bool,  # as earlier versions took it: any text is true
+    "expect_gaps": bool,  # earlier versions stored any text, which counted as true
     "expect_fewer": bool,
     "kafka_timeout": _of(int, float),
     "spark_options": _of(dict),
     "offset_store": _of(str, NoneType),
     "output_tables": _names,
 }
-"""How each value is read that `to_json` wrote, in any version."""
+"""How each stored value is read, whichever version's `to_json` wrote it."""

@@ -1,4 +1,4 @@
-"""Which settings of a Kafka client hold secrets: the one place that knows, as Airflow does not know Kafka's names."""
+"""Which settings of a Kafka client hold secrets. Airflow does not know Kafka's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 
-# A login module may call its secrets anything. So in a login that list is not enough: what is not known to be harmless is secret.
+# A login module may give its secrets any name. So in a login every option is secret that is not listed here.
 _HARMLESS = frozenset(
     (
         *("username", "user", "principal", "servicename", "clientid", "client_id", "scope"),
@@ -20,16 +20,16 @@ _HARMLESS = frozenset(
     )
 )
 
-# An address may carry a password before its host, or after a question mark.
+# An address may hold a password before its host, or after a question mark.
 _ENDPOINT = re.compile(r"oauth\.[\w.]*endpoint\.uri")
 _NO_PLAIN_ADDRESS = re.compile(r"[@?#]")
 
-# ${provider:key} or ${provider:path:key}; without a colon, Kafka takes it for text.
+# ${provider:key} or ${provider:path:key}; without a colon, Kafka reads it as plain text.
 # https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/config/ConfigTransformer.java
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 _ELSEWHERE = "\0"
 
-# A login of Java's, after its references became _ELSEWHERE: Module required name="value" name='value' name=value;
+# A Java login, after its references became _ELSEWHERE: Module required name="value" name='value' name=value;
 _OPTION = re.compile(r"""\s+([\w.$-]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;"'=]+)""")
 _LOGIN = re.compile(rf"\s*[\w.$-]+\s+[A-Za-z]+(?:{_OPTION.pattern})*\s*;\s*")
 
@@ -44,9 +44,9 @@ def is_secret(name: str) -> bool:
 
 
 def is_in_clear(name: str, value: str) -> bool:
-    """Whether a setting holds a secret itself, where references to what the cluster keeps should stand.
+    """Whether a setting holds a secret itself, instead of a reference that the cluster resolves.
 
-    A reference beside a secret does not hide it. In a login (``sasl.jaas.config``), who logs in and switches may stand in clear.
+    A reference next to a secret does not hide it. In a login (``sasl.jaas.config``), user names and switches are not secret.
 
     >>> is_in_clear("ssl.key.password", "${file:/etc/kafka:password}"), is_in_clear("ssl.key.password", "hunter2${")
     (False, True)
@@ -60,7 +60,7 @@ def is_in_clear(name: str, value: str) -> bool:
 
 
 def options_in_clear(name: str, value: str) -> list[str]:
-    """Return the names of a login's options that must be references, and are none.
+    """Return the names of a login's options that must be references but are plain text.
 
     >>> options_in_clear("kafka.sasl.jaas.config", 'Module required username="lake" pw="hunter2" password="${env:P}";')
     ['pw']

@@ -1,7 +1,7 @@
-"""Spark's JSON of offsets, in both directions: ``{"orders":{"0":23,"1":45}}``.
+"""Reads and writes Spark's JSON of offsets: ``{"orders":{"0":23,"1":45}}``.
 
-Source: ``JsonUtils.scala`` of Spark's Kafka connector. The only module that knows Spark's ``-1`` (latest) and ``-2``
-(earliest): they are read where a user may write them, and never written.
+Source: ``JsonUtils.scala`` of Spark's Kafka connector. Only this module knows Spark's ``-1`` (latest) and ``-2``
+(earliest): it reads them where a user may write them, and never writes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Edge(Enum):
 
 
 def dump_offsets(offsets: Offsets) -> str:
-    """Write offsets as Spark reads them: compact, sorted, so that equal offsets give equal bytes.
+    """Write offsets as Spark reads them: compact and sorted, so that equal offsets give equal bytes.
 
     >>> dump_offsets({TopicPartition("orders", 10): 7, TopicPartition("orders", 2): 5})
     '{"orders":{"2":5,"10":7}}'
@@ -47,26 +47,26 @@ def dump_assign(partitions: list[TopicPartition]) -> str:
     return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
 
 
-def braces_apart(text: str) -> str:
-    """Return JSON in which no two closing braces touch: YARN takes each ``}}`` out of a command line, as the end of a ``{{VARIABLE}}``.
+def without_double_braces(text: str) -> str:
+    """Put a space between closing braces: YARN removes each ``}}`` from a command line, as the end of a ``{{VARIABLE}}``.
 
-    >>> braces_apart('{"orders":{"0":5}}')
+    >>> without_double_braces('{"orders":{"0":5}}')
     '{"orders":{"0":5} }'
     """
     return re.sub(r"\}(?=\})", "} ", text)
 
 
 def load_offsets(text: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Read Spark's JSON where only real offsets make sense.
+    """Read Spark's JSON where -1 (latest) and -2 (earliest) are not allowed.
 
     Raises:
-        OffsetsJsonError: it is not that JSON, or it says -1 or -2.
+        OffsetsJsonError: the text is not that JSON, or an offset is -1 or -2.
     """
     offsets: dict[TopicPartition, int] = {}
     for tp, offset in load_offsets_or_edges(text).items():
         if isinstance(offset, Edge):
             raise OffsetsJsonError(
-                f"{tp}: {offset.value} ({offset.name.lower()}) means nothing here; write the offset itself, "
+                f"{tp}: {offset.value} ({offset.name.lower()}) is not allowed here; write the offset itself, "
                 f"e.g. {EXAMPLE}"
             )
         offsets[tp] = offset
@@ -77,7 +77,7 @@ def load_offsets_or_edges(text: str | Mapping[str, Any]) -> dict[TopicPartition,
     """Read Spark's JSON where -1 (latest) and -2 (earliest) are allowed.
 
     Raises:
-        OffsetsJsonError: it is not that JSON; the message says where, and shows a correct example.
+        OffsetsJsonError: the text is not that JSON. The message names the place and shows a correct example.
     """
     document = _parse(text) if isinstance(text, str) else text
     if not isinstance(document, Mapping) or not document:
@@ -99,15 +99,15 @@ def _parse(text: str) -> object:
         return json.loads(text, object_pairs_hook=refuse_duplicates)
     except OffsetsJsonError:
         raise
-    except (ValueError, RecursionError) as exc:  # also of a number with thousands of digits, and of deep nesting
+    except (ValueError, RecursionError) as exc:  # json raises these also for a huge number and for deep nesting
         raise OffsetsJsonError(f"Offsets must be JSON like {EXAMPLE}, got {short(text)} ({exc})") from exc
 
 
 def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build a JSON object (json's ``object_pairs_hook``) that has no key twice.
+    """Build a JSON object (json's ``object_pairs_hook``), or refuse it if it has a key twice.
 
     Raises:
-        OffsetsJsonError: a key is there twice; json itself keeps the last, and a range would be dropped without a word.
+        OffsetsJsonError: a key is there twice. json itself would silently drop the first range.
     """
     document: dict[str, object] = {}
     for name, value in pairs:

@@ -1,4 +1,4 @@
-"""Where a group without any watermark starts: ``starting_offsets`` in all its forms."""
+"""Where a group without a watermark starts: all forms of ``starting_offsets``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class BackFromNow:
-    """Start that long before the moment of planning."""
+    """Start this duration before the moment of planning."""
 
     duration: timedelta
 
@@ -52,7 +52,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtCommitted:
-    """Start where the Kafka consumer group of the same name stands."""
+    """Start at the committed offsets of the Kafka consumer group of the same name."""
 
 
 Start = AtEdge | AtTime | BackFromNow | AtOffsets | AtCommitted
@@ -65,7 +65,7 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
     AtEdge(edge=<Edge.EARLIEST: -2>)
 
     Raises:
-        BadInputError: it is none of the forms, a time without a zone, or a time before 1970.
+        BadInputError: the value has none of these forms, or is a time without a zone or before 1970.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
@@ -89,13 +89,13 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
 
 
 def parse_reset_target(to: str) -> AtEdge | AtTime:
-    """Read where a reset goes, where that has to be looked up: offsets that are written down are read before.
+    """Read a reset's target that Kafka must look up: an end of the log, or a time. `load_offsets` reads explicit offsets.
 
     >>> parse_reset_target("latest")
     AtEdge(edge=<Edge.LATEST: -1>)
 
     Raises:
-        BadInputError: it is something else, a time without a zone, or a time before 1970.
+        BadInputError: the text is something else, or is a time without a zone or before 1970.
     """
     return _edge_or_time(to, "--to", f"'earliest', 'latest', a time such as {_EXAMPLE} or Spark's JSON of offsets")
 
@@ -117,7 +117,7 @@ def lookup_time(start: Start, now: datetime) -> datetime | None:
         case AtTime(time):
             return time
         case BackFromNow(duration):
-            # Kafka takes times before 1970 as names of offsets; no record is older anyway.
+            # Kafka reads a negative time as the name of an offset (-1: latest). No record is older than 1970 anyway.
             return max(now - min(duration, now - EPOCH), EPOCH)
         case _:
             return None
@@ -136,12 +136,12 @@ def first_offsets(
     Args:
         start: what the user chose.
         log: what Kafka holds.
-        at_time: what the timestamp index says for `lookup_time`; None: no record at or after that time, and so the end.
+        at_time: the timestamp index's offsets for `lookup_time`; None: no record at or after that time, so start at the end.
         committed: what the consumer group or the offset store holds; None: nothing.
-        committed_in: what that is, for messages.
+        committed_in: the name of that consumer group or store, for messages.
 
     Raises:
-        BadInputError: an offset that is not in the log, a partition that is named but absent, or present but not named.
+        BadInputError: an offset is outside the log, a named partition does not exist, or an existing one is not named.
         MissingPartitionError: the consumer group has not committed an offset for every partition.
     """
     match start:
@@ -183,15 +183,15 @@ def _committed(
             "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
-    anew = (
-        "To begin anew, take another name for the group, or remove its offsets there and choose other starting_offsets"
+    way_out = (
+        "To start elsewhere, give the group another name, or remove its offsets there and choose other starting_offsets"
     )
-    check_inside(found, log, f"{where}: the committed offset", f". {anew}")
+    check_inside(found, log, f"{where}: the committed offset", f". {way_out}")
     return found
 
 
 def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "") -> None:
-    """Refuse offsets outside of the log, with the numbers and perhaps a way out.
+    """Refuse offsets outside the log.
 
     Raises:
         BadInputError: an offset lies below the beginning offset or above the end offset of its partition.
@@ -211,11 +211,11 @@ def _names(partitions: list[TopicPartition]) -> str:
 
 def _checked_time(time: datetime, what: str) -> datetime:
     if time.tzinfo is None:
-        raise BadInputError(f"{what}: the time {time.isoformat()} has no zone; write e.g. +00:00 behind it")
+        raise BadInputError(f"{what}: the time {time.isoformat()} has no zone; append one, e.g. +00:00")
     if time < EPOCH:
-        # Kafka takes -1, -2 and -3 as names of offsets, not as times.
-        raise BadInputError(f"{what}: {time.isoformat()} lies before 1970")
+        # Kafka reads -1, -2 and -3 as names of offsets, not as times.
+        raise BadInputError(f"{what}: {time.isoformat()} is before 1970")
     try:
         return time.astimezone(UTC)
     except OverflowError as exc:
-        raise BadInputError(f"{what}: {time.isoformat()} lies after the year 9999") from exc
+        raise BadInputError(f"{what}: {time.isoformat()} is after the year 9999") from exc

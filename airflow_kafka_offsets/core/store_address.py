@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.fields import ANY_TEXT, OPTIONS, TEXT, check_attributes
 
 MIN_KEEP = 10
-"""The fewest versions that ``keep`` may say. Also how many newer ones tell a writer of offset files that it came too late."""
+"""The lowest value of ``keep``. Also: a writer of offset files came too late if this many newer versions exist."""
 
 _OPTIONS: Mapping[str, frozenset[str]] = {
     "files": frozenset({"keep"}),
@@ -34,14 +34,14 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     ),
     "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
 }
-"""The options of each kind, beside those of all."""
+"""The options of each kind, apart from those that all kinds have."""
 _OF_ALL = frozenset({"timeout"})
 _PATHS: Mapping[str, str] = {
     "files": "files:///var/lib/offsets",
     "hdfs": "hdfs://webhdfs_default/apps/offsets",
     "s3": "s3://aws_default/my-bucket/offsets",
 }
-"""The kinds that have no default for the path, each with an example."""
+"""The kinds that require a path, each with an example."""
 _CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
 _KINDS = {"kind": TEXT, "conn_id": ANY_TEXT, "path": ANY_TEXT, "options": OPTIONS}
 _EXAMPLE = "such as 'redis://redis_default'"
@@ -49,14 +49,14 @@ _EXAMPLE = "such as 'redis://redis_default'"
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """An offset store: its kind, the Airflow connection to it, and what the kind wants to know besides.
+    """An offset store: its kind, the Airflow connection to it, a path and options.
 
     Attributes:
         kind: ``files``, ``hbase``, ``hdfs``, ``kafka``, ``redis``, ``s3``, ``sql`` or ``zookeeper``.
         conn_id: the Airflow connection; empty for ``files``, and for ``kafka``: the group's own.
-        path: what stands behind it: a directory, bucket and prefix, or table; empty where the kind has a default.
-        options: names and values, as docs/stores lists them for the kind; ``timeout`` (seconds that the store may stay
-            silent, 10 by default, 1 to 300) is one of all kinds.
+        path: a directory, bucket and prefix, or table; empty if the kind has a default.
+        options: names and values, as docs/stores lists them for the kind. All kinds have ``timeout``: the seconds to wait
+            for an answer, 1 to 300, by default 10.
 
     Raises:
         BadInputError: an unknown kind or option.
@@ -73,8 +73,8 @@ class StoreAddress:
             raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(sorted(_OPTIONS))}")
         if not _CONN_ID.fullmatch(self.conn_id):
             raise BadInputError(
-                f"An offset store is reached through an Airflow connection, which has host and password; its address names "
-                f"only that connection, {_EXAMPLE}"
+                "The address of an offset store holds no host, user or password: put these into an Airflow connection and "
+                f"name it, {_EXAMPLE}"
             )
         known = _OPTIONS[self.kind] | _OF_ALL
         if unknown := sorted(set(self.options) - known):
@@ -85,16 +85,16 @@ class StoreAddress:
         self._check_path()
         if not self.conn_id and self.kind not in ("files", "kafka"):
             raise BadInputError(
-                f"The address of an offset store of kind {self.kind} names an Airflow connection: {self.kind}://conn_id"
+                f"The address of an offset store of kind {self.kind} must name an Airflow connection: {self.kind}://conn_id"
             )
-        self.timeout, self.keep  # noqa: B018 a wrong one is told here, not at the first commit
+        self.timeout, self.keep  # noqa: B018 refuse a wrong value here, not at the first commit
 
     def __hash__(self) -> int:
         return hash(str(self))
 
     @property
     def timeout(self) -> float:
-        """Seconds that the store may stay silent."""
+        """Seconds to wait for the store's answer."""
         text = self.options.get("timeout", "10")
         try:
             seconds = float(text)
@@ -105,10 +105,10 @@ class StoreAddress:
         return seconds
 
     def is_on(self, option: str) -> bool:
-        """Whether an option that is a switch is on; it is off when it is not there.
+        """Whether a true-or-false option is true; a missing one is false.
 
         Raises:
-            BadInputError: it is neither true nor false.
+            BadInputError: the value is neither true nor false.
         """
         text = self.options.get(option, "false").lower()
         if text not in ("true", "false"):
@@ -117,7 +117,7 @@ class StoreAddress:
 
     @property
     def keep(self) -> int:
-        """How many versions of a group's offsets are kept, by the kinds that keep any."""
+        """How many versions of a group's offsets a store of files keeps."""
         text = self.options.get("keep", "100")
         if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < MIN_KEEP:
             raise BadInputError(f"An offset store must keep {MIN_KEEP} versions or more, got {short(text)}")
@@ -128,7 +128,9 @@ class StoreAddress:
         if example is None:
             return
         if self.path.strip("/") == "" or not self.path.startswith("/"):
-            raise BadInputError(f"The address of an offset store of kind {self.kind} says where, such as {example!r}")
+            raise BadInputError(
+                f"The address of an offset store of kind {self.kind} must name a path, such as {example!r}"
+            )
         if bool(self.conn_id) != (urlsplit(example).netloc != ""):
             raise BadInputError(
                 f"An offset store of kind {self.kind} is written like {example!r}, got {short(str(self))}"
@@ -143,12 +145,12 @@ def split_url(text: str) -> SplitResult:
     """Split what looks like a URL.
 
     Raises:
-        BadInputError: it is none; it is not shown, as it might hold a password.
+        BadInputError: the text is not a URL. The message does not show it: it might hold a password.
     """
     try:
         return urlsplit(text)
     except ValueError:
-        raise BadInputError("This is no URL: what stands behind its '://' can't be read") from None
+        raise BadInputError("This is not a URL: the part after '://' can't be read") from None
 
 
 def parse_store_address(text: str | StoreAddress) -> StoreAddress:
@@ -158,7 +160,7 @@ def parse_store_address(text: str | StoreAddress) -> StoreAddress:
     '/offsets/prod'
 
     Raises:
-        BadInputError: it is not one; it is not shown, as it might hold a password.
+        BadInputError: the text is not an address. The message does not show it: it might hold a password.
     """
     if isinstance(text, StoreAddress):
         return text
@@ -166,7 +168,7 @@ def parse_store_address(text: str | StoreAddress) -> StoreAddress:
         raise BadInputError(f"An offset store is written as an address {_EXAMPLE}")
     parts = split_url(text)
     if parts.fragment:
-        raise BadInputError(f"The address of an offset store has no '#'; it is written {_EXAMPLE}")
+        raise BadInputError(f"The address of an offset store must not contain '#'; write it {_EXAMPLE}")
     options = parse_qsl(parts.query, keep_blank_values=True)
     if len(dict(options)) < len(options):
         raise BadInputError("The address of an offset store names an option twice")

@@ -1,1 +1,1 @@
-"""Airflow's side of a Spark job: how it is launched, watched and stopped."""
+"""Airflow's side of a Spark job: launching, watching and stopping it."""

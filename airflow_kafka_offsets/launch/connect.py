@@ -1,7 +1,7 @@
-"""Sessions on a Spark Connect server, one for each attempt, under a name that the next attempt can work out.
+"""Sessions on a Spark Connect server: one for each attempt, with an id that the next attempt can compute.
 
-The server goes on with what it was asked for when its client dies. Whoever knows the name of the session can end it: stop what it
-runs, and close it, so that a client which is still alive somewhere can start nothing more in it.
+If a client dies, the server continues its operations. With the session's id, the next attempt can stop them and close the session,
+so that a client which is still alive somewhere can start nothing more in it.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim
 
 MAX_ENDED = 10
-"""Of how many earlier attempts the sessions are ended: each costs a call, and one that is older has ended by itself."""
+"""How many earlier attempts' sessions are ended. Each costs a call, and older ones have ended by themselves."""
 
 _ANSWER = 60.0
-"""Seconds that the server may take to answer, or to come back."""
+"""Seconds to wait for the server to answer, or to restart."""
 
-# What its client has taken, the server does not keep: whoever comes later begins behind it, step by step.
+# The server drops answers that its client has received. A later client must start after them, one by one.
 _PASSED = re.compile(r"INVALID_CURSOR\.POSITION_NOT_AVAILABLE\].* position id (\S+) ")
 
 _IS_FOLLOWED = "INVALID_CURSOR"
-"""What the server says to one of two who follow the same operation."""
+"""The server's error for one of two clients that follow the same operation."""
 
 _IS_CLOSED = "SESSION_CLOSED"
 
 _PROGRESS = "spark.connect.progress.reportInterval"
-"""How often the server tells whoever follows an operation that it is still at work."""
+"""How often the server reports to a follower of an operation that it is still running."""
 
 SILENCE = 15.0
-"""Seconds after which an operation that is at work would have told of it many times."""
+"""Seconds of silence. In this time, a running operation reports its progress many times."""
 
 log = logging.getLogger(__name__)
 
 
 def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
-    """Return the address of the Spark Connect server, as `PySparkOperator` works it out; None: a Spark of the task's own.
+    """Return the address of the Spark Connect server, as `PySparkOperator` finds it; None: the task has its own Spark.
 
     Args:
         connection: of the task.
-        conf: Spark's settings, which win over the connection.
+        conf: Spark's settings, which override the connection.
     """
     if conf.get("spark.remote") or connection is None:
         return conf.get("spark.remote")
@@ -71,12 +71,12 @@ def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | 
 
 
 def token_in_url(connection: Connection | None) -> str | None:
-    """Return the token as it stands in the address, where Airflow does not know it for a secret."""
+    """Return the token as the address contains it. Airflow does not mask it in that form."""
     return quote(connection.password) if connection is not None and connection.password else None
 
 
 def session_url(url: str, attempt: Attempt) -> str | None:
-    """Return the address of an attempt's own session; None: the user named the session, and shares it with whom they like.
+    """Return the address of an attempt's own session; None: the user named a session, which may be shared.
 
     >>> from datetime import UTC, datetime
     >>> from airflow_kafka_offsets.core.window import Claim
@@ -90,50 +90,50 @@ def session_url(url: str, attempt: Attempt) -> str | None:
     names = {parameter.partition("=")[0] for parameter in parameters}
     if "session_id" in names:
         return None
-    user = os.environ.get("SPARK_USER", os.environ.get("USER"))  # pyspark's own choice; sessions belong to users
+    user = os.environ.get("SPARK_USER", os.environ.get("USER"))  # as pyspark chooses it; a session belongs to a user
     if user and "user_id" not in names:
         parameters.append(f"user_id={quote(user, safe='')}")
     return f"{address.rstrip('/')}/;{';'.join([*parameters, f'session_id={_session_id(attempt)}'])}"
 
 
 def _session_id(attempt: Attempt) -> str:
-    # The numbers of attempts begin at 1 in each ledger, and several Airflows may share a server and its user.
+    # With the time, because attempts are numbered from 1 in each ledger, and several Airflows may share a server and its user.
     name = f"{attempt.window_id} {attempt.id} {attempt.started_at.isoformat()}"
     return str(uuid.UUID(bytes=sha256(name.encode()).digest()[:16], version=4))
 
 
 def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) -> tuple[Attempt, list[Attempt]]:
-    """Return the attempt that a task has just begun, and those before it whose sessions may be at work.
+    """Return the attempt that a task has just begun, and earlier attempts whose sessions may still work.
 
     Args:
         attempts: at one window, oldest first.
         claim: the task.
-        try_number: of the task. A worker that was frozen meanwhile is not to take the session of the try after it.
+        try_number: of the task. It keeps a worker that was frozen from taking the session of the next try.
 
     Raises:
-        NoEvidenceError: a later attempt has begun since, and this one is not to work any more.
+        NoEvidenceError: a later attempt has begun since, so this one must not work any more.
     """
     mine = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
     if mine.outcome is not Outcome.RUNNING:
         raise NoEvidenceError(
-            f"Window {mine.window_id}: a later attempt was started before this one had begun its work, as its task counted as "
-            "dead; that one commits, and this one does nothing"
+            f"Window {mine.window_id}: a later attempt has started, because Airflow counted this task as dead. The later one commits, "
+            "and this one does nothing"
         )
     unfinished = [a for a in attempts if a.id < mine.id and a.outcome is not Outcome.SUCCEEDED]
     return mine, unfinished[-MAX_ENDED:]
 
 
 def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> None:
-    """End the sessions of earlier attempts, which may have died without stopping what the server does for them.
+    """End the sessions of earlier attempts, which may have died while the server was still working for them.
 
     Args:
         url: of the server.
-        attempts: the earlier ones.
+        attempts: the earlier attempts.
         store: Airflow's state store of the task, which its tries share; None: there is none.
 
     Raises:
-        JobAliveError: what the server does for one of them does not end in time; nothing was started beside it.
-        ClusterUnavailableError: the server could not be asked.
+        JobAliveError: an operation of a session does not end in time; nothing was started.
+        ClusterUnavailableError: the server did not answer.
     """
     import grpc
 
@@ -146,8 +146,8 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
         except grpc.RpcError as exc:
             if _IS_CLOSED not in str(exc.details()):
                 raise ClusterUnavailableError(
-                    f"Window {attempt.window_id}: the Spark Connect server could not be asked what it still does for {_try_of(attempt)} "
-                    f"({exc.code().name}: {exc.details()}). Nothing was started beside it; the next try asks again"
+                    f"Window {attempt.window_id}: the Spark Connect server did not answer whether it still works for {_try_of(attempt)} "
+                    f"({exc.code().name}: {exc.details()}). Nothing was started; the next try asks again"
                 ) from exc
 
 
@@ -160,30 +160,30 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
     call = {"metadata": builder.metadata(), "timeout": _ANSWER, "wait_for_ready": True}
     with builder.toChannel() as channel:
         server = proto.SparkConnectServiceStub(channel)
-        # On a session that is not there yet, this makes it: so the release closes it for a client that comes late, too.
+        # This makes a session that does not exist yet. So the release below closes it also for a client that comes late.
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
         told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
         for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
-            log.info("Window %s: stopping what the server still does for %s", attempt.window_id, _try_of(attempt))
+            log.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
             if not _has_ended(server, request, builder.metadata(), tells):
-                # The server takes one interrupt of an operation, by whatever name. A release would only make it forget the operation.
+                # The server accepts one interrupt of each operation. A release would only make it forget the operation.
                 raise JobAliveError(
-                    f"Window {attempt.window_id}: the Spark Connect server was told to stop what it does for {_try_of(attempt)} "
-                    f"(operation {operation}), and is still at it after {PATIENCE:g} s. Nothing was started beside it; the next "
-                    "try looks again. To end it for good, start the server anew"
+                    f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
+                    f"{PATIENCE:g} s after the request to stop it. Nothing was started, and the next try checks again; to end the "
+                    "operation at once, restart the server"
                 )
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
 
 
 def _try_of(attempt: Attempt) -> str:
-    # As Airflow counts: the ledger's own numbers of attempts say nothing to a person.
+    # Airflow's number of the try, because people do not know the ledger's numbers of attempts.
     return f"try {attempt.try_number} of {attempt.claim.run_id}"
 
 
 def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
-    """Return the operations that were interrupted now, or by an earlier try: the server names each only once."""
+    """Return the operations that were interrupted now or by an earlier try. The server names each only once."""
     if store is None:
         return list(interrupted)
     operations = [*(store.get(key) or []), *interrupted]
@@ -193,10 +193,10 @@ def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
 
 
 def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
-    """Have the server tell each second that an operation of this session is at work; False: it can't, or does not let us ask.
+    """Let the server report each second that an operation of this session is running; False: the server does not support or allow it.
 
     Raises:
-        grpc.RpcError: the server is out of reach, or the session is closed.
+        grpc.RpcError: the server can't be reached, or the session is closed.
     """
     from grpc import RpcError, StatusCode
     from pyspark.sql.connect import proto
@@ -206,7 +206,7 @@ def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, 
         return server.Config(request, **call)
 
     try:
-        # Not `get`: an older server, too, returns what somebody has set, and tells nothing all the same.
+        # Not `get`: an older server also returns a value that was set, but reports no progress.
         [known] = ask(is_modifiable=proto.ConfigRequest.IsModifiable(keys=[_PROGRESS])).pairs
         if known.value != "true":
             return False
@@ -220,14 +220,14 @@ def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, 
 
 
 def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callable[[], bool]) -> bool:
-    """Follow an operation to its end: an interrupted one that is publishing its files goes on until that is done.
+    """Follow an operation to its end. An interrupted one that is publishing its files continues until that is done.
 
-    One trap is in that: when an interrupted operation ends, Spark 4.0 throws away all answers that it still keeps. If its
-    client did not get the last of them, whoever follows the operation waits for that one without end. An operation that is
-    at work tells of its progress, so this one is told by its silence: two times, while the server answers other questions.
+    When an interrupted operation ends, Spark 4.0 drops all answers that it still has. If its client did not get the last one,
+    a follower waits for it without end. But a running operation reports its progress. So if an operation is silent twice while
+    the server answers other requests, it has ended.
 
     Raises:
-        grpc.RpcError: the server is out of reach.
+        grpc.RpcError: the server can't be reached.
     """
     from grpc import RpcError, StatusCode
 
@@ -238,7 +238,7 @@ def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callabl
     while (left := deadline - time.monotonic()) > 0:
         was_heard = False
         try:
-            # The server ends a stream every two minutes, and expects to be asked again.
+            # The server ends a stream every two minutes and expects a new request.
             for answer in server.ReattachExecute(request, metadata=metadata, timeout=min(left, SILENCE)):
                 if answer.HasField("result_complete"):
                     return True

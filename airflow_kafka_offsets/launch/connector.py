@@ -1,4 +1,4 @@
-"""How a launch gets Spark's Kafka connector; imported when a task runs."""
+"""How a launch gets Spark's Kafka connector. Only running tasks import this module."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark,
 PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"
 EXCLUDES = "spark.jars.excludes"
-# Where Ivy looks: who has a mirror has said so to one task, or to all in spark-defaults.conf.
+# Where Ivy looks. Users set a mirror here, for one task or in spark-defaults.conf.
 _WHERE = ("spark.jars.repositories", "spark.jars.ivySettings")
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user tells Spark to load, as lists with commas.
+    """The user's packages and jars, as lists with commas.
 
     Attributes:
         packages: coordinates for Ivy.
         jars: files.
-        excludes: what Ivy leaves out.
+        excludes: coordinates that Ivy leaves out.
     """
 
     packages: str | None = None
@@ -36,7 +36,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What Spark is to be told instead, with the connector; None: what it was told stays.
+    """The packages and jars with the connector; None: the user's stay unchanged.
 
     Attributes:
         packages: coordinates for Ivy, as a list with commas.
@@ -58,26 +58,26 @@ def for_submit(
     properties_file: str | None = None,
     repositories: str | None = None,
 ) -> Told:
-    """Return what spark-submit is to be told, with the connector.
+    """Return the packages and jars for spark-submit, with the connector.
 
     Args:
-        connector: of the operator.
-        given: by the operator.
+        connector: the operator's argument.
+        given: the operator's packages and jars.
         is_client: whether the driver runs on this machine.
         binary: spark-submit's name.
         environment: that spark-submit is started with.
         conf: Spark properties of the operator.
         properties_file: the file that spark-submit reads instead of ``spark-defaults.conf``.
-        repositories: where Ivy looks, of the operator.
+        repositories: the operator's repositories for Ivy.
 
     Raises:
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
-        ConnectorError: no Spark is found here, so that its version is not known.
+        ConnectorError: there is no Spark here, so its version is not known.
     """
     if connector is None or names_connector(given.packages, given.jars):
         return Told()
     spark = local_spark(binary, environment)
-    # An argument of spark-submit replaces a property of the same meaning; it does not add to it.
+    # An argument of spark-submit replaces the property of the same meaning; it does not add to it.
     properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf)}
     given = Given(
         given.packages or properties.get(PACKAGES),
@@ -96,12 +96,12 @@ def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, 
     """Return the properties that load the connector into a session of this process.
 
     Args:
-        connector: of the operator.
+        connector: the operator's argument.
         conf: Spark properties of the task.
 
     Raises:
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
-        ConnectorError: no Spark is found here, so that its version is not known.
+        ConnectorError: there is no Spark here, so its version is not known.
     """
     if connector is None:
         return {}

@@ -1,4 +1,4 @@
-"""A function's arguments that come from the operator: `spark` and `window`, wherever its signature has them."""
+"""The arguments `spark` and `window`, which the operator passes to a user's function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ INJECTED = ("spark", "window")
 
 
 def hide_injected(function: Callable[..., Any]) -> None:
-    """Let Airflow bind the other arguments as if these two were not there: keyword only, and never missing.
-
-    Doing it twice changes nothing.
+    """Make these two arguments optional and keyword-only, so that Airflow binds only the others. Repeating it changes nothing.
 
     Raises:
-        BadInputError: the function can't be called with the window.
+        BadInputError: the function does not take the window.
     """
     signature = inspect.signature(function)
     _check(function, signature)
@@ -53,8 +51,14 @@ def _check(function: Callable[..., Any], signature: Signature) -> None:
     shown = f"{name}({', '.join(signature.parameters)})"
     kinds = {p.kind for p in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY}:
-        raise BadInputError(f"{shown}: arguments must have names, for spark and window are given by name")
+        raise BadInputError(
+            f"{shown} must not have positional-only arguments (/) or *args, because spark and window are passed by name"
+        )
     if "window" not in signature.parameters and Parameter.VAR_KEYWORD not in kinds:
-        raise BadInputError(f"{shown} has no argument `window`, so it could not read it: {name}(spark, window)")
+        raise BadInputError(
+            f"{shown} has no argument `window`, so it can't read the window: write {name}(spark, window)"
+        )
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise BadInputError(f"{shown} must be an ordinary function, which is done when it returns: no async, no yield")
+        raise BadInputError(
+            f"{shown} must be an ordinary function without async and yield, so that its work is done when it returns"
+        )

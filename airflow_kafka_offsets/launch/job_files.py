@@ -1,4 +1,4 @@
-"""What a job gets beside its command line: the window, the login, the job side of this package."""
+"""What a job gets in addition to its command line: the window, the login, the job side of this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
-from airflow_kafka_offsets.core.spark_json import braces_apart
+from airflow_kafka_offsets.core.spark_json import without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.service.windows import Planned
 
 MAX_ARGUMENT = 100_000
-"""Bytes that may travel in one argument of spark-submit: Linux refuses 128 KiB."""
+"""The largest argument of spark-submit, in bytes. Linux refuses 128 KiB."""
 
 _PREFIX = "kafka-offsets-"
 _LOCK = "lock"
@@ -39,7 +39,7 @@ _DEPLOY_MODE = "spark.submit.deployMode"
 
 @contextmanager
 def task_folder() -> Iterator[Path]:
-    """Give a task a folder that only its user can enter, and remove it in the end; first, the logins of killed tasks are removed."""
+    """Make a folder that only the task's user can enter, and remove it at the end. First remove the logins of killed tasks."""
     _remove_logins_of_killed()
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name, _LOCK)):
         yield Path(name)
@@ -48,20 +48,20 @@ def task_folder() -> Iterator[Path]:
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as lock:
-        # Other machines may see this folder, and not this lock.
+        # Other machines may see this folder, but not this lock.
         lock.write(platform.node())
         lock.flush()
         try:
-            # The kernel releases it with this process, however that ends; a driver does not inherit it.
+            # The kernel releases the lock when this process ends, for any reason. A driver does not inherit it.
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
-            file.unlink()  # this file system has no locks: nobody may take the task for a dead one
+            file.unlink()  # this file system has no locks: without the file, no other task counts this one as dead
         yield
 
 
 def _remove_logins_of_killed() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        # Somebody else's folder may go, or change, at any moment: that is no reason to fail this task.
+        # Other tasks may change or remove their folders at any moment. That must not fail this task.
         with suppress(OSError):
             if _holds_login_of_killed(folder):
                 shutil.rmtree(folder)
@@ -70,7 +70,7 @@ def _remove_logins_of_killed() -> None:
 def _holds_login_of_killed(folder: Path) -> bool:
     found = folder.lstat()
     is_our_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    # A task writes its login when it holds the lock: until then, one that can be had says nothing.
+    # A task writes its login after it has taken the lock. Before that, a free lock does not mean that the task is dead.
     if not is_our_folder or not (folder / _LOGIN).exists():
         return False
     with (folder / _LOCK).open("r+") as lock:
@@ -95,11 +95,11 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
     """Refuse a login that would have to leave this machine.
 
     Raises:
-        BadInputError: with what to do instead.
+        BadInputError: there is a login. The message says what to do instead.
     """
     if options.jaas is not None:
         raise BadInputError(
-            f"The password of {conn_id!r} does not travel to {where}. Put it where the cluster keeps secrets, and refer to "
+            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret of the cluster, and refer to "
             "it: KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
             "'org.apache.kafka.common.config.provider.FileConfigProvider', "
             "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
@@ -111,9 +111,9 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
 
     Args:
         planned: the window.
-        options: for Spark's reader, without any secret.
+        options: for Spark's reader, without secrets.
         group: as the DAG defines it.
-        report: where the job says what it read; None: it has no way to.
+        report: the file in which the job reports what it read; None: it can't report.
     """
     window = planned.window
     topics = ranges_by_topic(window)
@@ -144,7 +144,7 @@ def ranges_by_topic(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list[str]]:
-    """Return Spark properties that hand the window over, and files to ship: a large window travels as a file."""
+    """Return Spark properties with the window, and files to ship. A large window is sent as a file."""
     text = handoff.to_json()
     if len(text.encode()) <= MAX_ARGUMENT:
         return {CONF_WINDOW: text}, []
@@ -154,66 +154,65 @@ def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list
 
 
 def check_spark_conf(conf: Mapping[str, object]) -> None:
-    """Refuse Spark properties that are ours.
+    """Refuse Spark properties that the operator sets.
 
     Raises:
-        CollidingOptionError: with their names.
+        CollidingOptionError: there are some.
     """
     ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
     colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
-        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}: the operator sets it")
+        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}, which the operator sets")
 
 
 def check_deploy_mode(conf: Mapping[str, object], mode: str) -> None:
-    """Refuse a property that says otherwise than the provider, which looks for the deploy mode elsewhere, and has its way.
+    """Refuse a deploy mode in `conf` that differs from the provider's, which ignores `conf`.
 
     Raises:
-        BadInputError: with where to say it.
+        BadInputError: they differ. The message says where to set it.
     """
     said = conf.get(_DEPLOY_MODE, mode)
     if said != mode:
         raise BadInputError(
-            f"{_DEPLOY_MODE}={said} in conf, but the operator's deploy mode is {mode}: say deploy_mode={said!r} on the operator, or "
+            f"conf has {_DEPLOY_MODE}={said}, but the operator's deploy mode is {mode}: set deploy_mode={said!r} on the operator, or "
             '"deploy-mode" in the Spark connection\'s extra, so that Airflow knows where the driver runs'
         )
 
 
 def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
-    """Refuse the property that lets YARN's spark-submit end, with success, before its job does.
+    """Refuse the property that lets YARN's spark-submit succeed before its job ends.
 
     Args:
-        conf: the user's.
-        is_tracked: whether the job is watched after that.
+        conf: the user's Spark properties.
+        is_tracked: whether the job is watched after spark-submit has ended.
 
     Raises:
-        BadInputError: with the property.
+        BadInputError: the property is set.
     """
     if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
         raise BadInputError(
-            f"{YARN_WAITS}=false lets spark-submit end before the job does, and the window would be committed unread. Leave it "
-            "out, or let the job be tracked: yarn_track_via_rm_api=True"
+            f"{YARN_WAITS}=false lets spark-submit end before the job, so the window would be committed unread. Remove it, or let "
+            "Airflow track the job: yarn_track_via_rm_api=True"
         )
 
 
 def refuse_file(window: Window) -> None:
-    """Refuse a window that would have to travel as a file where no file travels.
+    """Refuse a large window where a job can't get a file.
 
     Raises:
-        BadInputError: with what to do instead.
+        BadInputError: always. The message says what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, more than a command line carries, and the "
-        "cluster mode of a standalone cluster takes no file along. Run it in client mode: deploy_mode='client' on "
-        "the operator, and clear the task"
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, too many for a command line, and in the cluster "
+        "mode of a standalone cluster a job gets no file. Set deploy_mode='client' on the operator, and clear the task"
     )
 
 
 def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
-    """Put the window into the arguments of a user's own job, wherever they say ``{name}``.
+    """Fill the window into the arguments of a user's own job, in place of each ``{name}``.
 
     Raises:
-        BadInputError: an argument got longer than a command line can carry.
+        BadInputError: an argument is too long for a command line.
     """
     filled = []
     for given in map(str, arguments):
@@ -221,7 +220,7 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
         for name, value in values.items():
             argument = argument.replace("{" + name + "}", value)
         if argument != given:
-            argument = braces_apart(argument)
+            argument = without_double_braces(argument)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(
                 f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "
@@ -233,14 +232,13 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a job said it read.
+    """What a job reported about its reading.
 
     Attributes:
-        records: how many records; None: it did not say (a job of the user's own, or one in cluster mode), or read nothing.
-        counts: records by topic and partition, where the job counted that finely.
-        written: False: an earlier run had written the window where it can be written once only, so this one did not. None: it
-            did not say.
-        took_window: whether the job asked for its window; None: nobody could know, as it ran in a cluster.
+        records: how many records; None: not reported (by a user's own job, or in cluster mode), or nothing was read.
+        counts: records by topic and partition, if the job counted them.
+        written: False: the output can be written only once, and an earlier run had written it. None: not reported.
+        took_window: whether the job asked for its window; None: not known, because it ran in a cluster.
     """
 
     records: int | None = None
@@ -250,7 +248,7 @@ class Report:
 
 
 def read_report(path: Path | None, window: Window) -> Report:
-    """Return what the job reported; of one that had no file to write to, nothing is known.
+    """Return what the job reported. Without a file, nothing is known.
 
     Raises:
         KafkaOffsetsError: the report is about another window.
@@ -262,11 +260,11 @@ def read_report(path: Path | None, window: Window) -> Report:
     report = json.loads(path.read_text())
     if report.get("window_id") != window.id:
         raise KafkaOffsetsError(
-            f"The job reports window {report.get('window_id')}, not {window.id}; nothing is committed"
+            f"The job reported window {report.get('window_id')}, not {window.id}; nothing is committed"
         )
     return Report(report["records"], report["counts"], report.get("written"), took_window=True)
 
 
 def joined(*lists: str | None) -> str | None:
-    """Join Spark's comma separated lists, leaving out what is not there."""
+    """Join Spark's comma-separated lists, without empty ones."""
     return ",".join(filter(None, lists)) or None

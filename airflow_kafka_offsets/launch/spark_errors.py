@@ -1,4 +1,4 @@
-"""What Spark's errors mean for a task: most say what is wrong with the job, a few say what is wrong around it."""
+"""Translates Spark's errors that are not about the job itself, but about its surroundings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, KafkaWindowError
 
 _WRONG_SPARK = (
-    "This process can only be a client of Spark Connect, and the task has no server to talk to: either pyspark-client is "
-    "installed and not pyspark, or SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED is set in the worker's environment. Give the "
-    "task the conn_id of a connection of type spark_connect; or, for a Spark of its own, install pyspark and unset these"
+    "This process can only be a client of Spark Connect, and the task names no server. Give the task the conn_id of a connection of "
+    "type spark_connect; or, for its own Spark, install pyspark (not pyspark-client), and unset SPARK_REMOTE and "
+    "SPARK_CONNECT_MODE_ENABLED in the worker's environment"
 )
 _CLOSED = (
-    "The Spark Connect session of this attempt was closed from elsewhere: by a later try, which took the window over because "
-    "Airflow thought this one dead; by on_kill; or by the server, when nobody used it for an hour. Nothing is committed by this "
-    "attempt; if no later try has run the window, the next one runs it"
+    "The Spark Connect session of this attempt was closed: by a later try (Airflow counted this one as dead), by on_kill, or by the "
+    "server after an hour without use. This attempt commits nothing; the next try runs the window, unless a later one has done it"
 )
 _GONE = (
-    "The Spark Connect server does not answer, or was started anew, and with it the session is gone. Nothing is committed by "
-    "this attempt; the retry runs the same window, as soon as the server is back"
+    "The Spark Connect server does not answer, or was restarted, and the session is lost. This attempt commits nothing; the retry "
+    "runs the same window when the server is back"
 )
 
 _LOST = (
-    "Kafka no longer holds all offsets of the window: retention removed them, or the topic was made anew, after it was planned. "
-    "Nothing is committed; what Spark says names the first of them. The next run's plan says which are gone, and what to do"
+    "Kafka no longer holds all offsets of the window: after it was planned, retention removed them, or the topic was recreated. "
+    "Nothing is committed; Spark's error names the first of them, and the next run's plan names all of them and what to do"
 )
 
 _MEANINGS = (
@@ -43,12 +42,12 @@ _MEANINGS = (
 
 
 def explained_spark_error(exc: Exception) -> Exception | None:
-    """Return the error to raise instead; None: the exception says best itself what it means."""
+    """Return the error to raise instead; None: the exception itself is clear."""
     if isinstance(exc, KafkaOffsetsError | KafkaWindowError):
         return None
     said = str(exc)
     if "NO_ACTIVE_SESSION" in said:
-        # When the server is another than it was, PySpark 4.0 closes its client, and raises this while it looks for details.
+        # If the server was restarted, PySpark 4.0 closes its client, and raises this while it fetches details of the error.
         said = f"{said} {exc.__context__}"
     for sign, kind, meaning in _MEANINGS:
         if sign.search(said):

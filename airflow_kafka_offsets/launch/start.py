@@ -1,4 +1,4 @@
-"""What a launch does so that its driver starts cheaply; the rules are those of core/launch/start.py, and of docs/launchers/start.md."""
+"""What a launch does so that its driver starts faster. The rules are in core/launch/start.py and docs/launchers/start.md."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 def variables(
     hook: SubmitHook, command: Sequence[str], archive: StartArchive, compiler: Compiler, span: int
 ) -> Mapping[str, str]:
-    """Return the variables by which a driver in client mode gets our options: no command line shows them.
+    """Return the environment variables that give a driver in client mode this package's options. No command line shows them.
 
     Args:
-        hook: that is about to start spark-submit.
-        command: what it will start.
-        archive: what is to be done about the start archive.
+        hook: the hook that is about to start spark-submit.
+        command: the command that it will start.
+        archive: the choice about the start archive.
         compiler: of the driver's JVM.
         span: of the window, in offsets.
     """
@@ -42,14 +42,14 @@ def _content(file: str | None) -> str:
     try:
         return Path(file).read_text(errors="replace") if file else ""
     except OSError:
-        return ""  # spark-submit itself says so
+        return ""  # spark-submit itself reports a missing file
 
 
 def chosen_archive(archive: StartArchive | None) -> StartArchive:
-    """Return what is to be done about the start archive: what the operator says, else the configuration.
+    """Return the choice about the start archive: the operator's, else the configuration's.
 
     Raises:
-        BadInputError: the configuration says none of the three.
+        BadInputError: the configuration has none of the three values.
     """
     from airflow_kafka_offsets.wiring.machine import start
 
@@ -58,7 +58,7 @@ def chosen_archive(archive: StartArchive | None) -> StartArchive:
 
 @contextmanager
 def environment_with(added: Mapping[str, str]) -> Iterator[None]:
-    """Have these variables in the environment of this process, for a child of whoever takes no other way, and then as it was."""
+    """Set variables in this process' environment for a while, for code that starts a child and takes no environment."""
     before = {name: os.environ.get(name) for name in added}
     os.environ.update(added)
     try:
@@ -72,9 +72,9 @@ def environment_with(added: Mapping[str, str]) -> Iterator[None]:
 
 
 def make_archive_after(environment: Mapping[str, str], program: str | None) -> None:
-    """Make the start archive if there is none, when the task's windows are committed: nothing that happens to it can harm them.
+    """Make the start archive if there is none. The task's windows are committed before, so that a failure can't harm them.
 
-    Not beside the job: memory that a second JVM takes may be what the driver needs.
+    It is not made during the job: the driver may need the memory of a second JVM.
     """
     from airflow_kafka_offsets.wiring.machine import start
 
@@ -82,5 +82,5 @@ def make_archive_after(environment: Mapping[str, str], program: str | None) -> N
         start.make_archive_after(environment, program, dying_with_parent())
     except AirflowTaskTimeout:
         log.warning(
-            "The task's time was over while it made a start archive; its windows are committed, so it is no failure"
+            "The task timed out while it made a start archive; its windows are committed, so the task does not fail"
         )

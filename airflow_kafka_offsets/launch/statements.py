@@ -1,4 +1,4 @@
-"""SQL files: one statement after the other, on a window that they see as a view."""
+"""Runs SQL files: one statement after the other, on a window as a view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.spark import KafkaWindow
 
 OURS = ("window_id", "group", "seq", "lane", "until", "is_rerun")
-"""What each statement is told of its window."""
+"""The values of the window that each statement can use."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 VIEW = Kind(
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def split(sql: str | Sequence[str]) -> list[str]:
-    """Return the statements of one or several texts, without those that are only comments.
+    """Return the statements of one or several texts. Comments without a statement are left out.
 
     >>> split(["delete from t where s = ';'; insert into t -- all; of it", "select 1;"])
     ["delete from t where s = ';'", 'insert into t -- all; of it', 'select 1']
@@ -50,7 +50,7 @@ def split(sql: str | Sequence[str]) -> list[str]:
 
 
 def _code(statement: str) -> str:
-    """Return a statement without comments and texts."""
+    """Return a statement without its comments and string literals."""
     import sqlparse
     from sqlparse import tokens
 
@@ -62,12 +62,12 @@ def _code(statement: str) -> str:
 
 
 def check_statements(statements: Sequence[str], view: str, parameters: Mapping[str, object]) -> None:
-    """Refuse what can't be the job of a window.
+    """Refuse statements that can't be the job of a window.
 
     Args:
         statements: of the task.
         view: name of the window's view.
-        parameters: the user's own.
+        parameters: the user's parameters.
 
     Raises:
         BadInputError: no statement names the view, so the records would be committed unread; or a name can't be used.
@@ -75,11 +75,11 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     check_fields({"view": view, "parameters": parameters}, {"view": VIEW, "parameters": _PARAMETERS})
     taken = [name for name in parameters if name in OURS]
     if taken:
-        raise BadInputError(f"parameters must not have {', '.join(taken)}: these are told of the window")
+        raise BadInputError(f"parameters must not have {', '.join(taken)}: the window sets these")
     named = re.compile(rf"\b{view}\b", re.IGNORECASE)
     if not any(named.search(_code(statement)) for statement in statements):
         raise BadInputError(
-            f"None of the statements ({len(statements)}) reads {view}, the view of the window's records: they would be committed "
+            f"None of the statements ({len(statements)}) reads {view}, the view of the window's records, which would be committed "
             "unread. If the view has another name in the SQL: KafkaSparkSqlOperator(view=...)"
         )
 
@@ -87,29 +87,29 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
 def run_statements(
     spark: SparkSession, window: KafkaWindow, statements: Sequence[str], view: str, parameters: Mapping[str, object]
 ) -> None:
-    """Run statements on a window, which is read once, counted, and kept for all of them.
+    """Run statements on a window, which is read once, counted, and cached for all of them.
 
     Args:
         spark: the session.
-        window: what they read.
-        statements: in this order; the rows of a query are computed, so that its assertions hold, and thrown away.
-        view: name under which they see the records.
-        parameters: named markers, beside those of the window.
+        window: the window that they read.
+        statements: in this order. The rows of a query are computed, so that its assertions are checked, and dropped.
+        view: the name of the view with the records.
+        parameters: named markers, in addition to those of the window.
     """
     with window.persisted() as rows:
         rows.createOrReplaceTempView(view)
-        _run(spark, window, statements, {**parameters, **_told(window)})
+        _run(spark, window, statements, {**parameters, **_window_values(window)})
 
 
-def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], told: Mapping[str, Any]) -> None:
+def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], values: Mapping[str, Any]) -> None:
     for name in ("window_id", "seq"):
-        spark.conf.set(name, str(told[name]))  # ${window_id}, for where Spark's grammar takes no marker
+        spark.conf.set(name, str(values[name]))  # ${window_id}, for where Spark's grammar takes no marker
     for number, statement in enumerate(statements, 1):
         log.info("Window %s: statement %d of %d", window.id, number, len(statements))
-        frame = spark.sql(statement, args=dict(told))
+        frame = spark.sql(statement, args=dict(values))
         if frame.columns:
             frame.write.format("noop").mode("overwrite").save()
 
 
-def _told(window: KafkaWindow) -> dict[str, Any]:
+def _window_values(window: KafkaWindow) -> dict[str, Any]:
     return {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}

@@ -1,8 +1,8 @@
-"""What the Spark provider keeps to itself: the one room that uses its private names.
+"""Extends the Spark provider's hook. Only this module uses the provider's private names.
 
-The provider has no public way to stop before a submission, to add to the environment of a driver, or to hear what spark-submit says. So its
-hook is extended here, and what a launch has to know of it gets a public name. tests/launch/test_submit_hook.py lists the names
-that are used, and says when an installed provider lacks one.
+The provider has no public way to stop before a submission, to add to a driver's environment, or to read the output of spark-submit. What a
+launch needs of it gets a public name here. tests/launch/test_submit_hook.py lists the private names, and fails if an installed provider lacks
+one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Steps:
     """What a launch does around the provider's own steps.
 
     Attributes:
-        check: raises if the task was stopped.
+        check: raises an error if the task was stopped.
         submit_python: launches a Python driver on a standalone cluster, and returns its id.
-        variables: what a driver on this machine has in its environment besides, by the command that starts it.
-        hear: takes each line that spark-submit writes.
-        note: takes the id of the job, as soon as spark-submit has said it.
+        variables: returns more environment variables for a driver on this machine, from the command that starts it.
+        hear: gets each line that spark-submit writes.
+        note: gets the id of the job, as soon as spark-submit has written it.
     """
 
     check: Callable[[], None]
@@ -45,19 +45,19 @@ class Steps:
 
 
 class SubmitHook(SparkSubmitHook):
-    """The provider's hook, with steps of ours around its own."""
+    """The provider's hook, with this package's steps around its own."""
 
     _steps: Steps
     _env_as_given: dict[str, Any] | None
 
     @classmethod
     def of(cls, hook: SparkSubmitHook, steps: Steps) -> SubmitHook:
-        """Return the provider's hook with our steps around its own."""
+        """Make this hook from the provider's hook."""
         mine = cls.__new__(cls)
         vars(mine).update(vars(hook))
-        mine._log = hook.log  # the provider's, so that what is set for it in the logging's configuration holds
+        mine._log = hook.log  # the provider's logger, so that its logging configuration applies
         mine._steps, mine._env_as_given = steps, hook._env
-        # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE might say "cluster", and nobody here would know.
+        # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE could set "cluster" without this hook's knowledge.
         mine._connection["deploy_mode"] = mine._connection["deploy_mode"] or "client"
         return mine
 
@@ -100,12 +100,12 @@ class SubmitHook(SparkSubmitHook):
 
     @property
     def is_tracked_by_yarn(self) -> bool:
-        """Whether YARN's resource manager is asked for the job."""
+        """Whether Airflow tracks the job through YARN's resource manager."""
         return bool(self._yarn_track_via_rm_api)
 
     @property
     def is_tracked(self) -> bool:
-        """Whether the cluster is asked for the job after spark-submit has ended."""
+        """Whether Airflow tracks the job on its cluster after spark-submit has ended."""
         on_yarn = self.is_yarn_cluster and self.is_tracked_by_yarn
         return bool(self.is_standalone_cluster or self._should_track_driver_via_k8s_api() or on_yarn)
 
@@ -127,10 +127,10 @@ class SubmitHook(SparkSubmitHook):
         )
 
     def check_tracking(self, *, by_kubernetes: bool) -> None:
-        """Check what the provider needs to ask a cluster for the job.
+        """Check what the provider needs to track a job on its cluster.
 
         Raises:
-            ValueError: with what is missing.
+            ValueError: something is missing, and the message names it.
         """
         self._validate_yarn_track_via_rm_api_config()
         if by_kubernetes:
@@ -155,7 +155,7 @@ class SubmitHook(SparkSubmitHook):
 
     @property
     def repositories(self) -> str | None:
-        """Where packages are looked for besides."""
+        """More repositories of packages."""
         return self._repositories
 
     @property
@@ -165,7 +165,7 @@ class SubmitHook(SparkSubmitHook):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of spark-submit; on Kubernetes, the user's variables are for the driver's pod."""
+        """The environment of spark-submit. On Kubernetes, the user's variables are for the driver's pod."""
         added = self._env or (None if self._is_kubernetes else self._env_vars) or {}
         return {**os.environ, **{name: str(value) for name, value in added.items()}}
 
@@ -190,14 +190,14 @@ class SubmitHook(SparkSubmitHook):
         self._steps.check()
         if self.is_standalone_cluster and standalone.is_python(application):
             return self._steps.submit_python(self, application)
-        # A driver on this worker has nobody who could reconnect to it when the worker is gone; and in cluster mode, a
-        # spark-submit that outlives its worker would submit beside the retry.
+        # If the worker dies, no one can reconnect to a driver on it. And in cluster mode, a spark-submit that outlives its worker
+        # would submit a second job, next to the retry's.
         return super().submit(application, preexec_fn=dying_with_parent(), **kwargs)
 
     def submit_to(self, cluster: StandaloneCluster, application: str) -> str:
-        """Start a driver that is spark-submit in client mode, by the REST server of a standalone cluster, and return its id."""
+        """Start a driver that runs spark-submit in client mode, through a standalone cluster's REST server, and return its id."""
         environment = {name: str(value) for name, value in (self._env_vars or {}).items()}
-        self._env_vars = None  # in this mode the provider refuses what the REST server takes
+        self._env_vars = None  # in this mode the provider refuses them, but the REST server accepts them
         arguments = standalone.in_client_mode(self._build_spark_submit_command(application)[1:])
         memory = {"spark.driver.memory": self._driver_memory} if self._driver_memory else {}
         properties = {
@@ -207,7 +207,7 @@ class SubmitHook(SparkSubmitHook):
             "spark.app.name": str(self._name),
         }
         self._driver_id = cluster.submit(arguments, properties, environment)
-        self.log.info("Spark's master runs it as %s", self._driver_id)
+        self.log.info("The driver's id at Spark's master is %s", self._driver_id)
         return str(self._driver_id)
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
@@ -218,11 +218,11 @@ class SubmitHook(SparkSubmitHook):
         return command
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        self._env = self._env_as_given  # spark-submit has it; what the user runs after that is not ours
+        self._env = self._env_as_given  # only spark-submit gets these variables, not what the user runs after that
         super()._process_spark_submit_log(self._heard(itr))
 
     def _heard(self, lines: Iterator[str]) -> Iterator[str]:
-        """Hand the job's id on as soon as spark-submit says it, which may go on for many seconds then."""
+        """Pass on the job's id as soon as spark-submit writes it. spark-submit may run for many more seconds."""
         noted = None
         for line in lines:
             yield line
@@ -230,37 +230,37 @@ class SubmitHook(SparkSubmitHook):
             if noted is None and (noted := self._submitted(line)):
                 self._steps.note(noted)
         if noted and self._is_yarn:
-            self._yarn_application_id = noted  # not what looks like an id in a later line
+            self._yarn_application_id = noted  # not a text in a later line that looks like an id
         if noted and self._is_kubernetes:
             self._kubernetes_driver_pod = noted.partition(":")[2]
 
     def _submitted(self, line: str) -> str | None:
-        """Return what the provider notes of a job, once spark-submit has said that it is submitted; None: not yet."""
+        """Return the id that the provider records for a job, from the line that reports the submission; None: another line."""
         if self._is_yarn_cluster_mode:
             found = re.search(
                 r"Submitted application (application_\d+_\d+)", line
             )  # it gets an id before it is submitted
             return found[1] if found else None
         if self._is_kubernetes:
-            # The provider knows this line only where the namespace is called `spark`.
+            # The provider recognizes this line only if the namespace is `spark`.
             found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
             return found[1] if found and self._should_track_driver_via_k8s_api() else None
         return self._driver_id
 
     def _poll_k8s_driver_via_api(self) -> str | None:
         phase: str | None = super()._poll_k8s_driver_via_api()
-        if phase != "Succeeded":  # the provider takes a pod that vanished for a success
-            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone, and nobody saw it succeed")
+        if phase != "Succeeded":  # for the provider, a pod that disappeared is a success
+            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone, and its success was not seen")
         return phase
 
 
 class SubmitOperator(SparkSubmitOperator):
-    """The provider's operator on our hook, with public names for what it keeps to itself."""
+    """The provider's operator with `SubmitHook`, and public names for its private parts."""
 
     _hook: SubmitHook | None
 
     def launch_steps(self) -> Steps:
-        """Return what is done around the provider's steps."""
+        """Return this package's steps around the provider's."""
         raise NotImplementedError
 
     @property
@@ -270,12 +270,12 @@ class SubmitOperator(SparkSubmitOperator):
 
     @property
     def chosen_deploy_mode(self) -> str | None:
-        """``client`` or ``cluster``, where the operator says it; None: the connection does."""
+        """``client`` or ``cluster``, if the operator sets it; None: the connection does."""
         return self._deploy_mode
 
     @property
     def archives(self) -> str | None:
-        """What is unpacked beside the executors."""
+        """The archives that Spark unpacks for the executors."""
         return self._archives
 
     @archives.setter
@@ -284,28 +284,28 @@ class SubmitOperator(SparkSubmitOperator):
 
     @property
     def is_tracked_by_kubernetes(self) -> bool:
-        """Whether Kubernetes is asked for the driver's pod."""
+        """Whether Airflow tracks the driver's pod on Kubernetes."""
         return bool(self._track_driver_via_k8s_api)
 
     @property
     def hook_at_work(self) -> SubmitHook | None:
-        """The hook of the job that is under way; None: there is none."""
+        """The hook of the running job; None: there is none."""
         return self._hook
 
     def forget_hook(self) -> None:
-        """Let the next job have a hook of its own."""
+        """Make a new hook for the next job."""
         self._hook = None
 
     def name_job(self, key: str) -> None:
-        """Name the job under which the provider notes what a retry needs."""
+        """Set the key under which the provider records what a retry needs."""
         self.external_id_key = f"spark_job_id:{key}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
 
     def new_hook(self) -> SubmitHook:
-        """Return a hook as the fields are now.
+        """Return a hook from the current fields.
 
         Raises:
-            BadInputError: the provider takes no such connection.
+            BadInputError: the provider refuses the connection.
         """
         return self._get_hook()
 

@@ -12,9 +12,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def dying_with_parent() -> Callable[[], None] | None:
-    """Return what Popen runs in the child before exec, so that the kernel kills the child with its parent; else None.
+    """Return a function for Popen's preexec_fn that lets the kernel kill the child with its parent; None: not on this system.
 
-    Without it, the SIGKILL of a worker leaves spark-submit and its driver behind, beside the driver of the retry.
+    Without it, a worker that is killed by SIGKILL leaves spark-submit and its driver running, next to the driver of the retry.
     """
     if sys.platform != "linux":
         return None
@@ -23,7 +23,7 @@ def dying_with_parent() -> Callable[[], None] | None:
 
     def before_exec() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os._exit(1)
 
     return before_exec

@@ -1,4 +1,4 @@
-"""No twin jobs: what is done about the jobs that a cluster has of a window, before another one is submitted."""
+"""Prevents twin jobs: stops the jobs that a cluster has of a window, before another one is submitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE = 180.0
-"""Seconds for which a launch waits for the end of a job that it stopped, and for a word on which job it is."""
+"""Seconds that a launch waits for a job that it stopped to end, or for the cluster to identify a job."""
 
 PAUSE = 1.0
 
@@ -24,20 +24,20 @@ PAUSE = 1.0
 def settle(
     cluster: Cluster, name: JobName, *, can_reconnect: bool, check: Callable[[], None], noted: str | None = None
 ) -> str | None:
-    """Stop the window's jobs of other launches, wait until they are over, and return the job to go on with.
+    """Stop the window's jobs of other launches, wait until they end, and return the job to continue with.
 
     Args:
-        cluster: where they run.
-        name: of the job that is to be launched.
-        can_reconnect: whether a job that is found can be watched to its end.
-        check: raises when the task was stopped.
-        noted: the id of the job that an earlier try noted; None: none did.
+        cluster: where the jobs run.
+        name: of the job to launch.
+        can_reconnect: whether an existing job can be watched to its end.
+        check: raises an error if the task was stopped.
+        noted: the id of the job that an earlier try recorded; None: none did.
 
     Returns:
-        None: there is none; nothing is at work, and one can be submitted.
+        None: no job is running, and one can be submitted.
 
     Raises:
-        JobAliveError: a job does not end, or nobody can tell whether it is the window's.
+        JobAliveError: a job does not end, or it is not known whether it is the window's.
         ClusterUnavailableError: the cluster did not answer.
     """
     from airflow_kafka_offsets.core.launch.jobs import next_step
@@ -49,7 +49,7 @@ def settle(
         step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect, noted=noted)
         for job in step.stop:
             if job not in asked:
-                log.warning("Window %s: job %s of an earlier launch is still at work; stopping it", name.window_id, job)
+                log.warning("Window %s: job %s of an earlier launch is still running; stopping it", name.window_id, job)
                 cluster.stop(job)
                 asked.add(job)
         if not step.stop and not step.unknown:
@@ -60,7 +60,7 @@ def settle(
 
 
 def stop(cluster: Cluster, name: JobName) -> None:
-    """Ask for the end of this very job, wherever it got to."""
+    """Stop this job, if the cluster still has it."""
     from airflow_kafka_offsets.core.launch.jobs import JobState
 
     for job in cluster.jobs(name):
@@ -72,11 +72,11 @@ def stop(cluster: Cluster, name: JobName) -> None:
 def _overdue(name: JobName, step: Step) -> str:
     if step.stop:
         return (
-            f"Window {name.window_id}: {', '.join(step.stop)} was told to stop {PATIENCE:g} s ago and is still at work. "
-            "Nothing was launched beside it. Stop it on the cluster; the next try looks again"
+            f"Window {name.window_id}: {', '.join(step.stop)} is still running, {PATIENCE:g} s after the request to stop it, so nothing "
+            "was launched. Stop it on the cluster; the next try checks again"
         )
     return (
-        f"Window {name.window_id}: nobody can tell whether {', '.join(step.unknown)} is a job of this window: the driver "
-        "waits for a worker, or the page of its worker can't be reached from here. Nothing was launched beside it. Let it "
-        "start or end, or kill it; the next try looks again"
+        f"Window {name.window_id}: it is not known whether {', '.join(step.unknown)} is a job of this window (the driver waits for a "
+        "worker, or its worker's page can't be reached), so nothing was launched. Let it start or end, or kill it; the next try "
+        "checks again"
     )

@@ -1,4 +1,4 @@
-"""How many records of each topic-partition Spark read, counted in the pass that reads them."""
+"""Counts how many records of each topic-partition Spark read, in the same pass that reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_kafka_offsets.spark.errors import IncompleteReadError, counted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
-    # What is counted by itself: a topic-partition, a topic (no partition), or the window (neither).
+    # What has its own count: a topic-partition, a topic (no partition), or the window (neither).
     Unit = tuple[str | None, int | None]
 
 _log = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ MAX_MERGED = 10_000_000
 counts of every task into those of all, 0.1 to 0.2 µs for each partition."""
 
 MAX_BOUNDS = 1000
-"""Partitions up to which each record is looked at whether it is one of the window: Spark shows their offsets in its plans."""
+"""Up to this many partitions, each record is checked against the window's ranges. Spark's plans show all these offsets."""
 
 MAX_NAMED = 10
-"""How many partitions an error spells out before it counts the rest."""
+"""How many partitions an error names before it counts the rest."""
 
 # Of a histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
@@ -46,9 +46,9 @@ class Counts:
     """Records that were read.
 
     Attributes:
-        read: for each topic-partition how many, or coarser: see `Unit`.
-        planned: span of each of the same.
-        strays: how many of the records lie outside of their range.
+        read: how many, for each `Unit`.
+        planned: the span of each unit.
+        strays: how many records are outside their range.
     """
 
     read: Mapping[Unit, int]
@@ -57,7 +57,7 @@ class Counts:
 
     @property
     def records(self) -> int:
-        """All that were read; a task that ran twice counts once, except in topics with gaps."""
+        """How many records were read. A task that ran twice counts once, except in topics with gaps."""
         return sum(min(read, self.planned[unit]) for unit, read in self.read.items())
 
     @property
@@ -69,7 +69,7 @@ class Counts:
 class CountedRead:
     """One frame of the Kafka source, and the count of what its first action read.
 
-    Spark's `Observation` does the counting, because it needs no second pass. It knows the first action only.
+    Spark's `Observation` counts, because it needs no second pass. It reports only the first action.
 
     Args:
         ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
@@ -92,7 +92,7 @@ class CountedRead:
         self._planned: Counter[Unit] = Counter()
         for (topic, partition), (start, end) in ranges.items():
             self._planned[(topic, partition if self._by_partition else None)] += end - start
-        # So many keys has a topic: one for each partition, and one for those that nobody has planned.
+        # The number of keys of a topic: one for each partition, and one for partitions that were not planned.
         self._width = 2 + max(partition for _, partition in ranges) if self._by_partition else 1
         self._observation: Observation | None = None
 
@@ -101,8 +101,8 @@ class CountedRead:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        # With as many bins as there are values a histogram is exact, and it costs next to nothing: 100 count_if, one per
-        # partition, take 1.4 µs of CPU a record, a fifth of what reading it takes.
+        # With as many bins as there are values, a histogram is exact, and almost free. 100 count_if, one for each partition,
+        # take 1.4 µs of CPU for each record, a fifth of reading it.
         # As a string because Spark Connect hands on no array of structs; not by to_json, as that has one generator for all who
         # ask Spark for the counts, and two threads do: 3 of 60 small windows failed over Connect.
         histogram = F.histogram_numeric(self._key(), F.lit(2 + len(self._planned))).cast("string")
@@ -114,7 +114,7 @@ class CountedRead:
         return observed
 
     def was_run(self, timeout: float) -> bool:
-        """Tell whether Spark reports an action of the frame within `timeout` seconds."""
+        """Whether Spark reports an action of the frame within `timeout` seconds."""
         return self._metrics(timeout).get("records") is not None
 
     def counts(self, timeout: float) -> Counts:
@@ -127,9 +127,9 @@ class CountedRead:
         if metrics.get("records") is None:
             too_late = _TOO_LATE if _java(self._observation) is None else ""
             raise IncompleteReadError(
-                "The frame of read() was not run, or Spark did not report it: call check() after the write. What goes through "
-                "rdd or foreachPartition(), and over Spark Connect through a view, is not reported, and Spark does not run "
-                f"what it can do without (a join with nothing). Then use `with window.persisted() as frame:` in place of read(){too_late}"
+                "The frame of read() was not run, or Spark did not report it: call check() after the write. Spark does not report "
+                "rdd, foreachPartition() or, over Spark Connect, a view, and skips what it does not need (a join with nothing): for "
+                f"these use `with window.persisted() as frame:` in place of read(){too_late}"
             )
         records, strays = int(metrics["records"]), int(metrics.get("strays") or 0)
         read = self._decode(metrics.get("histogram"))
@@ -217,7 +217,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
     """Read a frame of the Kafka source to its end, only to count.
 
     Args:
-        frame: it.
+        frame: the frame.
         ranges: of each topic-partition, ``start <= offset < end``.
     """
     from pyspark.sql import functions as F
@@ -235,7 +235,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 
 
 class _First(dict[str, Any]):
-    """What the first action counted, whatever a second one counts."""
+    """The counts of the first action. Later counts do not replace them."""
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         if not self:
@@ -249,40 +249,40 @@ def _keep_first(observation: Observation) -> None:
 
 
 def check_within(counts: Counts) -> None:
-    """Refuse records that the window does not have.
+    """Refuse records outside the window's ranges.
 
     Raises:
-        IncompleteReadError: with how many.
+        IncompleteReadError: there are some.
     """
     if counts.strays:
         raise IncompleteReadError(
-            f"{counts.strays} of the records that were read lie outside of the window's offset ranges: this is not Spark's own "
-            "Kafka source, or one that does not keep to endingOffsets"
+            f"{counts.strays} of the records that were read are outside the window's offset ranges: the Kafka source is not Spark's "
+            "own, or ignores endingOffsets"
         )
 
 
 def check_not_fewer(counts: Counts, at_least: int | None) -> None:
-    """Refuse a read that is short of an earlier one of the same window.
+    """Refuse a read of fewer records than an earlier run of the same window read.
 
     Raises:
-        IncompleteReadError: with both numbers.
+        IncompleteReadError: there are fewer.
     """
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
-            f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}. Compaction may have removed the "
-            "others since; then they are only in what that run wrote, and this run would replace that. Leave it as it is. Or, "
-            "if this is meant: set KafkaGroup(expect_fewer=True), run the window again, and take that out after it"
+            f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}: this run would replace an output that may "
+            "hold the only copy of the others (compaction may have removed them from Kafka). Keep that output, or, to replace it, set "
+            "KafkaGroup(expect_fewer=True), run the window again, and remove the setting"
         )
 
 
 def check_complete(counts: Counts) -> None:
-    """Refuse a read that is short of an offset.
+    """Refuse a read of fewer records than planned offsets.
 
-    More than planned is no error: when Spark loses an executor it runs tasks again, and counts their records again (their
-    output counts once).
+    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
+    keeps their output once).
 
     Raises:
-        IncompleteReadError: with the partitions and numbers.
+        IncompleteReadError: some are missing. The message names partitions and numbers.
     """
     check_within(counts)
     missing: dict[str, tuple[int, int]] = {}
@@ -299,10 +299,9 @@ def check_complete(counts: Counts) -> None:
     named = [f"{label}: {read} of {planned}" for label, (read, planned) in list(missing.items())[:MAX_NAMED]]
     rest = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     raise IncompleteReadError(
-        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). If the "
-        "topic is compacted or written in transactions, offsets without a record are normal: KafkaGroup(expect_gaps=True). "
-        "Otherwise the first action on the frame of read() did not take all of it: limit(), show(), first(), isEmpty(), or "
-        "a join or filter that let Spark leave the rest out. Then take the frame from `with window.persisted() as frame:`",
+        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). For a topic that "
+        "is compacted or written in transactions set KafkaGroup(expect_gaps=True); if the job's first action does not read the "
+        "whole frame (limit(), show(), first(), isEmpty(), a join), use `with window.persisted() as frame:`",
         missing,
     )
 

@@ -4,16 +4,16 @@
 
     KafkaWindowError
     ├── NoWindowError         the job was not started with a window: start it through Airflow
-    ├── HandoffError          what the launcher handed over can't be used: launcher and job are of different versions
-    ├── ReaderOptionError     an option of read() that the window fixes: take it out
-    ├── WriteOptionError      a write was asked for that a rerun could not replace, or that would replace another: correct the call
-    ├── OtherWindowError      under the window's id lies another window's output: bring the right ledger back, or write elsewhere
+    ├── HandoffError          the launcher's handoff can't be used: launcher and job have different versions
+    ├── ReaderOptionError     the window fixes an option of read(): remove it
+    ├── WriteOptionError      a rerun could not replace this write, or the write would replace another one: correct the call
+    ├── OtherWindowError      another window of the same id wrote the output: restore the right ledger, or write elsewhere
     ├── UnfinishedReadError   read() was called again before the first frame was checked
     ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
-    ├── TargetError           the table to write to is not there, or is not what it has to be, or nobody would publish it
-    ├── PublishError          the output could not be put in its place, or a job went on without it
-    └── ConnectorError        no Spark here whose version says which Kafka connector fits
+    ├── TargetError           the table to write to does not exist, has the wrong form, or would never be published
+    ├── PublishError          the output could not be published, or a job continued without it
+    └── ConnectorError        there is no Spark here, or its version is not known, so the Kafka connector is not known
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Mapping
 
 # Py4J gives Java's exception as text, with all causes; its condition KAFKA_DATA_LOSS is not part of it in Spark 4.0.
 DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
-"""What Spark's error says, in a classic session and over Spark Connect, when Kafka no longer holds what was to be read."""
+"""The words of Spark's error, in a classic session and over Spark Connect, if Kafka no longer holds the planned offsets."""
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun. No job has the function of this name in the package's core."""
+    """Return a number with its noun. A copy of the function in core, which jobs do not have."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -40,7 +40,7 @@ class NoWindowError(KafkaWindowError):
 
 
 class HandoffError(KafkaWindowError, ValueError):
-    """What the launcher handed over can't be used."""
+    """The launcher's handoff can't be used."""
 
 
 class ReaderOptionError(KafkaWindowError, ValueError):
@@ -48,15 +48,15 @@ class ReaderOptionError(KafkaWindowError, ValueError):
 
 
 class WriteOptionError(KafkaWindowError, ValueError):
-    """A write was asked for that a rerun could not replace, or that would replace another one of the same job."""
+    """A rerun could not replace this write, or the write would replace another one of the same job."""
 
 
 class OtherWindowError(KafkaWindowError):
-    """The output that a write would replace is of another window of the same id; it was not replaced."""
+    """The output belongs to another window of the same id; it was not replaced."""
 
 
 class UnfinishedReadError(KafkaWindowError):
-    """The frame of an earlier read() was not checked yet."""
+    """The frame of an earlier read() is not checked yet."""
 
 
 class IncompleteReadError(KafkaWindowError):
@@ -76,11 +76,11 @@ class DataLossError(KafkaWindowError):
 
 
 class TargetError(KafkaWindowError, ValueError):
-    """The table to write to is not there, or is not what it has to be; nothing was written."""
+    """The table to write to does not exist, or has the wrong form; nothing was written."""
 
 
 class PublishError(KafkaWindowError):
-    """The output could not be put in its place, or a job went on without an output that failed."""
+    """The output could not be published, or a job continued without an output that failed."""
 
 
 class ConnectorError(KafkaWindowError):

@@ -1,8 +1,8 @@
-"""What an output says of the window that wrote it, so that only this very window replaces it.
+"""The note that an output holds about the window that wrote it, so that only this window replaces it.
 
-A window's id is unique within its ledger. A ledger that was lost and made again, one that was restored from an older copy, and
-a second environment give the same ids to other offsets. So each output carries a digest of its window's ranges. Where another
-digest stands, nothing is replaced.
+A window's id is unique within its ledger. But a ledger that was lost and made again, one that was restored from an older copy, and
+a second environment give the same ids to other offsets. So each output holds a digest of its window's ranges. An output with
+another digest is not replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Label:
         window_id, group, seq: which window it is.
         digest: differs where ranges, cut time or topic ids do.
         ranges: as JSON; None: too many.
-        is_rerun: whether the ledger says that the window was committed before.
+        is_rerun: whether the window was committed before, according to the ledger.
     """
 
     window_id: str
@@ -47,7 +47,7 @@ class Label:
 
     @property
     def note(self) -> dict[str, Any]:
-        """What is written beside the output."""
+        """The note that is written with the output."""
         note = {"window_id": self.window_id, "group": self.group, "seq": self.seq, "digest": self.digest}
         return note if self.ranges is None else {**note, "ranges": self.ranges}
 
@@ -66,8 +66,8 @@ class Label:
 
         Args:
             where: the place.
-            found: the note beside that output; None: there is none, or nobody remembers it. Then the ledger's word counts.
-            remove: how a person removes that output.
+            found: the note of that output; None: there is none. Then `is_rerun` decides.
+            remove: the command by which a person removes that output.
 
         Raises:
             OtherWindowError: another window of this id wrote it.
@@ -76,9 +76,8 @@ class Label:
             if self.is_rerun:
                 return
             raise OtherWindowError(
-                f"{where} has output of a window {self.window_id}, and it is not known who wrote it: nothing there says that "
-                f"it has the digest {_shown(self.note)} of this window, and the ledger does not know that this window was "
-                f"committed before. {self._what_to_do(remove)}"
+                f"{where} has output of a window {self.window_id}, and it is not known who wrote it: it does not have "
+                f"the digest {_shown(self.note)} of this window, which the ledger has never committed. {self._what_to_do(remove)}"
             )
         if not self.is_of(found):
             raise OtherWindowError(
@@ -88,9 +87,8 @@ class Label:
 
     def _what_to_do(self, remove: str) -> str:
         return (
-            "So it was not replaced. Was the ledger lost and made again, or restored from an older copy, or does another "
-            "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
-            'another place: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md). '
+            "So it was not replaced; it may belong to another ledger or environment: "
+            '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it). '
             f"If that output may go: {remove}; then run the window again"
         )
 

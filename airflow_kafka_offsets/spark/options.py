@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka reader for one window: what it fixes, what the user may choose, what is a good default."""
+"""The options of Spark's Kafka reader for one window: those that it fixes, and defaults for the others."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
 
 def is_split_by_user(given: Mapping[str, object], mine: Mapping[str, object]) -> bool:
-    """Tell whether somebody has said how the ranges become tasks."""
+    """Whether the user has chosen how the ranges become tasks."""
     return any(name.lower() in _SPLITTING for options in (given, mine) for name in options)
 
 
@@ -149,7 +149,7 @@ def reader_options(
         ranges: what to read: topic -> partition -> (start, end), without empty ranges.
         isolation_level: which records to read.
         given: the group's options, as handed over.
-        mine: the options of this call; they win over the group's, and both over the defaults, whatever their case.
+        mine: the options of this call. They override the group's, and both override the defaults, in upper or lower case.
 
     Raises:
         ReaderOptionError: an option would change what the window fixes.
@@ -201,8 +201,8 @@ def _refuse_fixed(options: Mapping[str, object]) -> None:
 def _refuse_other_cluster(options: Mapping[str, object]) -> None:
     if any(name.lower() == _SERVERS for name in options):
         raise ReaderOptionError(
-            f"read() must not get {_SERVERS}: another cluster has other records at the same offsets. Where the job reaches the same "
-            f"one by another address, say so on the group: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
+            f"read() must not get {_SERVERS}, because another cluster has other records at the same offsets. For another address of "
+            f"the same cluster, set it on the group: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
         )
 
 

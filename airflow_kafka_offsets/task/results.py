@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import (
     counted,
 )
-from airflow_kafka_offsets.core.spark_json import braces_apart, dump_assign, dump_offsets
+from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.launch.job_files import Report, ranges_by_topic
 from airflow_kafka_offsets.task.plan import log
@@ -80,7 +80,7 @@ def placeholders(window: Window) -> dict[str, str]:
         "window_id": window.id,
         "seq": str(window.seq),
         "assign": dump_assign(list(ranges)),
-        "starting_offsets": braces_apart(dump_offsets(ranges.starts)),
-        "ending_offsets": braces_apart(dump_offsets(ranges.ends)),
+        "starting_offsets": without_double_braces(dump_offsets(ranges.starts)),
+        "ending_offsets": without_double_braces(dump_offsets(ranges.ends)),
         "isolation_level": window.isolation_level.value,
     }

@@ -1,4 +1,4 @@
-"""The only place that picks adapters, from Airflow connections, configuration or URLs."""
+"""Chooses adapters from Airflow connections, configuration or URLs. No other package does this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 
 SECTION = "kafka_offsets"
-"""Our section of Airflow's configuration."""
+"""This package's section of Airflow's configuration."""
 
 
 def open_service(group: KafkaGroup) -> WindowService:
@@ -27,7 +27,7 @@ def open_service(group: KafkaGroup) -> WindowService:
 
 
 def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
-    """Return the use cases for a group as the ledger knows it.
+    """Return the use cases for a group, by its definition in the ledger.
 
     Raises:
         UnknownGroupError: the ledger has no such group.
@@ -38,7 +38,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
 
 
 def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
-    """Open the group's offset store; None: it has none. Nothing is asked of its server yet.
+    """Open the group's offset store, without a connection to its server yet; None: it has none.
 
     Raises:
         BadInputError: its connection is missing or of another type, or its client library is not installed.
@@ -64,10 +64,10 @@ def open_ledger(conn_id: str | None = None) -> Ledger:
 
 
 def open_ledger_at(url: str) -> Ledger:
-    """Open a ledger by SQLAlchemy's URL; nothing is made.
+    """Open a ledger by SQLAlchemy's URL. Nothing is made.
 
     Raises:
-        LedgerSchemaError: the tables are not there, or not current.
+        LedgerSchemaError: the tables do not exist, or are not current.
         LedgerUnavailableError: the database does not answer.
     """
     from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -76,7 +76,7 @@ def open_ledger_at(url: str) -> Ledger:
 
 
 def ledger_revisions(url: str) -> tuple[str | None, str]:
-    """Return the revision of a ledger's tables (None: there are none) and the one that this package needs.
+    """Return the revision of a ledger's tables (None: there are none) and the one that this package requires.
 
     Raises:
         LedgerUnavailableError: the database does not answer.
@@ -88,10 +88,10 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
 
 
 def check_ledger(url: str) -> None:
-    """Refuse a database that holds no ledger which this package can use.
+    """Refuse a database without a ledger that this package can use.
 
     Raises:
-        LedgerSchemaError: with what is there, and the command that helps.
+        LedgerSchemaError: there is none. The message names what is there, and the command to type.
         LedgerUnavailableError: the database does not answer.
     """
     from airflow_kafka_offsets.adapters.ledger import schema
@@ -104,11 +104,11 @@ def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None
     """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
 
     Args:
-        url: SQLAlchemy's.
-        beside_others: also in a SQLite file that only holds what is not ours.
+        url: SQLAlchemy's URL.
+        beside_others: also in a SQLite file that holds other tables only.
 
     Raises:
-        LedgerSchemaError: the tables are newer than this package, or the file is another application's.
+        LedgerSchemaError: the tables are newer than this package, or the file belongs to another application.
         LedgerUnavailableError: the database does not answer.
     """
     from airflow_kafka_offsets.adapters.ledger import schema
@@ -120,7 +120,7 @@ def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None
 
 
 def ledger_url(conn_id: str | None = None) -> str:
-    """Return SQLAlchemy's URL of the ledger; it may hold a password."""
+    """Return SQLAlchemy's URL of the ledger, which may hold a password."""
     from airflow.sdk.configuration import conf
 
     chosen = conn_id or conf.get(SECTION, "ledger_conn_id", fallback=None)
@@ -130,14 +130,14 @@ def ledger_url(conn_id: str | None = None) -> str:
 
 
 def default_ledger_url() -> str:
-    """Return the URL of the SQLite file that is the ledger when nobody configured another."""
-    # Airflow's own rule for its home (airflow.configuration.get_airflow_home), without importing Airflow.
+    """Return the URL of the SQLite file that is the ledger if none is configured."""
+    # Airflow's rule for its home (airflow.configuration.get_airflow_home), without importing Airflow.
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     return f"sqlite:///{home.absolute() / 'kafka_offsets.db'}"
 
 
 def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> KafkaLog:
-    """Open what Kafka holds, by the group's connection or by librdkafka's settings instead of it.
+    """Open Kafka by the group's connection, or by librdkafka's settings instead of it.
 
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.

@@ -1,4 +1,4 @@
-"""A ledger that nobody has made yet, to those who only look: a preview of the first window, a sensor, a trigger."""
+"""A ledger that does not exist yet, for readers: a preview of the first window, a sensor, a trigger."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class AbsentLedger:
-    """No group has planned in it; whatever else is asked of it raises the error that says how it is made.
+    """A ledger in which no group has planned. Any other use raises the error that says how to make it.
 
     Attributes:
-        where: the database that will have it, without a password.
+        where: the database that will hold it, without a password.
     """
 
     def __init__(self, error: NoLedgerError) -> None:
@@ -50,10 +50,10 @@ class AbsentLedger:
 
 
 def open_ledger_or_absent(url: str) -> Ledger:
-    """Open a ledger by SQLAlchemy's URL, or stand in for one that is not there yet; nothing is made.
+    """Open a ledger by SQLAlchemy's URL, or return an `AbsentLedger`. Nothing is made.
 
     Raises:
-        LedgerSchemaError: its tables are of another version, or the file is another application's.
+        LedgerSchemaError: its tables have another version, or the file belongs to another application.
         LedgerUnavailableError: the database does not answer.
     """
     try:
@@ -64,9 +64,9 @@ def open_ledger_or_absent(url: str) -> Ledger:
 
 
 def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
-    """Open a ledger as `wiring.open_ledger` does, for a sensor or trigger: the default one is not made, and is without groups then.
+    """Open a ledger as `wiring.open_ledger` does, for a sensor or trigger. A missing default ledger is not made, and has no groups.
 
-    A default ledger of an older version is brought up to date all the same: a sensor may stand before the first task that plans.
+    A default ledger of an older version is upgraded, because a sensor may run before the first task that plans.
 
     Raises:
         BadInputError: the connection is missing or not that of a database which can hold the ledger.
@@ -81,15 +81,15 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
             _warn(found.where)
         return found
     except LedgerSchemaError:
-        return wiring.open_ledger(conn_id)  # mends it, or says why not
+        return wiring.open_ledger(conn_id)  # upgrades it, or raises the reason why not
 
 
 @cache
 def _warn(where: str) -> None:
-    """Once in a process: whoever polls would say it again and again."""
+    """Warn once in a process, not at each poll."""
     log.warning(
-        "There is no ledger in %s on %s. It is taken as one without groups until the first task plans. If there is one "
-        "elsewhere, see AIRFLOW_HOME and [kafka_offsets] ledger_conn_id of this process",
+        "There is no ledger in %s on %s: until the first task plans, it counts as one without groups. If the ledger is elsewhere, "
+        "check AIRFLOW_HOME and [kafka_offsets] ledger_conn_id of this process",
         where,
         socket.gethostname(),
     )

@@ -1,4 +1,4 @@
-"""Which cluster a Spark connection leads to, and how it is asked for jobs."""
+"""The cluster of a Spark connection, and the adapter that looks up its jobs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Target:
     """Where jobs are submitted to.
 
     Attributes:
-        conn_id: Airflow's connection of it.
+        conn_id: its Airflow connection.
         master: Spark's master.
         is_cluster_mode: whether drivers run there, and not on this machine.
-        is_yarn, is_kubernetes: what it is; neither: a standalone cluster, or this machine.
+        is_yarn, is_kubernetes: the kind of cluster; neither: a standalone cluster, or this machine.
         namespace: on Kubernetes.
         rest: scheme and port of the REST server of a standalone cluster.
-        yarn_address: under which name the connection's extra has the address of YARN's resource manager.
-        yarn: returns that address, and what logs in there.
+        yarn_address: the field of the connection's extra with the address of YARN's resource manager.
+        yarn: returns that address, and the login for it.
     """
 
     conn_id: str
@@ -40,14 +40,14 @@ class Target:
 
 
 def open_cluster(target: Target, main_class: str | None = None) -> Cluster | None:
-    """Return the cluster that jobs are submitted to; nothing is asked of it yet.
+    """Return the cluster that jobs are submitted to, without a request to it yet.
 
     Args:
-        target: where they go.
-        main_class: of the drivers that we launch on a standalone cluster; None: any.
+        target: the target of the jobs.
+        main_class: the main class of the drivers that this package launches on a standalone cluster; None: any.
 
     Returns:
-        None: drivers run on the Airflow worker and end with it, or the cluster can't be asked.
+        None: drivers run on the Airflow worker and end with it, or the cluster can't list its jobs.
     """
     if target.is_yarn:
         return _yarn(target)

@@ -1,4 +1,4 @@
-"""Airflow connections, and what they are in the words of each client."""
+"""Airflow connections, translated for each client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
         what: what the database holds, for messages.
 
     Raises:
-        BadInputError: it is of another type.
+        BadInputError: the connection has another type.
     """
     from sqlalchemy import URL
 
@@ -30,8 +30,8 @@ def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
     if backend is None:
         raise BadInputError(
             f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs one of type "
-            "postgres, mysql or sqlite (where Airflow has no provider for that type, its command line keeps the type only "
-            "with: airflow connections add ... --conn-json)"
+            "postgres, mysql or sqlite (if Airflow has no provider for that type, add the connection with: "
+            "airflow connections add ... --conn-json)"
         )
     if backend == "sqlite":
         return URL.create(backend, database=connection.host or connection.schema).render_as_string()
@@ -48,7 +48,7 @@ def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
 
 
 def _url_query(connection: Connection) -> dict[str, str]:
-    # What TLS needs; the rest of an extra (cursors, IAM, ...) is for Airflow's own hooks.
+    # Only the settings of TLS. The rest of an extra (cursors, IAM, ...) is for Airflow's own hooks.
     extra = connection.extra_dejson
     return {
         name: str(extra[name]) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "ssl_ca") if name in extra
@@ -70,10 +70,10 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
 
 
 def connection_of_type(conn_id: str, *types: str) -> Connection:
-    """Return an Airflow connection of one of these types; Airflow's log knows the secrets in its extra from now on.
+    """Return an Airflow connection of one of these types. From now on, Airflow's log masks the secrets in its extra.
 
     Raises:
-        BadInputError: there is none of this name, or it is of another type.
+        BadInputError: there is no connection of this name, or it has another type.
     """
     connection = find_connection(conn_id, types[0])
     if connection.conn_type not in types:
@@ -84,7 +84,7 @@ def connection_of_type(conn_id: str, *types: str) -> Connection:
 
 
 def mask_secrets(config: Mapping[str, Any]) -> None:
-    """Tell Airflow's log which values must never appear: it does not know Kafka's names for secrets."""
+    """Let Airflow's log mask a connection's secrets. Airflow does not know Kafka's names for secrets."""
     from airflow.sdk.log import mask_secret
 
     for name, value in config.items():
@@ -93,7 +93,7 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
 
 
 def mask(secret: str | None) -> None:
-    """Tell Airflow's log a secret that must never appear."""
+    """Let Airflow's log mask a secret."""
     from airflow.sdk.log import mask_secret
 
     if secret:
@@ -102,14 +102,14 @@ def mask(secret: str | None) -> None:
 
 def without_secrets(text: str | None) -> str | None:
     """Return a text as Airflow's log would show it."""
-    # Airflow's own deprecation names this place; it offers no other.
+    # Airflow's deprecation warning names this module; there is no other.
     from airflow.sdk._shared.secrets_masker import redact
 
     return None if text is None else str(redact(text))
 
 
 def is_true(value: object) -> bool:
-    """Read a switch; in a connection that was written as a URI it is text, and "false" is not true.
+    """Read a true-or-false value. In a connection that was written as a URI it is text, and "false" is not true.
 
     >>> [is_true(value) for value in (True, "True", "1", "false", "", None)]
     [True, True, True, False, False, False]
@@ -123,7 +123,7 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "postgres": {"host": "host", "login": "user", "password": "...", "schema": "offsets"},
     "aws": {"login": "key id", "password": "..."},
 }
-"""What a connection of a type looks like; one of another type has a host at least."""
+"""An example connection of each type. A type that is not listed has a host."""
 
 
 def find_connection(conn_id: str, kind: str) -> Connection:
@@ -131,10 +131,10 @@ def find_connection(conn_id: str, kind: str) -> Connection:
 
     Args:
         conn_id: its id.
-        kind: a type that would do, for the example in the error.
+        kind: a possible type, for the example in the error.
 
     Raises:
-        NotYetError: there is none of this name, or a secrets backend did not answer: Airflow does not tell these apart.
+        NotYetError: there is no connection of this name, or a secrets backend did not answer: Airflow reports both the same way.
     """
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
@@ -143,10 +143,10 @@ def find_connection(conn_id: str, kind: str) -> Connection:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as exc:
         if "://" in conn_id or "@" in conn_id:
-            # Airflow's words would repeat it.
+            # Airflow's own error would show it.
             raise NotYetError(
-                "Airflow has no connection of the id that is given, which looks like a URL. It is not shown here, as it may hold "
-                "a password. Put the URL into a connection, and name the id of that"
+                "The id of the Airflow connection looks like a URL (not shown, because it may hold a password). Put the URL into a "
+                "connection, and give that connection's id"
             ) from None
         example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
         raise NoConnectionError(conn_id, json.dumps(example)) from exc

@@ -1,4 +1,4 @@
-"""Where offsets can be read from that is no store of ours: checkpoints and CSV files."""
+"""Places that hold offsets but are not offset stores: checkpoints and CSV files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
-    """Open a checkpoint directory; nothing is read yet.
+    """Open a checkpoint directory, without reading it yet.
 
     Raises:
-        BadInputError: nothing here reads URLs of that scheme.
+        BadInputError: no installed package reads URLs of that scheme.
     """
     from airflow_kafka_offsets.adapters.places.checkpoint import CheckpointDirectory
 
@@ -34,22 +34,22 @@ def _directory(text: str) -> Any:
 
     scheme = text.partition("://")[0]
     try:
-        # Airflow's own, which know its connections (s3://aws_default@bucket/path); fsspec knows more schemes without them.
+        # Airflow's paths know its connections (s3://aws_default@bucket/path). fsspec knows more schemes, but no connections.
         return ObjectStoragePath(text) if has_fs(scheme) else UPath(text)
     except (ImportError, ValueError) as exc:
         raise BadInputError(
-            f"Nothing that is installed here reads {scheme}:// ({exc}). Install what fsspec needs for it, such as "
+            f"No installed package reads {scheme}:// ({exc}). Install what fsspec requires for it, such as "
             "apache-airflow-providers-amazon[s3fs], or copy the directories offsets and commits to a local disk"
         ) from exc
 
 
 def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
-    """Open a CSV file; nothing is read yet.
+    """Open a CSV file, without reading it yet.
 
     Args:
-        place: where it is.
-        group: whose lines count, where they name groups.
-        is_chosen: whether a person chose that name.
+        place: its location.
+        group: read only this group's lines, if the lines name groups.
+        is_chosen: whether a person chose that group by name.
     """
     from airflow_kafka_offsets.adapters.places.csv_file import CsvFile
 
@@ -57,7 +57,7 @@ def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
 
 
 def read_csvs(place: str) -> Iterator[tuple[str, str]]:
-    """Return name and text of a CSV file, of all in a folder (as Spark writes one), or of stdin (``-``).
+    """Return name and text of a CSV file, of all CSV files in a folder (as Spark writes one), or of stdin (``-``).
 
     Raises:
         BadInputError: it can't be read.
@@ -68,10 +68,10 @@ def read_csvs(place: str) -> Iterator[tuple[str, str]]:
 
 
 def check_new_csv(path: str) -> None:
-    """Refuse a CSV file that is there already.
+    """Refuse a CSV file that already exists.
 
     Raises:
-        BadInputError: it is there, or its folder is not.
+        BadInputError: it exists, or its folder does not.
     """
     from airflow_kafka_offsets.adapters.places.csv_file import check_new
 
@@ -79,10 +79,10 @@ def check_new_csv(path: str) -> None:
 
 
 def new_csv(path: str) -> AbstractContextManager[TextIO]:
-    """Make a new CSV file, and open it.
+    """Make a new CSV file and open it.
 
     Raises:
-        BadInputError: the file is there, or can't be written.
+        BadInputError: the file exists, or can't be written.
     """
     from airflow_kafka_offsets.adapters.places.csv_file import new_file
 

@@ -1,4 +1,4 @@
-"""Who is alive: what Airflow says about the runs that hold windows."""
+"""What Airflow reports about the runs that hold windows: whether they are over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_kafka_offsets.core.window import Claim, Scope
 
 RUN_IS_ALIVE = ["queued", "running"]
 
-# A task in one of these states works no more. All others, the missing state of a cleared task too, may still work.
+# A task in one of these states no longer works. In any other state it may, also in the missing state of a cleared task.
 _TASK_IS_OVER = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
 
@@ -26,17 +26,17 @@ def is_over(claim: Claim) -> bool:
 
 
 def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
-    """Decide from the task's state while its run goes on.
+    """Whether a claim's task is over while its run continues.
 
     Args:
-        claim: who holds the window.
+        claim: the holder of the window.
         states: Airflow's answer for the run: state by task, of a mapped task by ``task_id_mapindex``.
     """
     name = state_name(claim)
     if name not in states:
         return True  # the task is no longer part of its run
     if claim.scope is Scope.RUN and states[name] == "success":
-        return False  # it planned; other tasks of its run work on the window now
+        return False  # this task only planned; other tasks of its run work on the window now
     return states[name] in _TASK_IS_OVER
 
 
@@ -59,5 +59,5 @@ def _task_states(claim: Claim) -> Mapping[str, str | None]:
 
 
 def state_name(claim: Claim) -> str:
-    """Return the name under which Airflow's answer has the state of the claim's task."""
+    """Return the key of the claim's task in Airflow's answer."""
     return claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"

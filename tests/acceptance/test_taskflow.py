@@ -150,7 +150,7 @@ def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: L
     expect_committed_once(lab, "taskflow_secret")
     refused = lab.api.run_to("taskflow_secret_connect", state="failed")
     log = lab.api.log("taskflow_secret_connect", refused, "load")
-    assert "The password of 'kafka_secret' does not travel to a Spark Connect server" in log
+    assert "The password of 'kafka_secret' is not sent to a Spark Connect server" in log
     assert outcomes(lab, "taskflow_secret_connect") == []
     assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.servers.ledger.url)
 

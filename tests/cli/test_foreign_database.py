@@ -172,8 +172,7 @@ def test_a_folder_is_no_ledger(
     done = cli(*command, "--ledger", f"sqlite:///{place}")
     assert (done.code, done.out) == (2, "")
     assert (
-        done.err
-        == f"The ledger's URL sqlite:///{place} is that of a folder: name a file in it, such as kafka_offsets.db\n"
+        done.err == f"The ledger's URL sqlite:///{place} names a folder: name a file in it, such as kafka_offsets.db\n"
     )
 
 
@@ -191,7 +190,7 @@ def test_a_file_in_the_form_of_sqlites_own_uri_is_refused_and_not_made(
     assert (done.code, done.out) == (2, "")
     assert (
         done.err
-        == "The ledger's URL names a file in SQLite's own form (file:...): write its path, such as sqlite:////var/lib/kafka_offsets.db\n"
+        == "The ledger's URL names a file in SQLite's form (file:...): write its path instead, such as sqlite:////var/lib/kafka_offsets.db\n"
     )
 
 

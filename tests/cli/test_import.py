@@ -178,14 +178,14 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("redis", "This is no place; a place is ledger,"),
+        ("redis", "This is not a place. Write one of: ledger,"),
         ("mongo://m", "There is no offset store 'mongo'"),
-        ("redis://user:secret@host", "its address names only that connection"),
-        ("csv:", "csv: names nothing"),
+        ("redis://user:secret@host", "put these into an Airflow connection and name it"),
+        ("csv:", "'csv:' names no place"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
-        ("checkpoint:gopher://x", "Nothing that is installed here reads gopher://"),
-        ("checkpoint:s3://key:secret@bucket/x", "holds no password"),
+        ("checkpoint:gopher://x", "No installed package reads gopher://"),
+        ("checkpoint:s3://key:secret@bucket/x", "must not hold a password"),
         ("ledger", "The ledger has no group nightly"),
     ],
 )
@@ -201,8 +201,8 @@ def test_what_is_no_place_changes_nothing(cli: Cli, lake: Lake, place: str, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--from", "ledger", "--as", "lake.orders", "--meaning", "last-read"), "are next offsets for sure"),
-        (("--from", "checkpoint:/x", "--meaning", "last-read"), "are next offsets for sure"),
+        (("--from", "ledger", "--as", "lake.orders", "--meaning", "last-read"), "are always next offsets"),
+        (("--from", "checkpoint:/x", "--meaning", "last-read"), "are always next offsets"),
         (("--from", "checkpoint:/x", "--as", "y"), "keeps no group's name: leave --as out"),
     ],
 )
@@ -216,9 +216,9 @@ def test_an_offset_above_the_end_is_refused_with_both_numbers(cli: Cli, lake: La
     before = lake.dump()
     done = cli(*NEW, "--from", csv(tmp_path, "orders,0,1001\n"), "--yes")
     assert (done.code, done.out) == (2, "")
-    assert "orders-0: 1001 lies above the end offset 1000" in done.err
+    assert "orders-0: 1001 is above the end offset 1000" in done.err
     done = cli(*NEW, "--from", csv(tmp_path, "orders,0,1000\n"), "--meaning", "last-read", "--yes")
-    assert "Perhaps its numbers are next offsets after all" in done.err
+    assert "or next offsets already (then --meaning next)" in done.err
     assert lake.dump() == before
 
 
@@ -437,7 +437,7 @@ def test_open_windows_of_the_group_that_the_offsets_are_of_are_named(cli: Cli, l
     place = (*NEW, "--from", "ledger", "--as", "lake.orders")
     note = "not committed there: lake.orders-000003 (planned, held by orders/scheduled__3/load)"
     done = cli(*place)
-    assert f"Note: {note}. Their offsets are read again under new ids" in done.out
+    assert f"Note: {note}. The new group reads their offsets again under new ids" in done.out
     [window] = cli(*place, "-o", "json").json["left_open"]
     assert window["id"] == "lake.orders-000003"
     assert window["held_by"]["run_id"] == "scheduled__3"

@@ -105,7 +105,7 @@ def test_a_spark_that_can_not_fetch_is_exit_code_3(
     done = jars(capsys, "--to", str(tmp_path / "to"))
     assert (done.code, done.out) == (3, "")
     assert "spark-submit ended with exit code 7. Nothing was planned" in done.err
-    assert done.err.endswith("The last that Spark said:\nno route to the repository\n")
+    assert done.err.endswith("Spark's last lines:\nno route to the repository\n")
 
 
 def test_where_to_look_is_told_to_spark_and_stands_in_the_command_that_tries_again(

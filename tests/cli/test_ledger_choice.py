@@ -92,7 +92,7 @@ def test_a_slash_that_is_missing_in_the_url_of_a_file_is_thought_of(
     assert done.code == 2
     assert done.err == (
         f"There is no folder {tmp_path}/var/lib for the ledger sqlite:///var/lib/kafka_offsets.db: check the path (an absolute one "
-        "begins with four slashes), or make the folder first\n"
+        "begins with four slashes), or make the folder\n"
     )
 
 

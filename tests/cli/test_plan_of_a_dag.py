@@ -452,7 +452,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
         ),
         (
             LOAD.format("application='jobs/orders.jar', conn_id='on_nodes'"),
-            "The nodes of a standalone cluster read the application themselves in cluster mode",
+            "In the cluster mode of a standalone cluster, the nodes read the application themselves",
         ),
         (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
         (

@@ -66,7 +66,7 @@ def test_a_database_that_is_behind_names_the_command(url: str) -> None:
     set_revision(url, "0000")
     done = run(url, "status", "--offline")
     assert (done.code, done.out) == (3, "")
-    assert f"is at revision 0000, this package needs {REVISION}" in done.err
+    assert f"is at revision 0000, and this package requires {REVISION}" in done.err
     assert "kafka-offsets db upgrade" in done.err
     assert "test-pw" not in done.err
     assert run(url, "db", "current").code == 3
@@ -77,7 +77,7 @@ def test_a_database_that_is_ahead_is_left_alone(url: str) -> None:
     set_revision(url, "9999")
     done = run(url, "db", "upgrade")
     assert (done.code, done.out) == (3, "")
-    assert "newer than this package knows" in done.err
+    assert "newer than this package's" in done.err
     assert run(url, "db", "current", "-o", "json").json["revision"] == "9999"
 
 

@@ -68,7 +68,7 @@ def test_a_name_that_a_path_or_kafka_can_not_carry_is_refused(name: Any) -> None
         ({"until": "data_interval_end", "grace": timedelta(days=31)}, "to 30 days"),
         ({"until": "data_interval_end", "grace": 60}, "grace must be a timedelta"),
         ({"until": "data_interval_end", "grace": None}, "grace must be a timedelta"),
-        ({"grace": timedelta(minutes=5)}, "grace means nothing without until='data_interval_end'"),
+        ({"grace": timedelta(minutes=5)}, "grace has no effect without until='data_interval_end'"),
         ({"kafka_timeout": 0.5}, "kafka_timeout"),
         ({"kafka_timeout": 3601}, "kafka_timeout"),
         ({"kafka_timeout": float("nan")}, "kafka_timeout"),

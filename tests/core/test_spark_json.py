@@ -49,7 +49,7 @@ def test_a_dict_is_read_like_its_text() -> None:
 def test_edges_are_read_only_where_they_mean_something() -> None:
     text = '{"orders":{"0":-1,"1":-2,"2":7}}'
     assert load_offsets_or_edges(text) == {tp(0): Edge.LATEST, tp(1): Edge.EARLIEST, tp(2): 7}
-    with pytest.raises(OffsetsJsonError, match=r"orders-0: -1 \(latest\) means nothing here"):
+    with pytest.raises(OffsetsJsonError, match=r"orders-0: -1 \(latest\) is not allowed here"):
         load_offsets(text)
 
 

@@ -35,13 +35,13 @@ def test_an_address_is_read_as_it_is_written(path: str, timeout: int) -> None:
         ("redis_default", "written as an address such as 'redis://redis_default'"),
         ("mongo://mongo_default", "no offset store 'mongo'; there are files, hbase"),
         ("redis:me:pw@redis:6379", "written as an address such as 'redis://redis_default'"),
-        ("redis://[pw", "no URL"),
-        ("redis://a\u2100b", "no URL"),
-        ("redis://:pw@redis:6379/0", "names only that connection"),
-        ("redis://redis:6379", "names only that connection"),
+        ("redis://[pw", "not a URL"),
+        ("redis://a\u2100b", "not a URL"),
+        ("redis://:pw@redis:6379/0", "holds no host, user or password"),
+        ("redis://redis:6379", "holds no host, user or password"),
         ("redis://redis_default?kee=x", "has no option kee; it has"),
         ("redis://redis_default?timeout=1&timeout=2", "names an option twice"),
-        ("redis://redis_default#0", "has no '#'"),
+        ("redis://redis_default#0", "must not contain '#'"),
         ("redis://redis_default?timeout=soon", "1 to 300 seconds, got 'soon'"),
         ("redis://redis_default?timeout=0.5", "1 to 300 seconds, got '0.5'"),
         ("redis://redis_default?timeout=nan", "1 to 300 seconds, got 'nan'"),
@@ -62,5 +62,5 @@ def test_a_group_takes_an_address_or_an_object_and_keeps_it_as_text() -> None:
     assert written == built
     assert written.offset_store == "redis://redis_default?timeout=5"
     assert KafkaGroup.from_json(written.to_json()) == written
-    with pytest.raises(BadInputError, match="names only that connection"):
+    with pytest.raises(BadInputError, match="holds no host, user or password"):
         KafkaGroup("lake", topics=["orders"], offset_store="redis://redis:6379")

@@ -125,7 +125,7 @@ def yielding(window: Any) -> Any:
         (reads_nothing, r"reads_nothing\(spark\) has no argument `window`"),
         (asynchronous, "must be an ordinary function"),
         (yielding, "must be an ordinary function"),
-        (lambda window, *rest: None, "arguments must have names"),
+        (lambda window, *rest: None, "must not have positional-only arguments"),
     ],
 )
 def test_a_function_that_can_not_work_is_refused_when_the_dag_is_read(function: Any, why: str) -> None:

@@ -126,6 +126,11 @@ def test_every_exported_name_can_be_imported() -> None:
         assert getattr(airflow_kafka_offsets, name).__name__ == name
 
 
+def slug(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w -]", "", heading.lstrip("# ").lower()).replace(" ", "-")
+
+
 def messages() -> dict[str, str]:
     """Return what the package says of pages of these docs, by the line: texts, and no docstrings."""
     found = {}
@@ -143,9 +148,11 @@ def test_a_message_names_a_page_by_its_title_too_as_a_wheel_has_no_docs() -> Non
     found = messages()
     assert len(found) > 8
     for place, text in found.items():
-        for page in re.findall(r"docs/[\w/.-]*\.md", text):
-            title = (ROOT / page).read_text().splitlines()[0].removeprefix("# ")
-            assert f'"{title}" in the docs ({page})' in text, place
+        for page, anchor in re.findall(r"(docs/[\w/.-]*\.md)(?:#([\w-]+))?", text):
+            lines = (ROOT / page).read_text().splitlines()
+            title = lines[0].removeprefix("# ")
+            assert f'"{title}" in the docs ({page}{"#" if anchor else ""}{anchor})' in text, place
+            assert not anchor or anchor in {slug(line) for line in lines if line.startswith("#")}, place
 
 
 def test_what_the_code_cites_is_there() -> None:

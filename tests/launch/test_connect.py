@@ -94,7 +94,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     assert worker.is_held(1), "the server does not notice the death of its client"
 
     said = worker.run({"function": "append", "try_number": 2})
-    assert "Window lake-000001: stopping what the server still does for try 1 of run" in said
+    assert "Window lake-000001: stopping the server's operations for try 1 of run" in said
     assert not worker.is_held(1)
     worker.hold(1).unlink()  # with nobody in the middle, nobody goes on
     worker.expect_once()
@@ -111,7 +111,7 @@ def test_a_frozen_worker_that_comes_back_can_write_nothing_more(worker: Worker) 
     held.unlink()
     frozen.send_signal(signal.SIGCONT)
     said = worker.end(frozen, succeeds=False)
-    assert "KafkaOffsetsError: The Spark Connect session of this attempt was closed from elsewhere" in said
+    assert "KafkaOffsetsError: The Spark Connect session of this attempt was closed: by a later try" in said
     worker.expect_once()
     assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
 
@@ -126,7 +126,7 @@ def test_a_server_that_dies_in_the_middle_fails_the_task_and_its_successor_runs_
     held.unlink()
     spark_connect.start()
     said = worker.end(task, succeeds=False)
-    assert "KafkaOffsetsError: The Spark Connect server does not answer, or was started anew" in said
+    assert "KafkaOffsetsError: The Spark Connect server does not answer, or was restarted" in said
     assert worker.window.held.window.state is State.PLANNED
     worker.run({"function": "append", "try_number": 2})
     worker.expect_once()
@@ -159,7 +159,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         client.kill()
         store = Store()
         for _ in range(2):
-            with pytest.raises(JobAliveError, match="still at it"):
+            with pytest.raises(JobAliveError, match="still runs operation"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
         spark_connect.kill()
         spark_connect.start()
@@ -218,7 +218,7 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 
 def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_ANSWER", 0.5)
-    with pytest.raises(ClusterUnavailableError, match="could not be asked what it still does for try 1 of r "):
+    with pytest.raises(ClusterUnavailableError, match="did not answer whether it still works for try 1 of r "):
         connect.end_sessions(f"sc://{LOOPBACK}:{free_port()}", [attempt(1)])
 
 

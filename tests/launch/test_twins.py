@@ -62,12 +62,12 @@ def test_another_launchs_job_is_stopped_once_and_waited_for() -> None:
 
 
 def test_a_job_that_does_not_end_lets_nothing_start_beside_it() -> None:
-    with pytest.raises(JobAliveError, match="1 was told to stop"):
+    with pytest.raises(JobAliveError, match="1 is still running"):
         settled(Cluster(Job("1", JobState.ALIVE, "older"), looks=10**9))
 
 
 def test_a_driver_that_may_be_the_windows_lets_nothing_start_beside_it() -> None:
-    with pytest.raises(JobAliveError, match="nobody can tell whether 1"):
+    with pytest.raises(JobAliveError, match="it is not known whether 1"):
         settled(Cluster(Job("1", JobState.ALIVE, None)))
 
 

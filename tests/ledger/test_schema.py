@@ -96,16 +96,16 @@ class SchemaContract:
     def test_a_database_that_is_behind_names_the_command(self, empty: str) -> None:
         self._at(empty, "0000")
         with pytest.raises(
-            LedgerSchemaError, match=r"at revision 0000, this package needs .* kafka-offsets db upgrade"
+            LedgerSchemaError, match=r"at revision 0000, and this package requires .* kafka-offsets db upgrade"
         ):
             SqlLedger(empty)
 
     @pytest.mark.parametrize("create", [False, True])
     def test_a_newer_database_is_left_alone(self, empty: str, create: bool) -> None:
         self._at(empty, "9999")
-        with pytest.raises(LedgerSchemaError, match=r"newer than this package knows .*db upgrade can't go back"):
+        with pytest.raises(LedgerSchemaError, match=r"newer than this package's .*db upgrade can't go back"):
             SqlLedger(empty, create=create)
-        with pytest.raises(LedgerSchemaError, match="newer than this package knows"):
+        with pytest.raises(LedgerSchemaError, match="newer than this package's"):
             schema.upgrade(open_engine(empty))
 
     def test_the_migrations_make_the_tables_that_the_code_speaks_of(self, empty: str) -> None:
@@ -214,9 +214,9 @@ class TestSqlite(SchemaContract):
     ) -> None:
         assert SqlLedger(empty, create=True).groups() == []
         assert "A new ledger was made: sqlite:" in caplog.text
-        assert "On a first run that is right" in caplog.text
-        assert "If there was one before" in caplog.text
-        assert 'bring that one back: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)' in caplog.text
+        assert "that is right for a first run" in caplog.text
+        assert "If there was a ledger before" in caplog.text
+        assert 'restore it, see "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)' in caplog.text
         caplog.clear()
         SqlLedger(empty, create=True)
         assert caplog.text == "", "it is there"
@@ -229,7 +229,7 @@ class TestSqlite(SchemaContract):
 
     def test_a_question_makes_no_file(self, empty: str, tmp_path: Path) -> None:
         with pytest.raises(
-            LedgerSchemaError, match=r"There is no ledger in .* yet\. Check the path first\. .*only"
+            LedgerSchemaError, match=r"There is no ledger in .* yet\. If the path is right, make it"
         ) as raised:
             SqlLedger(empty)
         assert f"kafka-offsets db upgrade --ledger {empty}" in str(raised.value)
@@ -241,7 +241,7 @@ class TestSqlite(SchemaContract):
         with pytest.raises(NotYetError) as raised:
             SqlLedger(f"sqlite:///{file}", create=create)
         assert str(raised.value) == (
-            f"There is no folder {file.parent} for the ledger sqlite:///{file}: check the path, or make the folder first"
+            f"There is no folder {file.parent} for the ledger sqlite:///{file}: check the path, or make the folder"
         )
 
     def test_a_file_that_is_something_else_is_an_error_of_the_ledger(self, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ class TestMariaDB(SchemaContract):
 @pytest.mark.parametrize(
     ("url", "what"),
     [
-        ("nonsense", "can read"),
+        ("nonsense", "SQLAlchemy can't read"),
         ("oracle://u:canary@db/x", "not in oracle"),
         ("mssql+pyodbc://u:canary@db/x", "not in"),
         ("postgres://u:canary@db/x", "write postgresql://"),

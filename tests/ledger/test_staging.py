@@ -192,7 +192,7 @@ class OutputContract:
         held = add(ledger, name, 0, 10)
         staging = warehouse.stage(held, range(10))
         attempt = succeed(ledger, held)
-        with pytest.raises(OutputError, match=f"did not take its rows into {warehouse.table} .*(?i:unique|duplicate)"):
+        with pytest.raises(OutputError, match=f"refused its rows for {warehouse.table} .*(?i:unique|duplicate)"):
             self.commit(ledger, warehouse, held, attempt)
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [5])
         assert warehouse.stages() == [staging]
@@ -210,7 +210,7 @@ class OutputContract:
         with pytest.raises(OutputError, match=r"the job staged 10 rows for .* has 9 now"):
             self.commit(ledger, warehouse, held, attempt)
         warehouse.run(f"DROP TABLE {staging}")
-        with pytest.raises(OutputError, match="did not take its rows"):
+        with pytest.raises(OutputError, match="refused its rows"):
             self.commit(ledger, warehouse, held, attempt)
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [])
 

@@ -127,7 +127,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
         said = refused(worker, "None of the statements", run_without_kafka, operator)
     else:
         monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-        said = refused(worker, "no bin/java is", *((launch, worker) if task == "launch" else (call,)))
+        said = refused(worker, "has no bin/java", *((launch, worker) if task == "launch" else (call,)))
     assert last_words(caplog) == (
         "No window of group g was planned\n"
         f"    failed: {said}\n"
@@ -233,7 +233,7 @@ def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
     if named_by == "PATH" and answer == "no such program":
         monkeypatch.setenv("PATH", str(script(worker / "java" / "java").parent))
     asked = "python3" if named_by == "PATH" else f"{named_by}={python}"
-    said = refused(worker, f"^{binary} asks {asked}", launch, worker, spark_binary=binary)
+    said = refused(worker, f"^{binary} looks for Spark with {asked}", launch, worker, spark_binary=binary)
     assert f"export PATH={PROGRAMS}:$PATH" in said
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))  # then nobody is asked
     plans(launch, worker, spark_binary=binary)
@@ -253,7 +253,7 @@ def test_a_spark_home_of_another_version_than_pyspark_fails_a_session_at_once(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(spark_of(worker, "3.5.6")))
-    said = refused(worker, f"^SPARK_HOME is {worker}/spark, a Spark 3.5.6, and pyspark is 4.0.", call)
+    said = refused(worker, f"^SPARK_HOME \\({worker}/spark\\) has Spark 3.5.6, and pyspark has version 4.0.", call)
     assert "pip install 'pyspark==3.5.*'" in said
     plans(launch, worker)  # spark-submit gives the job the Python files of its own Spark
     (worker / "spark" / "jars" / "spark-core_2.12-3.5.6.jar").unlink()
@@ -273,7 +273,7 @@ def test_a_java_that_is_too_old_fails_the_task_at_once(
         plans(*run)
         return
     number = version.removeprefix("1.").partition(".")[0]
-    said = refused(worker, f"^Spark 4.0.0 needs Java {wanted} or later, and the worker's is Java {number}", *run)
+    said = refused(worker, f"^Spark 4.0.0 requires Java {wanted} or later, and the worker has Java {number}", *run)
     assert f"({worker}/jdk/bin/java)" in said
 
 
@@ -286,7 +286,7 @@ def test_an_older_spark_takes_an_older_java(
     if is_enough:
         plans(launch, worker)
     else:
-        refused(worker, "^Spark 3.5.6 needs Java 8 or later, and the worker's is Java 7", launch, worker)
+        refused(worker, "^Spark 3.5.6 requires Java 8 or later, and the worker has Java 7", launch, worker)
         script(worker / "spark" / "conf" / "spark-env.sh")  # it may set JAVA_HOME
         plans(launch, worker)
 
@@ -312,7 +312,7 @@ def test_without_java_a_task_fails_at_once_and_says_what_to_install(
 ) -> None:
     run = (launch, worker) if task == "launch" else (call,)
     monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-    refused(worker, f"JAVA_HOME is {worker}/jdk, where no bin/java is", *run)
+    refused(worker, f"JAVA_HOME is {worker}/jdk, which has no bin/java", *run)
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(PROGRAMS))
     refused(worker, "no java is on the PATH, and JAVA_HOME is not set.*openjdk-17-jre-headless", *run)

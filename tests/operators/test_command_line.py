@@ -180,7 +180,7 @@ def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.
 
 def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider.SparkSubmitHook, "_poll_k8s_driver_via_api", lambda _: None)
-    with pytest.raises(ClusterError, match="nobody saw it succeed"):
+    with pytest.raises(ClusterError, match="its success was not seen"):
         operator_on("k8s", track_driver_via_k8s_api=True)._get_hook()._poll_k8s_driver_via_api()
 
 

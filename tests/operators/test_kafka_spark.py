@@ -217,5 +217,5 @@ def test_a_worker_that_is_set_up_for_spark_connect_says_what_is_missing(variable
         check=False,
     )
     assert (
-        "BadInputError: This process can only be a client of Spark Connect, and the task has no server" in done.stderr
+        "BadInputError: This process can only be a client of Spark Connect, and the task names no server" in done.stderr
     )

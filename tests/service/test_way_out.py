@@ -382,11 +382,11 @@ class Maze(RuleBasedStateMachine):
 
     def _start_elsewhere(self, message: str) -> bool:
         """Choose another start, as a message says; True: it says that this name can't be used here."""
-        if "To go on where the store stands: starting_offsets='committed'" in message and not self.is_stuck:
+        if "To continue at the store's offsets: starting_offsets='committed'" in message and not self.is_stuck:
             self.define({"starting_offsets": "committed"})
             self.is_stuck = True  # if the store stands outside of the log, another name is all that is left
             return False
-        if "take another name for the group" in message:
+        if "give the group another name" in message:
             return True
         is_outside = "must lie in the log" in message
         self.define({"starting_offsets": "earliest" if is_outside else self._explicit_start()})

@@ -155,7 +155,7 @@ def test_rows_that_a_task_left_twice_are_not_published(
 
     monkeypatch.setattr(JdbcTable, "_write", twice)
     window = make_window(ranges)
-    with pytest.raises(PublishError, match="Spark staged 11 rows, and says that it wrote 10"):
+    with pytest.raises(PublishError, match="Spark staged 11 rows, and reported that it wrote 10"):
         write(window, values(window), database, table)
     assert database.numbers(table) == []
     assert database.stages() == []
@@ -166,7 +166,7 @@ def test_rows_of_which_spark_tells_no_number_are_not_published(
 ) -> None:
     monkeypatch.setattr(jdbc, "observed", lambda *_: {})  # as a busy Connect server may answer
     window = make_window(ranges)
-    with pytest.raises(PublishError, match="Spark staged 10 rows, and did not say in time"):
+    with pytest.raises(PublishError, match="Spark staged 10 rows, but did not report in time"):
         write(window, values(window), database, table)
     assert database.numbers(table) == []
     assert database.stages() == []

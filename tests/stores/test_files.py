@@ -141,7 +141,7 @@ def test_the_folder_of_another_group_is_not_ours(tmp_path: Path) -> None:
     """On a disk that does not tell capitals from small letters, two groups have one folder."""
     advance_to(store_at(tmp_path), 1)
     (tmp_path / GROUP).rename(tmp_path / "Lake.Orders")
-    with pytest.raises(StoreContentError, match=r"it is of group 'lake\.orders'"):
+    with pytest.raises(StoreContentError, match=r"its group is 'lake\.orders'"):
         store_at(tmp_path).read("Lake.Orders", ["orders"])
 
 

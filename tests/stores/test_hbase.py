@@ -284,7 +284,7 @@ class TestHBase(StoreContract):
         store, proxy = proxied
         with (
             before_next("put", proxy.hang),
-            pytest.raises(StoreOutcomeUnknownError, match="the same advance again writes them"),
+            pytest.raises(StoreOutcomeUnknownError, match="repeating the advance writes them"),
         ):
             store.advance(group, {}, at(topic, 5))
         proxy.heal()
@@ -358,7 +358,7 @@ class TestHBase(StoreContract):
         self, table: happybase.Table, store: OffsetStore, group: str, topic: str, state: str
     ) -> None:
         table.put(f":{group}".encode(), {b"state:json": state.encode()})
-        with pytest.raises(StoreContentError, match=rf"row :{group}: not a state of ours"):
+        with pytest.raises(StoreContentError, match=rf"row :{group}: not a state that this package writes"):
             store.advance(group, {}, at(topic, 1))
         assert table.row(f":{group}".encode()) == {b"state:json": state.encode()}
 

@@ -162,7 +162,7 @@ class PlaceThatLosesItsFolder(HdfsPlace):
 
 def test_a_folder_that_is_removed_meanwhile_is_not_taken_for_an_overtaking_writer(hdfs: Hdfs, group: str) -> None:
     store = FilesStore(NAME, PlaceThatLosesItsFolder(hdfs.client(), BASE))
-    with pytest.raises(StoreUnavailableError, match="somebody removed the file or its folder"):
+    with pytest.raises(StoreUnavailableError, match="another tool removed the temporary file or its folder"):
         store.advance(group, {}, at("orders", 5))
 
 

@@ -281,7 +281,7 @@ def test_the_limit_counts_each_byte_of_the_request(client: Any, zookeeper: ZooKe
     store.advance(group, {}, at("orders", *[1] * 10))
     store.advance(group, at("orders", *[1] * 10), at("orders", *[1000] * 10))
     with pytest.raises(
-        StoreLimitError, match=f"one request of {limit + 1} bytes, and the servers take {limit}.*layout=json"
+        StoreLimitError, match=f"need a request of {limit + 1} bytes, and the servers accept {limit}.*layout=json"
     ):
         store.advance(group, at("orders", *[1000] * 10), at("orders", *[1000] * 9, 10000))
     assert store.read(group, ["orders"]) == at("orders", *[1000] * 10)
@@ -321,7 +321,7 @@ def test_empty_nodes_are_created_in_requests_that_the_servers_take(tmp_path: Pat
 
 def test_one_node_has_its_limit_too(zookeeper: ZooKeeperServer, group: str) -> None:
     store = ZooKeeperStore(NAME, 10, zookeeper.hosts, layout=JsonLayout, max_request_bytes=5_000)
-    with pytest.raises(StoreLimitError, match="Split the group"):
+    with pytest.raises(StoreLimitError, match="split the group"):
         store.advance(group, {}, at("orders", *range(1_000)))
     assert store.read(group, ["orders"]) == {}
 
@@ -476,7 +476,7 @@ def test_a_generic_connection_with_tls(monkeypatch: pytest.MonkeyPatch, zookeepe
         ({}, "", "names no host"),
         ({"host": "h"}, "?layout=xml", "'nodes' or 'json', got 'xml'"),
         ({"host": "h"}, "?acl=mine", "got 'mine'"),
-        ({"host": "h"}, "?acl=private", "needs a login"),
+        ({"host": "h"}, "?acl=private", "requires a login"),
         ({"host": "h"}, "?max_request_bytes=1m", "max_request_bytes must be a whole number"),
     ],
 )

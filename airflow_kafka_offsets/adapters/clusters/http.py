@@ -1,4 +1,4 @@
-"""How clusters are asked: short requests, whose every failure is one error."""
+"""Short HTTP requests to clusters. Each failure is a `ClusterUnavailableError`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 
 TIMEOUT = (5.0, 30.0)
-"""Seconds to connect, and to wait for an answer."""
+"""Seconds to connect, and seconds to wait for an answer."""
 
 
 def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Response:
-    """Send a request, and return the answer, whatever its status.
+    """Send a request and return the answer, with any status.
 
     Raises:
-        ClusterUnavailableError: there was none.
+        ClusterUnavailableError: there is no answer.
     """
     try:
         return requests.request(method, url, timeout=TIMEOUT, **options)
@@ -27,7 +27,7 @@ def ask(method: str, url: str, *, hint: str = "", **options: Any) -> requests.Re
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Return an address that errors may show, and the user and password that were in it, as requests reads them.
+    """Split an address into one that errors may show, and the user and password in it, as requests reads them.
 
     >>> split_login("http://me:hunter%202@rm:8088/"), split_login("http://rm:8088"), split_login("http://TOKEN@rm:8088")
     (('http://rm:8088/', ('me', 'hunter 2')), ('http://rm:8088', None), ('http://rm:8088', None))
@@ -37,7 +37,7 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def was_never_sent(exc: ClusterUnavailableError) -> bool:
-    """Tell whether nobody took the connection, so that nobody can have done what the request asks for."""
+    """Whether no server accepted the connection, so that the request has certainly had no effect."""
     cause = exc.__cause__
     reason = (
         getattr(cause.args[0], "reason", None) if isinstance(cause, requests.ConnectionError) and cause.args else None
@@ -49,7 +49,7 @@ def document(answer: requests.Response, *, hint: str = "") -> dict[str, Any]:
     """Return the JSON document of an answer.
 
     Raises:
-        ClusterUnavailableError: it is another answer.
+        ClusterUnavailableError: the answer is not a JSON document.
     """
     try:
         found = answer.json()
@@ -57,6 +57,6 @@ def document(answer: requests.Response, *, hint: str = "") -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise ClusterUnavailableError(
-            f"{answer.url} answers {answer.status_code} and no JSON: {answer.text[:200]!r}{hint}"
+            f"{answer.url} answered {answer.status_code} without JSON: {answer.text[:200]!r}{hint}"
         )
     return found

@@ -1,4 +1,4 @@
-"""Kubernetes through its API: a driver is a pod, and is found by its labels."""
+"""Kubernetes through its API. A driver is a pod, and its labels identify it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class KubernetesCluster:
     """The driver pods of a namespace. A pod that is being deleted is alive until it is gone.
 
     Args:
-        open_client: returns the client's ``CoreV1Api``.
-        namespace: where drivers run.
+        open_client: returns a ``CoreV1Api``.
+        namespace: the drivers' namespace.
     """
 
     def __init__(self, open_client: Callable[[], Any], namespace: str) -> None:
@@ -25,7 +25,7 @@ class KubernetesCluster:
         self._namespace = namespace
 
     def jobs(self, name: JobName) -> Sequence[Job]:
-        """Return the pods that carry the window's label."""
+        """Return the pods with the window's label."""
         found = self._pods(label_selector=f"{WINDOW_LABEL}={name.window}")
         return [self._job(pod) for pod in sorted(found, key=lambda pod: str(pod.metadata.creation_timestamp))]
 
@@ -34,7 +34,7 @@ class KubernetesCluster:
         return bool(self._pods(field_selector=f"metadata.name={_pod_name(job_id)}"))
 
     def stop(self, job_id: str) -> None:
-        """Delete a pod; one that is gone already is fine."""
+        """Delete a pod, if it is still there."""
         try:
             self._open_client().delete_namespaced_pod(_pod_name(job_id), self._namespace, _request_timeout=TIMEOUT)
         except Exception as exc:
@@ -55,8 +55,8 @@ class KubernetesCluster:
 
     def _translated(self, exc: Exception) -> ClusterUnavailableError:
         return ClusterUnavailableError(
-            f"Kubernetes did not answer for namespace {self._namespace} ({type(exc).__name__}: {exc}). The task needs the "
-            "rights to list and to delete pods there"
+            f"Kubernetes did not answer for namespace {self._namespace} ({type(exc).__name__}: {exc}). Check that the task may "
+            "list and delete pods there"
         )
 
 

@@ -1,7 +1,7 @@
-"""Spark's own cluster, through the master's REST server, the master's page, and the workers' logs.
+"""Spark's standalone cluster, through the master's REST server, the master's web page, and the workers' logs.
 
-The master knows of a driver its id, its state, its main class and where it runs; nothing that we could choose. What tells
-drivers apart is the first line of a driver's log: the worker writes the command there that it launches, with all properties.
+The master knows only a driver's id, state, main class and worker. None of these identifies its window. The first line of the
+driver's log does: there the worker writes the command that it launches, with all properties.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _STATES = {
     "FINISHED": JobState.SUCCEEDED,
 }
 _CLOCKS_DIFFER = timedelta(hours=1)
-# The longest command that Linux launches.
+# The longest command that Linux can launch.
 _FIRST_LINE = 2 * 1024 * 1024
 _JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
 
 REST_HINT = (
-    ". A master listens for REST only with spark.master.rest.enabled=true, on spark.master.rest.port; the connection's extra "
-    "says which: rest-port (6066 by default), rest-scheme"
+    ". Set spark.master.rest.enabled=true on the master; if spark.master.rest.port is not 6066, set rest-port (and rest-scheme) "
+    "in the connection's extra"
 )
 PAGE_HINT = (
-    ". Where the master shows its page is said in the connection's extra: webui-port (8080 by default), webui-scheme. It is "
-    "needed to find a driver whose id nobody noted"
+    ". The master's web page is needed to find a driver whose id was not recorded. If its port is not 8080, set webui-port (and "
+    "webui-scheme) in the connection's extra"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the masters of one cluster are; one of them is the leader.
+    """The addresses of a cluster's masters. One of them is the leader.
 
     Attributes:
-        rest: their REST servers.
-        pages: their pages.
+        rest: of their REST servers.
+        pages: of their web pages.
     """
 
     rest: Sequence[str]
@@ -53,8 +53,8 @@ class StandaloneCluster:
     """The drivers of a Spark master.
 
     Args:
-        addresses: where the masters are.
-        main_class: of the drivers that we launch; None: any.
+        addresses: of the masters.
+        main_class: the main class of the drivers that this package launches; None: any.
     """
 
     def __init__(self, addresses: Addresses, main_class: str | None = None) -> None:
@@ -63,11 +63,11 @@ class StandaloneCluster:
         self._names: dict[str, tuple[str, str]] = {}
 
     def check(self) -> None:
-        """Make sure that a REST server answers."""
+        """Check that a REST server answers."""
         self._rest("GET", "status/driver-0")
 
     def jobs(self, name: JobName) -> Sequence[Job]:
-        """Return the drivers of a window; of those whose log can't be read, the ones that may be of it."""
+        """Return the drivers of a window, and those that may be of it because their log can't be read."""
         state = self._state()
         since = (name.planned_at - _CLOCKS_DIFFER).timestamp() * 1000
         all_drivers = [*state["activedrivers"], *state["completeddrivers"]]
@@ -77,7 +77,7 @@ class StandaloneCluster:
         return [job for job in jobs if job is not None]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the master knows the driver; one in recovery says why it can't tell."""
+        """Whether the master knows the driver. A master in recovery raises an error instead."""
         answer = self._rest("GET", f"status/{job_id}")
         return bool(answer.get("success")) or bool(answer.get("message"))
 
@@ -86,7 +86,7 @@ class StandaloneCluster:
         self._rest("POST", f"kill/{job_id}")
 
     def submit(self, arguments: Sequence[str], properties: Mapping[str, str], environment: Mapping[str, str]) -> str:
-        """Let a worker run spark-submit itself, as Spark refuses Python applications in cluster mode; return the driver's id.
+        """Let a worker run spark-submit, because Spark refuses Python applications in cluster mode; return the driver's id.
 
         Args:
             arguments: of that spark-submit.
@@ -94,14 +94,14 @@ class StandaloneCluster:
             environment: of its process.
 
         Raises:
-            BadInputError: the master refuses.
+            BadInputError: the master refuses the job.
         """
         request = {
             "action": "CreateSubmissionRequest",
             "appResource": "",
             "mainClass": SPARK_SUBMIT,
             "appArgs": list(arguments),
-            "clientSparkVersion": "any",  # it must be there; nobody reads it
+            "clientSparkVersion": "any",  # required, but not read
             "environmentVariables": dict(environment),
             "sparkProperties": {"spark.jars": "", **properties},
         }
@@ -119,7 +119,7 @@ class StandaloneCluster:
         return Job(driver["id"], state, found[1]) if found[0] == name.window else None
 
     def _named(self, driver: str, worker: str | None) -> tuple[str, str] | None:
-        """Return the window and job that a driver's log names; None: there is no such line to be read."""
+        """Return the window and job that a driver's log names; None: it does not name them, or can't be read."""
         if driver in self._names:
             return self._names[driver]
         if worker is None:
@@ -145,18 +145,18 @@ class StandaloneCluster:
                 continue
             if state.get("status") == "ALIVE":
                 return state
-            error = ClusterUnavailableError(f"{page} is a master that says {state.get('status')}, not ALIVE")
+            error = ClusterUnavailableError(f"The master {page} has the status {state.get('status')}, not ALIVE")
         raise error
 
     def _rest(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """Return the leader's answer; of masters that all say no, the last one's."""
+        """Return the leader's answer. If no master accepts the request, return the last answer."""
         said: dict[str, Any] | None = None
         for rest in self._addresses.rest:
             try:
                 said = document(ask(method, f"{rest}/v1/submissions/{path}", hint=REST_HINT, **options), hint=REST_HINT)
             except ClusterUnavailableError as exc:
                 if path == "create" and not was_never_sent(exc):
-                    raise  # it may have started a driver, and the next one would start another
+                    raise  # this master may have started a driver: another one would start a second
                 error = exc
                 continue
             if said.get("success"):

@@ -18,8 +18,8 @@ class YarnCluster:
     https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
 
     Args:
-        url: of its web application; it may hold a user and a password.
-        auth: how requests log in; None: as the address says, or not at all.
+        url: of its web application, which may hold a user and a password.
+        auth: how requests log in; None: with the user and password of the URL, if there are any.
     """
 
     def __init__(self, url: str, auth: Any = None) -> None:
@@ -28,7 +28,7 @@ class YarnCluster:
         self._auth = auth if auth is not None else login
 
     def jobs(self, name: JobName) -> Sequence[Job]:
-        """Return the applications that carry the window's tag."""
+        """Return the applications with the window's tag."""
         return [_job(app, name) for app in self._found({"applicationTags": yarn_tag(name.window)})]
 
     def knows(self, job_id: str) -> bool:
@@ -40,13 +40,15 @@ class YarnCluster:
         url = f"{self._apps}/{job_id}/state"
         answer = ask("PUT", url, json={"state": "KILLED"}, auth=self._auth)
         if not answer.ok:
-            raise ClusterUnavailableError(f"{url} refuses the kill: {answer.status_code} {answer.text[:200]!r}")
+            raise ClusterUnavailableError(
+                f"{url} refused to kill the application: {answer.status_code} {answer.text[:200]!r}"
+            )
 
     def _found(self, query: dict[str, str]) -> list[dict[str, Any]]:
         answer = ask("GET", self._apps, params=query, auth=self._auth)
         found = document(answer)
         if not answer.ok:
-            raise ClusterUnavailableError(f"{answer.url} answers {answer.status_code}: {found}")
+            raise ClusterUnavailableError(f"{answer.url} answered {answer.status_code}: {found}")
         apps: list[dict[str, Any]] = (found.get("apps") or {}).get("app", [])
         return sorted(apps, key=lambda app: int(app["startedTime"]))
 

@@ -1,4 +1,4 @@
-"""Kafka's client: one for all looks with the same settings, in each process."""
+"""Kafka's client. In each process, all lookups with the same settings share one."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from airflow_kafka_offsets.core.errors import (
 _T = TypeVar("_T")
 
 MAX_CLIENTS = 32
-"""Clients that one process keeps; each has a thread per broker. Rotated passwords make new ones."""
+"""How many clients one process keeps. Each has a thread per broker, and each rotated password makes a new one."""
 
-# Below a millisecond, list_offsets corrupts librdkafka's heap; above an hour, it is refused.
+# A time-out below a millisecond corrupts librdkafka's heap in list_offsets; librdkafka refuses one above an hour.
 SHORTEST, LONGEST = 1.0, 3600.0
 
-# A cold client may need seconds for its first answer: with less, every attempt would begin from the start.
+# A new client may need seconds for its first answer. With less time, each attempt would start from the beginning.
 _PATIENCE = 5.0
 
-# How often a waiting lookup hears what librdkafka reports.
+# Seconds between two looks at librdkafka's reports during a lookup.
 TICK = 0.05
 
-# How long after its own time-out a request may still be silent: it always is after a fork.
+# Seconds after its own time-out until a request counts as dead. After a fork, requests of the old client never answer.
 _GRACE = 0.5
 
-_TELLING = ("error_cb", "stats_cb", "throttle_cb")
+_CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
 
-# Settings of consumers and producers, by librdkafka's CONFIGURATION.md. An AdminClient warns about the former or refuses
-# them, and some of the latter act: idempotence and transactions want a producer id, a right that no lookup needs.
+# Settings of consumers and producers, from librdkafka's CONFIGURATION.md. An AdminClient warns about those of consumers or
+# refuses them. Idempotence and transactions request a producer id, a right that no lookup needs.
 _NOT_OURS = re.compile(
     r"(auto|batch|check|compression|consume|coordinator|delivery|fetch|group|heartbeat|isolation|linger|offset|produce)\..*"
     r"|(queued|queuing|queue\.buffering|session|share|sticky|transaction)\..*|enable\.(auto|gapless|idempotence|partition)\b.*"
@@ -57,35 +57,40 @@ _UNAUTHORIZED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORI
 
 
 class Line:
-    """One lookup's line to Kafka: how long it may take, what librdkafka reports meanwhile, and how a failure reads."""
+    """The requests of one lookup: they share a time limit, librdkafka's reports and the form of the errors.
+
+    Attributes:
+        config: librdkafka's settings.
+        reports: the errors that librdkafka has reported during this lookup.
+    """
 
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
         self.config = config
         self._timeout = timeout
         self._started = time.monotonic()
-        self.heard: deque[KafkaError] = deque(maxlen=100)
+        self.reports: deque[KafkaError] = deque(maxlen=100)
 
     def request_seconds(self) -> float:
         """Return how long the next request may take."""
-        # Not all the time that is left: where a broker hangs, a second look may find another one.
+        # Not all of the remaining time: if a broker hangs, a second attempt may find another one.
         left = self._started + self._timeout - time.monotonic()
         return max(SHORTEST, min(left, max(_PATIENCE, self._timeout / 3)))
 
     def ask(self, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
-        """Send a request and return what each of its futures brought: a result or a KafkaError."""
+        """Send a request and return the outcome of each of its futures: a result or a KafkaError."""
         shared = shared_client(self.config)
         try:
             client = shared.get(self.config)
         except (KafkaException, TypeError, ValueError) as exc:
             raise self._unusable(exc) from None  # its text may repeat a secret
         try:
-            with client.heard_by(self):
+            with client.reporting_to(self):
                 answers = self._collect(client.admin, request)
         except KafkaRefusedError:
             shared.forget(client)
             raise
         client.has_answered |= any(_is_from_broker(answer) for answer in answers.values())
-        # A client whose controller hangs asks only that one, for minutes; a new client finds another broker.
+        # If the controller hangs, a client asks only that broker for minutes. A new client finds another one.
         if any(
             isinstance(answer, KafkaError) and answer.code() == KafkaError._TIMED_OUT for answer in answers.values()
         ):
@@ -105,9 +110,9 @@ class Line:
             except KafkaException as exc:
                 return exc.args[0]
             except TimeoutError:
-                # Only here does librdkafka tell what it hides behind "timed out".
+                # librdkafka reports the reason for "timed out" only here.
                 admin.poll(0)
-                if cause := refusal(self.heard):
+                if cause := refusal(self.reports):
                     raise self._refused(cause) from None
                 if time.monotonic() > overdue:
                     return KafkaError(KafkaError._TIMED_OUT)
@@ -118,7 +123,7 @@ class Line:
         if names:
             raise KafkaRefusedError(
                 f"Kafka at {self._servers} does not let this user look at {kind.lower()} {name_some(names, ', ')}: "
-                f"that needs the ACL Describe on {kind} (Read includes it)"
+                f"grant the ACL Describe on {kind} (Read includes it)"
             )
 
     def fail_for(self, defects: Mapping[Any, str]) -> None:
@@ -127,14 +132,14 @@ class Line:
             raise self.unavailable(defects)
 
     def unavailable(self, defects: Mapping[Any, str]) -> KafkaAnswerError:
-        """Return the error for what has no answer; a refusal, if that is what librdkafka reported last."""
-        cause = last_cause(self.heard)
+        """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal."""
+        cause = last_cause(self.reports)
         if cause and cause.code() in REFUSALS:
             return self._refused(cause)
         seconds = time.monotonic() - self._started
         return KafkaUnavailableError(
             f"Kafka at {self._servers} did not answer within {seconds:.1f} s: {by_reason(defects)}. "
-            + self.masked(hint(self.heard))
+            + self.masked(hint(self.reports))
         )
 
     def _refused(self, cause: KafkaError) -> KafkaRefusedError:
@@ -155,10 +160,10 @@ class Line:
 
 
 class _Client:
-    """An AdminClient and the lookups that want to hear what it reports.
+    """An AdminClient, and the lookups that get its reports.
 
     Attributes:
-        has_answered: whether a broker ever answered it.
+        has_answered: whether a broker has ever answered it.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -166,11 +171,11 @@ class _Client:
         listeners: list[Line] = []
         users_own = config.get("error_cb")
 
-        # Not a method: a cycle would leave the client of a process to the garbage collector of its fork.
+        # Not a method: a reference cycle would leave the client to the garbage collector, also in a fork of this process.
         def report(error: KafkaError) -> None:
             reported.append(error)
             for line in tuple(listeners):
-                line.heard.append(error)
+                line.reports.append(error)
             if users_own:
                 users_own(error)
 
@@ -180,13 +185,13 @@ class _Client:
         self.admin = AdminClient({**config, "error_cb": report})
 
     @contextmanager
-    def heard_by(self, line: Line) -> Iterator[None]:
-        """Tell a lookup what is reported from now on; before the first answer, all since the beginning."""
+    def reporting_to(self, line: Line) -> Iterator[None]:
+        """Pass reports to a lookup from now on. Before the first answer of a broker, pass all earlier ones, too."""
         if not self.has_answered:
-            # Much is told only once: that all brokers are down, for instance.
-            line.heard.extend(tuple(self._reported))
+            # librdkafka reports some errors only once, for example that all brokers are down.
+            line.reports.extend(tuple(self._reported))
         elif not self._listeners:
-            self.admin.poll(0)  # what happened while nobody asked would look like news
+            self.admin.poll(0)  # drop what was reported between two lookups
         self._listeners.append(line)
         try:
             yield
@@ -195,7 +200,7 @@ class _Client:
 
 
 class SharedClient:
-    """The one client of a connection in this process, opened when it is first needed."""
+    """The one client of a connection in this process. It is opened when it is first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -208,7 +213,7 @@ class SharedClient:
             return self.client
 
     def forget(self, client: _Client) -> None:
-        """Let the next lookup open a new client; lookups under way keep this one until they are done."""
+        """Let the next lookup open a new client. Lookups that are running keep this one."""
         with self._lock:
             if self.client is client:
                 self.client = None
@@ -221,7 +226,7 @@ _shared: dict[tuple[int, str], SharedClient] = {}
 def shared_client(config: Mapping[str, Any]) -> SharedClient:
     _keep_inherited_clients()
     pid = os.getpid()
-    # One step, without a lock: a fork would inherit that as it is, taken.
+    # In one step, without a lock: a fork could inherit the lock while it is held.
     shared = _shared.setdefault((pid, digest(config)), SharedClient())
     for key in [key for key in tuple(_shared) if key[0] == pid][:-MAX_CLIENTS]:
         _shared.pop(key, None)
@@ -230,18 +235,18 @@ def shared_client(config: Mapping[str, Any]) -> SharedClient:
 
 @cache
 def _keep_inherited_clients() -> None:
-    """Make forks never destroy a client of their parent: that waits for threads which they lack, then crashes."""
+    """Keep forks from destroying a client of their parent: that waits for threads which a fork does not have, and crashes."""
 
     def keep() -> None:
         for shared in tuple(_shared.values()):
-            # One reference too many, so that not even the end of the interpreter destroys it.
+            # One reference more than there are, so that even the end of the interpreter does not destroy it.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(shared.client))
 
     os.register_at_fork(after_in_child=keep)
 
 
 def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that an AdminClient can use, and silence librdkafka's stderr: errors tell what it would.
+    """Return the settings that an AdminClient can use. librdkafka's stderr is off: errors report the same.
 
     >>> client_config({"bootstrap.servers": "kafka:9092", "group.id": "g", "error_cb": "a.function"})
     {'log_level': 0, 'bootstrap.servers': 'kafka:9092'}
@@ -250,19 +255,19 @@ def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_ours(name: str, value: Any) -> bool:
-    # In a connection's extra, a callback is the name of a function, which Airflow's own hooks look up: none that we need.
-    is_name = name in _TELLING and not callable(value)
+    # In a connection's extra, a callback is the name of a function. Only Airflow's own hooks look it up.
+    is_name = name in _CALLBACKS and not callable(value)
     return not is_name and not _NOT_OURS.fullmatch(name)
 
 
 def digest(config: Mapping[str, Any]) -> str:
-    """Return a name for a connection that tells its settings apart and shows none of them."""
+    """Return a digest of a connection's settings, which shows none of them."""
     known = "\n".join(f"{name}={_identity(value)}" for name, value in sorted(config.items()))
     return hashlib.sha256(known.encode()).hexdigest()
 
 
 def _identity(value: Any) -> str:
-    # Hooks make a new callback for each login; what it is and was given says whether it is the same login.
+    # Hooks make a new callback for each login. Its function and arguments decide whether it is the same login.
     if isinstance(value, partial):
         return f"{_identity(value.func)} of {value.args!r} {value.keywords!r}"
     if callable(value):

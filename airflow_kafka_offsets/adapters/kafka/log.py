@@ -1,7 +1,7 @@
-"""What Kafka holds, asked through confluent-kafka's AdminClient.
+"""Lookups in Kafka through confluent-kafka's AdminClient.
 
-Every lookup describes its topics first, then lists offsets: the description gives topic ids and leaders, and it is what
-refreshes librdkafka's metadata. Without it, a new partition is unknown for minutes and a moved leader for ever.
+Each lookup describes its topics first, then lists offsets. The description returns topic ids and leaders, and refreshes
+librdkafka's metadata. Without it, librdkafka does not find a new partition for minutes, and never finds a moved leader.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ log = logging.getLogger(__name__)
 
 
 CHUNK = 1000
-"""Partitions in one call: the time of a call grows with their square, and smaller ones cost more requests."""
+"""Partitions in one call. A call's time grows with their square; smaller calls cost more requests."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# How much later a topic that seems absent is looked for again.
+# Seconds until a topic that seems absent is looked for again.
 _SECOND_LOOK = 0.5
 
-# An offset that no log has, and a group that nothing joins: a consumer must name one.
+# An offset above all logs, and a group that no one joins: a consumer must name a group.
 _BEHIND_ALL = 2**62
 _NO_GROUP = "airflow-kafka-offsets-looks"
-# librdkafka tells it in words only: rd_kafka_toppar_handle_OffsetForLeaderEpoch in rdkafka_offset.c.
+# librdkafka reports the end only in this text: rd_kafka_toppar_handle_OffsetForLeaderEpoch in rdkafka_offset.c.
 _EPOCH_END = re.compile(r"broker end offset is (\d+) \(offset leader epoch \d+\)")
 
 
@@ -56,11 +56,11 @@ _NO_OFFSET = -1  # Kafka: no record has this timestamp or a later one
 class KafkaLog:
     """Look up topic ids, bounds, timestamps and committed offsets; `ports.LogOffsets`.
 
-    It holds no client: all logs of one connection share one in each process, also after a fork.
+    It has no client of its own: in each process, all objects of one connection share one, also after a fork.
 
     Args:
-        config: librdkafka's settings, as the extra of an Airflow connection of type ``kafka`` has them.
-        timeout: seconds after which a lookup gives up, 1 to 3600; what is under way then may take 2 s more.
+        config: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
+        timeout: seconds after which a lookup gives up, 1 to 3600. A request that is running then may take 2 s more.
     """
 
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
@@ -68,11 +68,11 @@ class KafkaLog:
         self._timeout = min(max(timeout, SHORTEST), LONGEST)
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
-        """Return ids and bounds of topics; one that does not exist is simply not in the answer."""
+        """Return ids and bounds of topics, without those that do not exist."""
         return self._ask(lambda lookup: lookup.snapshot(topics, isolation_level)) if topics else LogSnapshot({}, {})
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Return the ids of topics, without looking at their logs; one that does not exist is not in the answer."""
+        """Return the ids of topics, without those that do not exist. Their offsets are not looked up."""
         return self._ask(lambda lookup: lookup.topic_ids(topics)) if topics else {}
 
     def bounds(
@@ -87,51 +87,51 @@ class KafkaLog:
         """Return each partition's first offset whose record has this timestamp or a later one; None: there is none.
 
         Raises:
-            BadInputError: the time has no zone, or lies before 1970.
+            BadInputError: the time has no zone, or is before 1970.
         """
         moment = epoch_milliseconds(time)
         return self._ask(lambda lookup: lookup.offsets_at(partitions, moment, isolation_level)) if partitions else {}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
-        """Return where the records of leader epochs, and of all before them, end; what Kafka did not say is not there."""
+        """Return the end offset of each leader epoch, without those that Kafka did not report."""
         return self._ask(lambda lookup: lookup.epoch_ends(wanted)) if wanted else {}
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return what a Kafka consumer group has committed; None: nothing for that partition."""
+        """Return the committed offsets of a Kafka consumer group; None: no offset for that partition."""
         return self._ask(lambda lookup: lookup.committed(group_id, partitions)) if partitions else {}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Return the topic-partitions of topics; one that does not exist has none."""
+        """Return the topic-partitions of topics. A topic that does not exist has none."""
         return self._ask(lambda lookup: lookup.partitions(topics)) if topics else []
 
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
-        """Return what a Kafka consumer group has committed: offset and metadata; what it has not is not there."""
+        """Return offset and metadata that a Kafka consumer group has committed, without partitions that have none."""
         return self._ask(lambda lookup: lookup.commits(group_id, partitions)) if partitions else {}
 
     def group_state(self, group_id: str) -> confluent_kafka.ConsumerGroupState | None:
-        """Return the state of a Kafka consumer group; None: there is none, or this user may not see it."""
+        """Return the state of a Kafka consumer group; None: it does not exist, or this user may not see it."""
         return self._ask(lambda lookup: lookup.group_state(group_id))
 
     def _ask(self, question: Callable[[_Lookup], _T]) -> _T:
-        # Everything but a refusal is asked again: librdkafka calls only some of what passes "retriable".
+        # Each failure but a refusal is tried again: librdkafka marks only some passing errors as "retriable".
         retrying = Retrying(
             retry=retry_if_exception(may_pass),
             stop=stop_before_delay(self._timeout),
             wait=wait_random_exponential(multiplier=0.2, max=3),
-            before_sleep=_tell,
+            before_sleep=_log_retry,
             reraise=True,
         )
         return retrying(question, _Lookup(Line(self._config, self._timeout)))
 
 
-def _tell(state: RetryCallState) -> None:
+def _log_retry(state: RetryCallState) -> None:
     assert state.outcome
     assert state.next_action
-    log.info("%s. Asking again in %.1f s", state.outcome.exception(), state.next_action.sleep)
+    log.info("%s. The next attempt is in %.1f s", state.outcome.exception(), state.next_action.sleep)
 
 
 class _Lookup:
-    """What is asked and what the answers mean; each method is one attempt, and fails unless every partition is answered."""
+    """The questions and the meaning of their answers. Each method is one attempt; it fails unless each partition has an answer."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -163,14 +163,14 @@ class _Lookup:
         return list(_leaders(self._describe_twice(topics)))
 
     def group_state(self, group_id: str) -> Any:
-        # The list of all, for to describe one may end the process, see _fetch_committed.
+        # List all groups: describing one may crash the process, see _fetch_committed.
         [answer] = self._line.ask(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
         what = f"groups, {group_id} among them"
         if isinstance(answer, KafkaError):
             raise self._line.unavailable({what: reason_of(answer)})
         states = [listed.state for listed in answer.valid if listed.group_id == group_id]
         if not states and answer.errors:
-            # The broker that knows it may be one that did not answer.
+            # The group's broker may be one of those that did not answer.
             raise self._line.unavailable({what: str(answer.errors[0])})
         return states[0] if states else None
 
@@ -179,7 +179,7 @@ class _Lookup:
         return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        # A consumer says "timed out" to a wrong password too; what is described here says which it was.
+        # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
         self._describe([tp.topic for tp in partitions])
         answers = {_ours(tp): tp for tp in self._fetch_committed(group_id, partitions)}
         self._line.fail_for({tp: reason_of(answer.error) for tp, answer in answers.items() if answer.error})
@@ -195,9 +195,9 @@ class _Lookup:
     def _fetch_epoch_ends(self, asked: Collection[PartitionEpoch], overdue: float) -> dict[PartitionEpoch, int]:
         """Ask for one epoch of each partition, all at once.
 
-        The only one in librdkafka that asks OffsetForLeaderEpoch is a consumer, which does it before it reads at an offset
-        of an earlier leader. So one is told to read far behind all ends, which no log confirms: its error says where the
-        epoch ends, and nothing is ever read. It wants no more than the ACL Describe.
+        In librdkafka only a consumer sends OffsetForLeaderEpoch, before it reads at an offset of an earlier leader. So this
+        consumer starts at an offset far above the end of each log. Kafka does not confirm that offset, and the error holds the
+        end of the epoch. No record is ever read. The ACL Describe is enough.
         """
         settings = {
             **self._line.config,
@@ -212,7 +212,7 @@ class _Lookup:
                 consumer.assign([_far_behind(epoch) for epoch in asked])
                 while waiting and time.monotonic() < overdue:
                     message = consumer.poll(TICK)
-                    # What is said of the whole client has no topic.
+                    # A message about the whole client has no topic.
                     if message is None or not message.topic():
                         continue
                     epoch = waiting.pop(TopicPartition(message.topic(), message.partition()), None)
@@ -220,7 +220,7 @@ class _Lookup:
                     if epoch and end is not None:
                         found[epoch] = end
         except KafkaException as exc:
-            log.info("Kafka was not asked where leader epochs end: %s", self._line.masked(reason_of(exc.args[0])))
+            log.info("The ends of leader epochs were not looked up: %s", self._line.masked(reason_of(exc.args[0])))
         return found
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
@@ -229,7 +229,7 @@ class _Lookup:
         self._line.fail_for(_leaderless({tp: leaders[tp] for tp in partitions}))
 
     def _describe_twice(self, topics: Sequence[str]) -> dict[str, Any]:
-        # A broker that comes back, or is slow to hear of a new topic, says "unknown" for a moment.
+        # A broker that restarts, or learns late of a new topic, reports it as unknown for a moment.
         described = self._describe(topics)
         absent = set(topics) - described.keys()
         if absent:
@@ -248,8 +248,8 @@ class _Lookup:
         return {topic: answer for topic, answer in answers.items() if topic not in errors}
 
     def _fetch_committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[Any]:
-        # Never through an AdminClient: when a group's coordinator moves or hangs, its questions about groups end the
-        # whole process (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
+        # Not through an AdminClient: if a group's coordinator moves or hangs, these requests crash the process
+        # (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
         settings = {**self._line.config, "group.id": group_id, "enable.auto.commit": False}
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         try:
@@ -263,7 +263,7 @@ class _Lookup:
         try:
             return list(consumer.committed(wanted, timeout=SHORTEST))
         except KafkaException:
-            # That a user may not see the group is no answer: it comes where records would come.
+            # If the user may not see the group, Kafka reports it here, in place of a record.
             message = consumer.poll(0)
             if message is not None and message.error():
                 self._line.refuse_unauthorized("Group", {group_id: message.error()})
@@ -277,7 +277,7 @@ class _Lookup:
         specs = [OffsetSpec.earliest(), OffsetSpec.latest()]
         beginnings, ends = self._list_offsets(partitions, specs, isolation_level)
         self._line.fail_for({tp: why for tp in beginnings if (why := _defect(beginnings[tp]) or _defect(ends[tp]))})
-        # Records that are deleted under an open transaction leave the last stable offset behind the beginning.
+        # If records of an open transaction are deleted, the last stable offset is below the beginning offset.
         return {tp: Bounds(b.offset, max(b.offset, ends[tp].offset), _epoch(ends[tp])) for tp, b in beginnings.items()}
 
     def _list_offsets(
@@ -285,8 +285,8 @@ class _Lookup:
     ) -> list[dict[TopicPartition, Any]]:
         """Return for each spec the answer for each partition: an offset with its timestamp, or a KafkaError.
 
-        Everything is under way before the first answer is waited for. One call takes one spec of a partition: of two,
-        it forgets the first without a word.
+        All requests are sent before the first answer is awaited. A call takes one spec for each partition: of two, it
+        silently drops the first.
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
@@ -302,15 +302,15 @@ class _Lookup:
 
 
 def epoch_milliseconds(moment: datetime) -> int:
-    """Return the first millisecond that is not before a moment: Kafka's timestamps have no fractions.
+    """Return the first millisecond that is not before a moment. Kafka's timestamps have no fractions.
 
     Raises:
-        BadInputError: it has no zone, or lies before 1970: Kafka gives negative timestamps another meaning.
+        BadInputError: the moment has no zone, or is before 1970 (negative timestamps have another meaning in Kafka).
     """
     if moment.tzinfo is None:
-        raise BadInputError(f"A time needs a zone, got {moment.isoformat()}")
+        raise BadInputError(f"A time must have a zone, got {moment.isoformat()}")
     if moment < _EPOCH:
-        raise BadInputError(f"Kafka knows no time before 1970, got {moment.isoformat()}")
+        raise BadInputError(f"Kafka has no times before 1970, got {moment.isoformat()}")
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
@@ -322,7 +322,7 @@ def _defect(answer: Any, lowest: int = 0) -> str | None:
 
 
 def one_of_each(wanted: Iterable[PartitionEpoch]) -> list[list[PartitionEpoch]]:
-    """Divide epochs into lists that each name a partition once.
+    """Divide epochs into lists that name each partition once.
 
     >>> first, second = PartitionEpoch(TopicPartition("orders", 0), 3), PartitionEpoch(TopicPartition("orders", 0), 5)
     >>> one_of_each([first, second]) == [[first], [second]]
@@ -336,7 +336,7 @@ def one_of_each(wanted: Iterable[PartitionEpoch]) -> list[list[PartitionEpoch]]:
 
 
 def epoch_end(error: str) -> int | None:
-    """Return where a leader epoch ends, from what a consumer says of an offset that it could not confirm; None: not known.
+    """Return the end of a leader epoch from a consumer's error about an unconfirmed offset; None: not known.
 
     >>> epoch_end("Partition log truncation detected at ...: broker end offset is 60 (offset leader epoch 0). Reset to INVALID.")
     60

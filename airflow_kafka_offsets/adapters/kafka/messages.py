@@ -1,4 +1,4 @@
-"""What Kafka's client says, in words for a person."""
+"""The errors of Kafka's client, in words for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.secrets import is_secret
 
-# What ends a lookup at once: no patience helps.
+# Errors that end a lookup at once: a retry does not help.
 REFUSALS = {
     KafkaError._AUTHENTICATION: (
         "refused the login",
@@ -26,7 +26,7 @@ REFUSALS = {
 
 
 def masked(text: str, config: Mapping[str, Any]) -> str:
-    """Return a text without the values of the settings that are secret.
+    """Return a text without the values of secret settings.
 
     >>> masked("bad password hunter2", {"sasl.password": "hunter2"})
     'bad password ***'
@@ -37,35 +37,35 @@ def masked(text: str, config: Mapping[str, Any]) -> str:
     return text
 
 
-def refusal(heard: Iterable[KafkaError]) -> KafkaError | None:
-    """Return what says that no patience will help, if no broker is left that could.
+def refusal(reports: Iterable[KafkaError]) -> KafkaError | None:
+    """Return the report of a refusal, if there are two and all brokers are down: a retry then does not help.
 
-    Twice, for a broker that goes down in the middle of a login looks the same once.
+    One report is not enough: a broker that stops in the middle of a login causes the same report once.
     """
-    heard = tuple(heard)
-    causes = [error for error in heard if error.code() in REFUSALS]
-    is_alone = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in heard)
-    return causes[-1] if is_alone and len(causes) > 1 else None
+    reports = tuple(reports)
+    causes = [error for error in reports if error.code() in REFUSALS]
+    are_all_down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in reports)
+    return causes[-1] if are_all_down and len(causes) > 1 else None
 
 
-def last_cause(heard: Iterable[KafkaError]) -> KafkaError | None:
-    """Return the last report that says why; that all brokers are down says only what."""
-    causes = [error for error in heard if error.code() != KafkaError._ALL_BROKERS_DOWN]
+def last_cause(reports: Iterable[KafkaError]) -> KafkaError | None:
+    """Return the last report that gives a reason. "All brokers are down" gives none."""
+    causes = [error for error in reports if error.code() != KafkaError._ALL_BROKERS_DOWN]
     return causes[-1] if causes else None
 
 
-def hint(heard: Sequence[KafkaError]) -> str:
-    """Return what a person can look at, from what librdkafka reported."""
-    cause = last_cause(heard)
+def hint(reports: Sequence[KafkaError]) -> str:
+    """Return what a person can check, from librdkafka's reports."""
+    cause = last_cause(reports)
     if cause:
         return f"The last error of a connection was: {cause.str()}. Check bootstrap.servers and security.protocol, and that the brokers run"
-    if heard:
-        return "Every connection was closed without a reason: check that security.protocol is that of the listener"
-    return "No connection reported an error: look at the brokers themselves"
+    if reports:
+        return "Kafka closed every connection without a reason: check that security.protocol is that of the listener"
+    return "No connection reported an error: check the brokers"
 
 
 def by_reason(defects: Mapping[Any, str]) -> str:
-    """Return a sentence that names each reason once, with what it concerns."""
+    """Return a sentence that names each reason once, with the partitions it concerns."""
     concerned: dict[str, list[str]] = {}
     for what, why in sorted(defects.items()):
         concerned.setdefault(why, []).append(str(what))

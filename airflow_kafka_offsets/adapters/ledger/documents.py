@@ -1,9 +1,9 @@
-"""Offsets as the ledger's JSON documents: per topic three columns of numbers, the shape that measured smallest and fastest.
+"""Offsets as the ledger's JSON documents: for each topic three columns of numbers, which was the smallest and fastest form.
 
 ``{"orders":{"id":"wDQp...","partitions":[0,1],"start":[10,20],"span":[5,0],"epoch":[3,null]}}``
 
-``epoch`` holds leader epochs (`core.leader_epochs`). It is not there where none is known, as in what earlier versions wrote; those
-versions don't look at it.
+``epoch`` holds leader epochs (`core.leader_epochs`). It is missing if none is known, and in documents of earlier versions, which
+ignore it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 @contextmanager
 def intact(what: str) -> Iterator[None]:
-    """Read what this package has written to the ledger.
+    """Translate the errors of reading a ledger value that is damaged.
 
     Args:
-        what: it is, for the message.
+        what: the value, for the message.
 
     Raises:
-        LedgerError: nobody of us has written it like that.
+        LedgerError: this package never writes such a value.
     """
     try:
         yield
@@ -38,11 +38,11 @@ def intact(what: str) -> Iterator[None]:
 
 
 def damaged(what: str, exc: Exception) -> LedgerError:
-    """Return the error for what nobody of us has written to the ledger like that."""
+    """Return the error for a value that this package never writes."""
     why = str(exc)[:MAX_VALUE]
     return LedgerError(
-        f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row was damaged, or "
-        'changed by hand. Bring it back from a copy of the ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
+        f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row is damaged, or was "
+        'changed by hand. Restore it from a copy of the ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
     )
 
 
@@ -76,13 +76,13 @@ def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str], dict[TopicPart
 
 
 def dump_position(position: Position) -> str:
-    """Write a position: ranges that are all empty."""
+    """Write a position, as empty ranges."""
     empty = OffsetRanges((tp, OffsetRange(offset, offset)) for tp, offset in position.offsets.items())
     return dump_ranges(empty, position.topic_ids, position.leader_epochs)
 
 
 def load_position(text: str) -> Position:
-    """Read what `dump_position` wrote, or of ranges their ends: where the next window starts."""
+    """Read what `dump_position` wrote. From ranges, read their ends, where the next window starts."""
     topics = json.loads(text)
     partitions = _partitions(topics)
     ends = {
@@ -99,7 +99,7 @@ def _columns(topic_id: str | None) -> dict[str, Any]:
 
 def _whole(numbers: list[int]) -> list[int]:
     if any(type(number) is not int or number < 0 for number in numbers):
-        raise ValueError("not all of these are whole numbers, from 0 on")
+        raise ValueError("these must all be whole numbers, 0 or more")
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Engines for the ledger's database, and what their errors mean."""
+"""Engines for the ledger's database, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ CONNECT_TIMEOUT = 10
 """Seconds until a database that does not answer is an error."""
 
 LOCK_TIMEOUT = 30
-"""Seconds to wait for what another transaction has locked: it takes milliseconds, unless its owner hangs."""
+"""Seconds to wait for a lock of another transaction. It takes milliseconds, unless the other process hangs."""
 
 ANSWER_TIMEOUT = 60
-"""Seconds until a connection that went silent is an error; more than the time-outs of locks."""
+"""Seconds until a silent connection is an error. Longer than the time-outs of locks."""
 
-# What a loser is told under stricter isolation levels than ours: serialization failure and deadlock (PostgreSQL),
-# deadlock and "record has changed since last read" (MySQL, MariaDB).
+# Errors of a transaction that lost to another one: serialization failure and deadlock (PostgreSQL), deadlock and
+# "record has changed since last read" (MySQL, MariaDB).
 _LOST_SQLSTATES = {"40001", "40P01"}
 _LOST_CODES = {1213, 1020}
 
-# libpq: a peer that is gone without a word is noticed by TCP, after the default of two hours or after these seconds.
+# libpq: TCP notices a peer that disappeared after these seconds, by default after two hours.
 _PG_ARGS = {
     "connect_timeout": CONNECT_TIMEOUT,
     "keepalives_idle": 15,
@@ -57,7 +57,7 @@ _MYSQL_ARGS = {
 }
 
 
-# What drivers raise of options that they can't read; their own errors are none of these.
+# What drivers raise for options that they can't read. Their own errors are other classes.
 _OF_OPTIONS = (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError)
 
 _MYSQL_ENGINE = text(
@@ -67,29 +67,29 @@ _MYSQL_ENGINE = text(
 
 
 def engine_without_transactions(connection: Connection, table: str, schema: str | None) -> str | None:
-    """Return the name of the table's engine, if it is one of MySQL's or MariaDB's that can't take back what it was told."""
+    """Return the table's engine in MySQL or MariaDB, if it has no transactions."""
     if connection.dialect.name not in ("mysql", "mariadb"):
         return None
     found = connection.execute(_MYSQL_ENGINE, {"schema": schema, "name": table}).first()
-    # By place: MySQL 8 calls these columns ENGINE and TRANSACTIONS, whatever the query says.
+    # By position: MySQL 8 names these columns ENGINE and TRANSACTIONS, in upper case.
     return None if found is None or found[1] == "YES" else str(found[0])
 
 
 def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, Any] | None = None) -> Engine:
-    """Return an engine that keeps no connection: nothing is carried over a fork, and tasks need few.
+    """Return an engine that keeps no connection: a fork inherits none, and tasks need few.
 
     Args:
         url: SQLAlchemy's URL.
         what: what the database holds, for messages.
-        connect_args: arguments of the driver that win over those of this module; the URL's win over both.
+        connect_args: arguments of the driver. They override those of this module; the URL's override both.
 
     Raises:
-        BadInputError: the URL is not that of a database that can hold it.
+        BadInputError: the URL is not that of a supported database.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as exc:
-        raise BadInputError(f"The {what}'s URL is not one that SQLAlchemy can read") from exc
+        raise BadInputError(f"SQLAlchemy can't read the {what}'s URL") from exc
     _check_file(parsed, what)
     given = dict(connect_args or {})
     match parsed.get_backend_name():
@@ -109,26 +109,26 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
 def _check_file(url: URL, what: str) -> None:
     if url.get_backend_name() != "sqlite" or not url.database:
         return
-    # Its path can't be told from its options, so no look would keep a question from making the file.
+    # The path can't be separated from the options, so a read-only command could not avoid making the file.
     if what == "ledger" and url.database.startswith("file:"):
         raise BadInputError(
-            "The ledger's URL names a file in SQLite's own form (file:...): write its path, such as "
+            "The ledger's URL names a file in SQLite's form (file:...): write its path instead, such as "
             "sqlite:////var/lib/kafka_offsets.db"
         )
     if os.path.isdir(url.database):
         raise BadInputError(
-            f"The {what}'s URL {_shown(url)} is that of a folder: name a file in it, such as kafka_offsets.db"
+            f"The {what}'s URL {_shown(url)} names a folder: name a file in it, such as kafka_offsets.db"
         )
 
 
 def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> Engine:
-    # What the user wrote into the URL wins.
+    # The options in the URL take precedence.
     mine = {name: value for name, value in connect_args.items() if name not in url.query}
     try:
         engine = create_engine(url, poolclass=NullPool, connect_args=mine)
     except ModuleNotFoundError as exc:
         raise BadInputError(
-            f"The {what} in {url.get_backend_name()} needs the Python package {exc.name}: "
+            f"The {what} in {url.get_backend_name()} requires the Python package {exc.name}: "
             f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
         ) from exc
     except Exception as exc:  # whatever SQLAlchemy or the driver make of an option that they can't read
@@ -151,8 +151,8 @@ def _driver(dialect: Any) -> Callable[..., Any]:
 
 
 def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
-    """Return the error for a URL that a driver can't use: an option of it, as a rule."""
-    if url.query:  # what the driver says may repeat the value
+    """Return the error for a URL that a driver can't use, usually because of an option."""
+    if url.query:  # the driver's message may repeat the value of an option
         why = f"{type(exc).__name__}. Its options are {name_some(sorted(url.query), ', ')}."
     else:
         why = f"{type(exc).__name__}: {first_line(exc)}."
@@ -162,7 +162,7 @@ def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
 def _postgres(engine: Engine) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection):  # type: ignore[no-untyped-def]
-        # PostgreSQL waits for ever by default; LOCAL, as a connection pooler may hand the session on to others.
+        # By default PostgreSQL waits without end. LOCAL, because a connection pooler may give the session to others.
         if not connection.get_execution_options().get("only_reads"):
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'")
 
@@ -188,8 +188,8 @@ def _mysql_connection() -> type:
         def _create_ssl_ctx(self, options):  # type: ignore[no-untyped-def]
             if options:
                 return super()._create_ssl_ctx(options)
-            # Else each connection reads the certificates of all authorities that the system knows: 20 ms of CPU, and in vain,
-            # as a server's certificate is not verified when the user names no authority.
+            # Otherwise each connection reads the certificates of all authorities of the system: 20 ms of CPU without use,
+            # because the server's certificate is not verified if the user names no authority.
             if OurConnection.shared is None:
                 OurConnection.shared = super()._create_ssl_ctx(options)
             return OurConnection.shared
@@ -200,14 +200,14 @@ def _mysql_connection() -> type:
 def _sqlite(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection, _record):  # type: ignore[no-untyped-def]
-        # The driver would begin transactions by itself, after the first read and too late.
+        # The driver would begin transactions by itself, but only after the first read, which is too late.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
     @event.listens_for(engine, "begin")
     def begin(connection):  # type: ignore[no-untyped-def]
-        # A deferred transaction that reads first fails at once when somebody else has written since; this one waits.
+        # A deferred transaction that reads first fails at once if another writer came in between. This one waits.
         if not connection.get_execution_options().get("only_reads"):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -215,7 +215,7 @@ def _sqlite(engine: Engine) -> Engine:
 
 
 def use_write_ahead_log(engine: Engine) -> None:
-    """Let readers and writers of a SQLite file work side by side, from now on: the file remembers it."""
+    """Let readers and writers of a SQLite file work at the same time. The file keeps this setting."""
     give_up = time.monotonic() + LOCK_TIMEOUT
     with engine.connect().execution_options(only_reads=True) as connection:  # in a transaction, SQLite refuses it
         while True:
@@ -223,7 +223,7 @@ def use_write_ahead_log(engine: Engine) -> None:
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
                 return
             except OperationalError as exc:
-                # Of several that open a new file, one switches it over; the others are refused at once, without any wait.
+                # If several processes open a new file, one changes the setting. SQLite refuses the others at once, without a wait.
                 is_busy = getattr(exc.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
                 if not is_busy or time.monotonic() > give_up:
                     raise
@@ -231,27 +231,27 @@ def use_write_ahead_log(engine: Engine) -> None:
 
 
 def is_there(url: str | URL) -> bool:
-    """Whether a database can be asked: to connect to a SQLite file that does not exist makes it, and a question must not."""
+    """Whether a database can be read without making it: connecting to a SQLite file that does not exist makes the file."""
     file = _file_of(make_url(url))
-    # Not Path.exists(), which raises what it is told of a name that is too long.
+    # Not Path.exists(), which raises an error if the name is too long.
     return file is None or os.path.exists(file)
 
 
 def missing_folder(url: str | URL) -> Path | None:
-    """Return the folder of a SQLite file if it is not there, or hidden from this user; None: nothing is wrong with it."""
+    """Return the folder of a SQLite file if it does not exist or this user can't see it; None: it is there."""
     file = _file_of(make_url(url))
     return None if file is None or os.path.isdir(file.parent) else file.parent
 
 
 def _file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None: it has none, or its URL says more than a path, as an offset store's may."""
+    """Return the file of a SQLite database; None: it has none, or its URL has more than a path, as an offset store's may."""
     is_path = url.database and url.database != ":memory:" and not url.database.startswith("file:")
     is_file = url.get_backend_name() == "sqlite" and is_path
     return Path(str(url.database)) if is_file else None
 
 
 def where(engine: Engine) -> str:
-    """Name the database for a message: without the password, and without the URL's options, which may hold another."""
+    """Name the database for a message, without the password and without the URL's options, which may hold another one."""
     return _shown(engine.url)
 
 
@@ -264,8 +264,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """Open one transaction that writes.
 
     Raises:
-        ConcurrentChangeError: the database let somebody else win; nothing was written.
-        LedgerUnavailableError: it did not answer.
+        ConcurrentChangeError: another transaction was first; nothing was written.
+        LedgerUnavailableError: the database did not answer.
     """
     with translated(engine), engine.begin() as connection:
         yield connection
@@ -273,7 +273,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a connection that only reads: on SQLite, without the lock that writers take.
+    """Open a connection that only reads. On SQLite it does not take the lock of writers.
 
     Raises:
         LedgerUnavailableError: the database did not answer.
@@ -284,10 +284,10 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def looking(engine: Engine) -> Iterator[Connection]:
-    """Open a connection to see whose database that is: of a SQLite file, it leaves every byte and makes no file beside it.
+    """Open a connection to find out what a database holds. It does not change a SQLite file, and makes no file next to it.
 
     Raises:
-        BadInputError: an option of the URL leaves the driver of no use.
+        BadInputError: the driver can't use an option of the URL.
         LedgerUnavailableError: the database did not answer.
     """
     file = _file_of(engine.url)
@@ -302,16 +302,16 @@ def looking(engine: Engine) -> Iterator[Connection]:
 
 
 def _look_at(file: Path) -> sqlite3.Connection:
-    # Also when it only reads, SQLite makes the files of a write-ahead log that are missing, and rolls a journal back that
-    # a crash has left. Told that nobody writes, it does neither; that may be wrong, so it is good for no more than a look.
+    # Even when it only reads, SQLite makes missing files of a write-ahead log, and rolls back the journal of a crash. With
+    # "immutable" it does neither. That may show old data, so it is good only for finding out what the file holds.
     beside = {journal: os.path.exists(f"{file}-{journal}") for journal in ("wal", "shm", "journal")}
     has_index = beside["wal"] and beside["shm"]
     if not beside["journal"] and (has_index or not _has_write_ahead_log(file)):
         return _read_only(file, "")
     if not beside["wal"] or beside["journal"]:
         return _read_only(file, "&immutable=1")
-    # A log without its index: a copied pair, or a ledger that is being opened or closed at this moment. SQLite makes an index to
-    # read a log, and deletes a log that it has read alone: so it gets a copy of both.
+    # A log without its index: a copied pair, or a ledger that is being opened or closed right now. To read a log, SQLite makes
+    # an index, and it deletes a log when the last reader closes. So it gets a copy of both files.
     try:
         return _copied(file)
     except FileNotFoundError:  # just now, by who had it open last: then all of the log is in the file
@@ -319,12 +319,12 @@ def _look_at(file: Path) -> sqlite3.Connection:
 
 
 class _Copy(sqlite3.Connection):
-    """A connection to a copy, which goes when it is closed."""
+    """A connection to a copy of a database. Closing it removes the copy."""
 
     folder: TemporaryDirectory[str]
 
     def close(self) -> None:
-        """Close it, and remove the copy."""
+        """Close the connection and remove the copy."""
         super().close()
         self.folder.cleanup()
 
@@ -332,7 +332,7 @@ class _Copy(sqlite3.Connection):
 def _copied(file: Path) -> sqlite3.Connection:
     folder = TemporaryDirectory(prefix="kafka-offsets-look-", ignore_cleanup_errors=True)
     copy = Path(folder.name, "ledger")
-    for journal in ("-wal", ""):  # in this order: a log that is written back meanwhile is in the file
+    for journal in ("-wal", ""):  # in this order: if the log is written back meanwhile, its content is in the file
         shutil.copyfile(f"{file}{journal}", f"{copy}{journal}")
     connection = sqlite3.connect(copy, timeout=LOCK_TIMEOUT, factory=_Copy)
     connection.folder = folder
@@ -349,7 +349,7 @@ def _has_write_ahead_log(file: Path) -> bool:
         with file.open("rb") as opened:
             return opened.read(20)[18:] == b"\2\2"
     except OSError:
-        return False  # SQLite says what is wrong
+        return False  # SQLite itself reports what is wrong
 
 
 @contextmanager
@@ -357,33 +357,35 @@ def translated(engine: Engine) -> Iterator[None]:
     """Turn the database's errors into those of the ledger.
 
     Raises:
-        ConcurrentChangeError, LedgerUnavailableError, LedgerError: as they say.
+        ConcurrentChangeError: another transaction was first; nothing was written.
+        LedgerUnavailableError: the database did not answer.
+        LedgerError: it refused a statement; nothing was written.
     """
     try:
         yield
     except IntegrityError as exc:
         raise ConcurrentChangeError(
-            "Somebody else wrote the same row to the ledger first; nothing was written"
+            "Another process wrote the same row to the ledger first; nothing was written"
         ) from exc
     except DBAPIError as exc:
         if is_lost(exc):
-            raise ConcurrentChangeError("Somebody else changed the ledger first; nothing was written") from exc
+            raise ConcurrentChangeError("Another process changed the ledger first; nothing was written") from exc
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if isinstance(exc, OperationalError | InterfaceError):
             raise LedgerUnavailableError(
                 f"The ledger {where(engine)} did not answer ({reason}). "
-                "Whatever was under way is found again by the next try; check the database, then let the task retry"
+                "Check the database, then let the task retry: the next try continues from what the ledger holds"
             ) from exc
         raise LedgerError(f"The ledger {where(engine)} refused a statement ({reason}); nothing was written") from exc
 
 
 def is_lost(exc: DBAPIError) -> bool:
-    """Whether the database let somebody else win; nothing was written."""
+    """Whether another transaction was first, so that nothing was written."""
     args = getattr(exc.orig, "args", ())
     return getattr(exc.orig, "sqlstate", None) in _LOST_SQLSTATES or bool(args and args[0] in _LOST_CODES)
 
 
 def first_line(exc: Exception) -> str:
-    """Return what the driver said, in short."""
+    """Return the first line of the driver's message."""
     said = str(exc.orig if isinstance(exc, DBAPIError) else exc).strip()
     return said.splitlines()[0] if said else "no reason given"

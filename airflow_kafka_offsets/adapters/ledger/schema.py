@@ -1,4 +1,4 @@
-"""The tables' version: checked before the first use, upgraded by Alembic."""
+"""The version of the tables. It is checked before the first use, and Alembic upgrades it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 
 REVISION = "0004"
-"""The revision that this code needs; a test holds it equal to Alembic's head."""
+"""The revision that this code requires. A test compares it with Alembic's head."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"
 
@@ -37,9 +37,9 @@ class Found:
     """What a database holds.
 
     Attributes:
-        revision: of our tables; None: there are none, or their making was not finished.
-        ours: the names of our tables.
-        others: those of all other ones, which somebody else has made.
+        revision: of the ledger's tables; None: there are none, or they are not complete.
+        ours: the names of the ledger's tables.
+        others: the names of all other tables.
     """
 
     revision: str | None = None
@@ -48,16 +48,16 @@ class Found:
 
 
 def look(engine: Engine) -> Found:
-    """Return what a database holds; nothing is written, and no file is made.
+    """Return what a database holds. Nothing is written, and no file is made.
 
     Raises:
         LedgerUnavailableError: the database did not answer.
-        NotYetError: the folder of its file is not there.
+        NotYetError: the folder of its file does not exist.
     """
     if folder := missing_folder(engine.url):
         slashes = "" if folder.is_absolute() else " (an absolute one begins with four slashes)"
         raise NotYetError(
-            f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder first"
+            f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder"
         )
     if not is_there(engine.url):
         return Found()
@@ -76,7 +76,7 @@ def _found(connection: Connection) -> Found:
 
 
 def current_revision(engine: Engine) -> str | None:
-    """Return the revision of a ledger's tables, however many others there are; None: it has none.
+    """Return the revision of the ledger's tables in a database; None: there are none.
 
     Raises:
         LedgerUnavailableError: the database did not answer.
@@ -94,11 +94,11 @@ def _revision(connection: Connection) -> str | None:
 
 
 def check_revision(engine: Engine) -> None:
-    """Refuse a database whose tables are of another version, or not ours.
+    """Refuse a database without a ledger of this version.
 
     Raises:
-        NoLedgerError: there is no ledger yet: no file, no table, or on a server only others' tables.
-        LedgerSchemaError: with the command that helps.
+        NoLedgerError: there is no ledger yet: no file, no table, or on a server only other tables.
+        LedgerSchemaError: the tables have another version, or the file belongs to another application.
     """
     found = look(engine)
     if found.revision == REVISION:
@@ -108,13 +108,13 @@ def check_revision(engine: Engine) -> None:
         raise _foreign(engine, found)
     if not is_there(engine.url):
         raise NoLedgerError(
-            f"There is no ledger in {where(engine)} yet. Check the path first. If it is right: the default ledger is made when a "
-            f"group first plans, any other one only by: kafka-offsets db upgrade --ledger {shlex.quote(where(engine))}. To see a "
-            "first window before that: kafka-offsets plan --dag FILE_OR_DAG_ID",
+            f"There is no ledger in {where(engine)} yet. If the path is right, make it: kafka-offsets db upgrade --ledger "
+            f"{shlex.quote(where(engine))} (a group's first plan makes the default ledger), or preview a first window: "
+            "kafka-offsets plan --dag FILE_OR_DAG_ID",
             where(engine),
         )
     message = (
-        f"The ledger {where(engine)} is at revision {found.revision or 'none (no tables)'}, this package needs "
+        f"The ledger {where(engine)} is at revision {found.revision or 'none (no tables)'}, and this package requires "
         f"{REVISION}. Run once, with the same ledger: kafka-offsets db upgrade"
     )
     raise LedgerSchemaError(message) if found.ours else NoLedgerError(message, where(engine))
@@ -124,10 +124,10 @@ def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
     flag = " --beside-others" if _is_file(engine) else ""
     message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
-        f"({name_some(found.others, ', ')}). Nothing was written. If that is another database than you mean, name the right "
-        f"one. To make a ledger beside these tables, run once, with the same ledger: kafka-offsets db upgrade{flag}"
+        f"({name_some(found.others, ', ')}). Nothing was written: name the right database, or make a ledger next to these "
+        f"tables, once: kafka-offsets db upgrade{flag}"
     )
-    # A server's databases are shared as they are, so a ledger may come there; a file is one application's.
+    # Applications share a server's database, so a ledger may be made there. A file belongs to one application.
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))
 
 
@@ -138,9 +138,8 @@ def _is_file(engine: Engine) -> bool:
 def _refuse_newer(engine: Engine, revision: str | None) -> None:
     if revision is not None and revision > REVISION:
         raise LedgerSchemaError(
-            f"The ledger {where(engine)} is at revision {revision}, newer than this package knows ({REVISION}): install "
-            "the version of airflow-provider-kafka-offsets that the other machines have (kafka-offsets db upgrade "
-            "can't go back)"
+            f"The ledger {where(engine)} is at revision {revision}, newer than this package's {REVISION}: install the version "
+            "of airflow-provider-kafka-offsets that the other machines have (kafka-offsets db upgrade can't go back)"
         )
 
 
@@ -151,14 +150,14 @@ def _refuse_to_upgrade(engine: Engine, found: Found, *, beside_others: bool) -> 
 
 
 def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
-    """Create or upgrade the tables in one transaction, and return their revision. Does nothing when they are current.
+    """Create or upgrade the tables in one transaction, and return their revision. Do nothing if they are current.
 
     Args:
         engine: of the database.
-        beside_others: also in a SQLite file that only holds what is not ours. A server's databases are shared as they are.
+        beside_others: also in a SQLite file that holds other tables only. (On a server this is always allowed.)
 
     Raises:
-        LedgerSchemaError: the tables are of a newer version, or the file is another application's.
+        LedgerSchemaError: the tables have a newer version, or the file belongs to another application.
         LedgerError: the database did not answer, or refused.
     """
     from alembic import command
@@ -170,8 +169,8 @@ def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
         with translated(engine):
             use_write_ahead_log(engine)
     with writing(engine) as connection:
-        # Inside of the transaction: on SQLite a second process waits here, and then finds the work done. The look from outside
-        # does not see what only stands in a write-ahead log, either.
+        # Inside the transaction: on SQLite a second process waits here and then finds the work done. The first look does not
+        # see what is only in a write-ahead log, either.
         found = _found(connection)
         _refuse_to_upgrade(engine, found, beside_others=beside_others)
         if found.revision != REVISION:

@@ -61,7 +61,7 @@ from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 log = logging.getLogger(__name__)
 
 MAX_PARAMETERS = 1000
-"""How many values one statement names: databases have a limit."""
+"""How many values one statement may have: databases have a limit."""
 
 _OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
@@ -75,7 +75,7 @@ class SqlLedger:
 
         Args:
             url: SQLAlchemy's URL of the database.
-            create: make or upgrade the tables when they are not current (for the SQLite file that is ours alone).
+            create: make or upgrade the tables if they are not current (for a SQLite file that only this package uses).
 
         Raises:
             LedgerSchemaError: the tables are not current.
@@ -90,14 +90,14 @@ class SqlLedger:
             schema.upgrade(self._engine)
         if revision is None:
             log.warning(
-                "A new ledger was made: %s. On a first run that is right. The windows of each group begin at 000001 in it. If there "
-                "was one before, what it has committed would be read and written again: turn the DAGs off, and bring that one "
-                'back: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)',
+                "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
+                "ledger before, its records would be read and written again: turn the DAGs off and restore it, see "
+                '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)',
                 where(self._engine),
             )
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
-        """Return what matters to somebody who asks for a window."""
+        """Return the state of a group, for planning."""
         with reading(self._engine) as connection:
             row = connection.execute(select(groups).where(groups.c.name == group)).first()
             claimed = _claimed(connection, row.id, claim) if claim and row else ()
@@ -122,20 +122,20 @@ class SqlLedger:
         now: datetime,
         take: Sequence[Held] = (),
     ) -> list[Held]:
-        """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones."""
+        """Add new windows held by the claim, and give it others as `hold` does, all or none. Return the new ones."""
         definition = json.dumps(group.to_json())
         with writing(self._engine) as connection:
             if version == 0:
                 origin = dump_position(Position(drafts[0].ranges.starts, drafts[0].topic_ids))
                 _add_group(connection, group.name, definition, origin, now, version=0)
-            # What is read here counts if the group is still at this version below.
+            # What is read here is valid only if the group is still at this version below.
             row = _group(connection, group.name, groups.c.id, groups.c.next_seq, *_OWNER)
             defined = _defined(_owner(row), definition, drafts, claim)
             _advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
             added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
-            for window in added:  # one at a time: together they could exceed what a server takes in a statement
+            for window in added:  # one at a time: together they could be too large for one statement
                 connection.execute(insert(windows).values(**_window_values(window), **more))
             _note_claims(connection, holder, row.id, [window.seq for window in added])
             if take:
@@ -143,24 +143,24 @@ class SqlLedger:
         return [Held(window, claim, holds=1) for window in added]
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
-        """Write down the definition of a group that is there already, unless the group belongs to another task."""
+        """Store the definition of an existing group, unless the group belongs to another task."""
         definition = json.dumps(group.to_json())
         with reading(self._engine) as connection:
             row = _group(connection, group.name, groups.c.definition, *_OWNER)
-        is_new = row.definition != definition  # a plan that changes nothing takes no lock
+        is_new = row.definition != definition  # an unchanged definition takes no lock
         if is_new and is_owner(_owner(row), claim):
             with writing(self._engine) as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
-    def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
-        """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think."""
+    def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
+        """Give windows to a claim, all or none, if each still has the holder and the state that were read."""
         with writing(self._engine) as connection:
-            (group_id,) = _group(connection, helds[0].window.group, groups.c.id)
-            _hold(connection, group_id, helds, _claim_id(connection, claim), claim, now)
-        return [replace(held, holder=claim, holds=held.holds + 1) for held in helds]
+            (group_id,) = _group(connection, held_windows[0].window.group, groups.c.id)
+            _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
+        return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
-        """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost."""
+        """Record that a try begins, and return its number. Running attempts of earlier tries at the window become lost."""
         with writing(self._engine) as connection:
             claim_id = _claim_id(connection, claim)
             group_id, running = _group_and_earlier(connection, window, claim_id, this_try.number)
@@ -180,7 +180,7 @@ class SqlLedger:
             return _new_id(result)
 
     def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
-        """Return the successful attempts of a task that this try continues, by the window's sequence number."""
+        """Return the task's successful attempts that this try continues, by the window's sequence number."""
         mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
         query = _attempts(group).where(
             mine, attempts.c.series == this_try.series, attempts.c.outcome == Outcome.SUCCEEDED
@@ -190,7 +190,7 @@ class SqlLedger:
         return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
-        """Record how a try ended; what is recorded once stays."""
+        """Record how a try ended. A recorded end is never changed."""
         with writing(self._engine) as connection:
             connection.execute(
                 update(attempts)
@@ -208,10 +208,10 @@ class SqlLedger:
         in_two_steps: bool = False,
         output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
+        """Commit a window, if it is still planned; False: it was committed before, and only its output changed.
 
-        That the watermark ends where the window starts needs no look: a window is cut there under the group's version,
-        what is abandoned before it leaves a recorded gap, and a reset wants none open.
+        The watermark always ends where the window starts, so this is not checked: the window was cut there under the group's
+        version, a window abandoned before it leaves a recorded gap, and a reset requires that no window is open.
         """
         with writing(self._publishing(output)) as connection:
             row = _standing_row(connection, window_id, attempt)
@@ -221,7 +221,7 @@ class SqlLedger:
                 done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
                 at = now if done is State.COMMITTED else None
                 _change(connection, row.group_id, window, window.holds, state=done, committed_at=at)
-            elif output:  # who commits the same rerun waits for us
+            elif output:  # another commit of the same rerun must wait for this one
                 _change(connection, row.group_id, window, window.holds, state=window.state)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
@@ -234,26 +234,26 @@ class SqlLedger:
         if not (output and self._engine.dialect.name == "mysql"):
             return self._engine
         engine = open_engine(self._url, connect_args={"read_timeout": staging.PUBLISH_TIMEOUT})
-        # InnoDB's default also locks what is not there yet: the next windows' jobs could not note, nor their commits publish.
+        # InnoDB's default also locks gaps: jobs of the next windows could not record their staging tables, nor commits publish.
         return engine.execution_options(isolation_level="READ COMMITTED")
 
     def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
-        """Finish commits that were begun: windows that are committing become committed, all or none."""
+        """Finish commits: windows that are `committing` become `committed`, all or none."""
         with writing(self._engine) as connection:
             _advance(connection, group, version)
             (group_id,) = _group(connection, group, groups.c.id)
             _step(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
 
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
-        """Take the ownership of its offsets from an open window."""
+        """Abandon an open window: it no longer owns its offsets."""
         with writing(self._engine) as connection:
-            # Read before anything else: whatever changes from here on makes the compare-and-set below fail.
+            # Read first: any change from here on makes the compare-and-set below fail.
             group = _group_of_window(connection, window_id, groups)
             held = _found(connection, window_id)
             done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             _advance(connection, group.name, group.version, **origin)
-            check_gap(done, leave_gap)  # not before: nobody is asked about what was read while another one changed it
+            check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
             _change(connection, group.id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
@@ -261,7 +261,7 @@ class SqlLedger:
     def commit_by_hand(
         self, window_id: str, act: Act, *, in_two_steps: bool = False, output: Sequence[str] = ()
     ) -> None:
-        """Commit a planned window on a person's word, which is recorded."""
+        """Commit a planned window because a person says so, and record this."""
         with writing(self._publishing(output)) as connection:
             (group_id,) = _group_of_window(connection, window_id, groups.c.id)
             held = _found(connection, window_id)
@@ -277,7 +277,7 @@ class SqlLedger:
             staging.clean(self._engine)
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
-        """Move the watermark to a position, and mark the windows that it supersedes."""
+        """Move the watermark to a position, and mark the superseded windows."""
         with writing(self._engine) as connection:
             _advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             (group_id,) = _group(connection, group, groups.c.id)
@@ -292,14 +292,14 @@ class SqlLedger:
             _record(connection, group_id, act)
 
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
-        """Write down a group that never planned, and where its first window starts."""
+        """Add a group that has never planned, and where its first window starts."""
         with writing(self._engine) as connection:
             _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), act.at, version=1)
             (group_id,) = _group(connection, group.name, groups.c.id)
             _record(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
-        """Record what a person did that changes nothing in the ledger."""
+        """Record a person's act that changes nothing in the ledger."""
         with writing(self._engine) as connection:
             (group_id,) = _group(connection, group, groups.c.id)
             _record(connection, group_id, act)
@@ -347,7 +347,7 @@ class SqlLedger:
         is_capped: bool | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
-        """Return windows of a group, newest first; `before` (a seq) pages on."""
+        """Return windows of a group, newest first. `before` (a sequence number) asks for the next page."""
         query = _history().where(groups.c.name == group).order_by(windows.c.seq.desc()).limit(limit)
         if states:
             query = query.where(windows.c.state.in_(states))
@@ -396,7 +396,7 @@ def _owner_values(owner: Owner) -> dict[str, str]:
 
 
 def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], claim: Claim) -> dict[str, str]:
-    """Return what new windows change in the row of their group: nothing when somebody replays a group of others."""
+    """Return what new windows change in their group's row: nothing if the group belongs to another task."""
     if not is_owner(owner, claim):
         return {}
     is_live = any(draft.lane is Lane.LIVE for draft in drafts)
@@ -569,14 +569,14 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
 
 
 def _hold(
-    connection: Connection, group_id: int, helds: Sequence[Held], claim_id: int, claim: Claim, now: datetime
+    connection: Connection, group_id: int, held_windows: Sequence[Held], claim_id: int, claim: Claim, now: datetime
 ) -> None:
-    for held in helds:
+    for held in held_windows:
         _change(connection, group_id, held.window, held.holds, holder=claim_id, holds=held.holds + 1)
-    _lose(connection, _running(connection, group_id, [h.window.seq for h in helds if h.holder != claim]), now)
+    _lose(connection, _running(connection, group_id, [h.window.seq for h in held_windows if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())
-    _note_claims(connection, claim_id, group_id, [h.window.seq for h in helds if h.window.seq not in known])
+    _note_claims(connection, claim_id, group_id, [h.window.seq for h in held_windows if h.window.seq not in known])
 
 
 def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequence[int]) -> None:
@@ -586,7 +586,7 @@ def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequ
 
 
 def _group_and_earlier(connection: Connection, window: Window, claim_id: int, try_number: int) -> tuple[int, list[int]]:
-    """Return a group's id and what a task has running at its window up to this try: one question for both."""
+    """Return a group's id and the task's running attempts at its window up to this try, in one query."""
     at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == window.seq)
     earlier = and_(attempts.c.claim_id == claim_id, attempts.c.try_number <= try_number)
     query = select(groups.c.id, attempts.c.id.label("attempt")).outerjoin(
@@ -608,8 +608,8 @@ def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list
 
 
 def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None:
-    """Record that attempts are over, of whose end nobody told: another works on their windows from now on."""
-    # By their ids: to look for them here would lock the place where others note the beginning of theirs (InnoDB).
+    """Record running attempts as lost: another claim works on their windows from now on."""
+    # By their ids: a search here would lock the gap where others insert their attempts (InnoDB).
     for some in _chunks(running):
         are_running = and_(attempts.c.id.in_(some), attempts.c.outcome == Outcome.RUNNING)
         connection.execute(update(attempts).where(are_running).values(outcome=Outcome.LOST, ended_at=now))
@@ -626,7 +626,7 @@ def _newest(connection: Connection, group_id: int) -> int | None:
 
 
 def _new_id(result: CursorResult[Any]) -> int:
-    assert result.inserted_primary_key is not None  # these tables count up by themselves
+    assert result.inserted_primary_key is not None  # the primary keys of these tables are auto-incremented
     return int(result.inserted_primary_key[0])
 
 
@@ -654,12 +654,12 @@ def _unknown_group(name: str) -> UnknownGroupError:
 
 
 def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
-    """Compare-and-set: go to the next version of the group, and keep others out until the transaction ends."""
+    """Compare-and-set: move the group to its next version, and lock its row until the transaction ends."""
     done = connection.execute(
         update(groups).where(groups.c.name == group, groups.c.version == version).values(version=version + 1, **values)
     )
     if done.rowcount != 1:
-        raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now; nothing was written")
+        raise ConcurrentChangeError(f"Another process changed group {group} just now; nothing was written")
 
 
 def _found(connection: Connection, wanted: str) -> Held:
@@ -671,7 +671,7 @@ def _found(connection: Connection, wanted: str) -> Held:
 
 
 def _standing_row(connection: Connection, wanted: str, attempt: int | None) -> Row[Any]:
-    """Find a window without its ranges, and how the attempt at it ended: all that a commit looks at, in one question."""
+    """Find a window without its ranges, and how the attempt at it ended: all that a commit checks, in one query."""
     group, seq = parse_window_id(wanted)
     evidence = and_(
         attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
@@ -709,7 +709,7 @@ def _change(connection: Connection, group_id: int, window: Window | Standing, ho
         .values(values)
     )
     if done.rowcount != 1:
-        raise ConcurrentChangeError(f"Window {window.id} was taken over or changed by somebody else just now")
+        raise ConcurrentChangeError(f"Another process took over or changed window {window.id} just now")
 
 
 def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
@@ -721,7 +721,7 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: St
             .values(values)
         )
         if done.rowcount != len(some):
-            raise ConcurrentChangeError(f"Windows that were {before} were changed by somebody else just now")
+            raise ConcurrentChangeError(f"Another process changed windows that were {before} just now")
 
 
 def _outcome(row: Row[Any]) -> Outcome | None:

@@ -1,4 +1,4 @@
-"""Output in the ledger's own database: published in the transaction that commits the window."""
+"""Output in the ledger's own database, published in the transaction that commits the window."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 WINDOW_ID = "window_id"
 
 PUBLISH_TIMEOUT = 3600
-"""Seconds that MySQL may take to publish a window: its client can't tell a long statement from a server that is gone."""
+"""Seconds that MySQL may take to publish a window. Its client does not notice the difference between a long statement and a dead server."""
 
 
 def publish(
@@ -62,17 +62,17 @@ def publish(
     *,
     is_planned: bool,
 ) -> None:
-    """Replace a window's rows by what its job staged last. The caller's transaction holds the window's row.
+    """Replace a window's rows by what its job staged last. The caller's transaction has locked the window's row.
 
     Raises:
-        OutputError: nothing was staged, or the database refused it.
-        ConcurrentChangeError, LedgerUnavailableError: as the transaction's.
+        OutputError: nothing was staged, or the database refused the rows.
+        ConcurrentChangeError, LedgerUnavailableError: the transaction failed.
     """
-    # Locking: under MySQL's repeatable read, another read would see what was there before we waited for the window's row.
+    # With a lock: under MySQL's repeatable read, a plain read would see the state before the wait for the window's row.
     noted = connection.execute(select(staged).where(staged.c.window_id == window_id).with_for_update())
     for one in to_publish(window_id, tables, [_staged(row) for row in noted], attempt, is_planned=is_planned):
         _check_transactions(connection, window_id, one.target)
-        with _refusals_told(connection, window_id, one.target):
+        with _refusals_translated(connection, window_id, one.target):
             _replace(connection, window_id, one, is_planned=is_planned)
         older = (staged.c.window_id == window_id, staged.c.target == one.target, staged.c.id <= one.id)
         connection.execute(update(staged).where(*older).values(published_at=now))
@@ -81,9 +81,9 @@ def publish(
 
 
 def clean(engine: Engine) -> None:
-    """Drop the staging tables of what is published, also those that other commits left when they were killed.
+    """Drop the staging tables of what is published, also those that killed commits left.
 
-    A transaction of its own each: MySQL commits with every DROP. What fails is left to the next commit.
+    Each in its own transaction, because MySQL commits with every DROP. If one fails, the next commit tries again.
     """
     is_over = (staged.c.published_at.is_not(None), staged.c.staging.is_not(None))
     try:
@@ -95,18 +95,20 @@ def clean(engine: Engine) -> None:
             with writing(engine) as connection:
                 connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
     except (DBAPIError, KafkaOffsetsError) as exc:
-        log.warning("Staging tables in %s are dropped by the next commit: %s", where(engine), exc)
+        log.warning(
+            "The next commit drops the staging tables in %s, because this one could not: %s", where(engine), exc
+        )
 
 
 def _is_dropped(engine: Engine, one: Staged) -> bool:
-    """Drop a staging table; one that the database refuses to drop keeps no other one."""
+    """Drop a staging table. If the database refuses, the other tables are still dropped."""
     try:
         _drop(engine, one)
     except LedgerUnavailableError:
         raise
     except LedgerError as exc:
         log.warning(
-            "Staging table %s of %s can't be dropped, and is tried again later: %s", one.staging, one.target, exc
+            "Staging table %s of %s can't be dropped; a later commit tries again: %s", one.staging, one.target, exc
         )
         return False
     return True
@@ -132,23 +134,23 @@ def _replace(connection: Connection, window_id: str, one: Staged, *, is_planned:
     inserted = connection.execute(fill).rowcount
     if inserted != one.rows:
         raise OutputError(
-            f"Window {window_id}: the job staged {counted(one.rows, 'row')} for {one.target}, and {one.staging} has {inserted} now. "
-            "Nothing is committed. Clear the task to run the window again"
+            f"Window {window_id}: the job staged {counted(one.rows, 'row')} for {one.target}, but {one.staging} has {inserted} now. "
+            "Nothing is committed: clear the task to run the window again"
         )
 
 
 @contextmanager
-def _refusals_told(connection: Connection, window_id: str, target: str) -> Iterator[None]:
+def _refusals_translated(connection: Connection, window_id: str, target: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as exc:
-        # What waiting may heal is the ledger's to tell; whatever else is refused is refused again.
+        # The ledger reports errors that may pass. Any other refusal is permanent.
         if is_lost(exc) or exc.connection_invalidated:
             raise
         raise OutputError(
-            f"Window {window_id}: {where(connection.engine)} did not take its rows into {target} "
-            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed. Correct that, then let the task retry, "
-            "which does not run its job again, or clear it, which does"
+            f"Window {window_id}: {where(connection.engine)} refused its rows for {target} "
+            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed: correct that, then let the task retry (its job "
+            "does not run again) or clear it (its job runs again)"
         ) from exc
 
 
@@ -156,8 +158,8 @@ def _check_transactions(connection: Connection, window_id: str, target: str) -> 
     named = _table(target)
     if engine := engine_without_transactions(connection, named.name, named.schema):
         raise OutputError(
-            f"Window {window_id}: {target} has the engine {engine}, which has no transactions. Nothing is committed. Once: ALTER TABLE {target} "
-            "ENGINE = InnoDB; then let the task retry: its job is not run again"
+            f"Window {window_id}: {target} has the engine {engine}, which has no transactions. Nothing is committed: type ALTER TABLE {target} "
+            "ENGINE = InnoDB, then let the task retry (its job does not run again)"
         )
 
 

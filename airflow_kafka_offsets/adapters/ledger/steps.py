@@ -1,7 +1,7 @@
-"""Steps of a migration, each of which does nothing when it was done before.
+"""Steps of a migration that do nothing if they were done before. A migration uses them instead of Alembic's own.
 
-MySQL and MariaDB commit every statement that changes tables, so an upgrade that dies half-way leaves what it has made, and no
-word of it in the revision. The next upgrade begins that revision again. A migration uses these instead of Alembic's own.
+MySQL and MariaDB commit every statement that changes tables. If an upgrade dies half-way, its changes stay, but the revision
+is still the old one. The next upgrade begins that revision again.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def create_table(name: str, *items: SchemaItem) -> None:
 
 
 def create_index(name: str, table: str, columns: Sequence[str]) -> None:
-    """Create an index, unless the table has one of this name."""
+    """Create an index, unless the table has one with this name."""
     if name not in [index["name"] for index in _found().get_indexes(table)]:
         op.create_index(name, table, columns)
 
 
 def add_column(table: str, column: Column[Any]) -> None:
-    """Add a column, unless the table has one of this name."""
+    """Add a column, unless the table has one with this name."""
     if column.name not in [there["name"] for there in _found().get_columns(table)]:
         op.add_column(table, column)
 
 
 def _found() -> Inspector:
-    # A new one each time: an inspector remembers what it saw.
+    # A new one each time, because an inspector caches what it found.
     return inspect(op.get_bind())

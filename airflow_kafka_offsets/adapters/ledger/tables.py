@@ -1,8 +1,7 @@
-"""The ledger's tables. No row per partition: a window's ranges are one JSON document, written once.
+"""The ledger's tables. They have no row per partition: a window's ranges are one JSON document, written once.
 
-The watermark is not stored: it is the end of the last window that owns its offsets, or without one the group's origin:
-where its first window started, or where a person reset it to.
-What is not stored twice can't disagree with itself.
+The watermark is not stored, so it can't contradict the windows: it is the end of the last window that owns its offsets. Without
+such a window it is the group's origin: where its first window started, or where a person reset it to.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ metadata = MetaData(naming_convention=NAMING)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment, stored as UTC without a zone and read back with it; to the microsecond on every database."""
+    """A moment, stored in UTC without a zone and read with the zone. It has microseconds on every database."""
 
     impl = DateTime
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Any) -> Any:
-        """MySQL's DATETIME drops fractions of a second unless told not to."""
+        """By default, MySQL's DATETIME drops fractions of a second."""
         return dialect.type_descriptor(DATETIME(fsp=6) if dialect.name in ("mysql", "mariadb") else DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """Refuse a time without a zone: nobody could say later which moment it meant."""
+        """Refuse a time without a zone, because it does not name a moment."""
         if value is not None and value.tzinfo is None:
             raise ValueError(f"{value!r} has no time zone")
         return value.astimezone(UTC).replace(tzinfo=None) if value is not None else None
 
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        """Read a time; SQLite keeps it as a text, which can be any."""
+        """Read a time. SQLite stores it as a text, which may be damaged."""
         read = super().result_processor(dialect, coltype)
 
         def intact_time(value: Any) -> datetime | None:
@@ -70,22 +69,22 @@ class UtcDateTime(TypeDecorator[datetime]):
         return intact_time
 
     def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """Give the zone back."""
+        """Add the zone again."""
         return value.replace(tzinfo=UTC) if value is not None else None
 
 
 def name(length: int) -> String:
-    """Return a column type for names: case matters in Kafka and in Airflow, MySQL's default collation ignores it."""
+    """Return a column type for names. Case matters in Kafka and in Airflow, but MySQL's default collation ignores it."""
     exact = VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return String(length).with_variant(exact, "mysql", "mariadb")
 
 
 def document() -> Text:
-    """Return a column type for JSON texts: MySQL's TEXT ends at 64 kB."""
+    """Return a column type for JSON texts. MySQL's TEXT has at most 64 kB."""
     return Text().with_variant(LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
 
 
-# SQLite counts up by itself only for its own INTEGER primary key.
+# SQLite auto-increments only an INTEGER primary key.
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 
 groups = Table(
@@ -93,15 +92,15 @@ groups = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", name(200), nullable=False, unique=True),
-    # Changes with every new window, abandon and reset: the compare-and-set of everybody who decides something.
+    # Grows with every new window, abandon and reset: each decision is a compare-and-set on it.
     Column("version", BigInteger, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
-    # Windows below origin_seq lie before the last reset; without a later one, the next window starts at the origin.
+    # Windows below origin_seq are from before the last reset. Without a later window, the next one starts at the origin.
     Column("origin_seq", BigInteger, nullable=False),
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    # The task that live windows are cut for; None: the first that asks.
+    # The task that live windows are cut for; None: the first task that plans.
     Column("owner_dag_id", name(250)),
     Column("owner_task_id", name(250)),
 )
@@ -126,14 +125,14 @@ windows = Table(
     Column("lane", String(10), nullable=False),
     Column("state", String(12), nullable=False),
     Column("holder", _BIG, ForeignKey(claims.c.id), nullable=False),
-    # Counts every time the window is given to a claim, the same one too: what was asked of the holder before is stale.
+    # Counts how often the window was given to a claim, also to the same one. What was read about an earlier hold is outdated.
     Column("holds", Integer, nullable=False),
     Column("until", UtcDateTime, nullable=False),
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
     Column("lost", document()),
-    # Whether its cut time is no proof that all up to it was planned.
+    # Whether max_offsets cut the window, so that records before its cut time may be unplanned.
     Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
@@ -158,9 +157,9 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # The try after which the task was last cleared. Only versions before `series` read it; it stays, as it may not be null.
+    # The try after which the task was last cleared. Only versions before `series` read it. It stays because it can't be null.
     Column("last_clear", Integer, nullable=False),
-    # `core.tries.Try.series`; None: of a version that did not record it, and no later try continues it.
+    # `core.tries.Try.series`; None: an earlier version did not record it, so no later try continues the attempt.
     Column("series", String(64)),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
@@ -183,7 +182,7 @@ acts = Table(
     Index(None, "group_id"),
 )
 
-# What jobs staged for tables in this database; written by Spark's JDBC (`spark.sinks.jdbc`), published by commits.
+# What jobs staged for tables in this database. Spark's JDBC writes it (`spark.sinks.jdbc`), commits publish it.
 staged = Table(
     LEDGER_PREFIX + "staged",
     metadata,

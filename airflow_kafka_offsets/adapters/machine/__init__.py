@@ -1,1 +1,1 @@
-"""What a worker's machine has: a Spark, its connector's jars, its start archive."""
+"""What a worker's machine has: Spark, the connector's jars, the start archive."""

@@ -1,7 +1,7 @@
-"""The archives in the cache folder: found, checked, made.
+"""Finds, checks and makes the archives in the cache folder.
 
-An archive is made by a run of its own, never by a user's job: a JVM that has to write one when it ends may fail at just that, and the exit
-code of spark-submit with it. That run writes a draft; a JVM that starts from the draft, or not at all, says whether it is good; then it is renamed.
+A separate run makes an archive, never a user's job: a JVM writes its archive when it ends, and if that fails, spark-submit fails, too. The run
+writes a draft. Then a JVM is started that runs only if the draft is good. Then the draft is renamed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from airflow_kafka_offsets.core.launch.start import (
 )
 
 FOLDER = "archives"
-"""Below the cache folder."""
+"""The archives' folder below the cache folder."""
 
 TIME_LIMIT = 900.0
-"""Seconds that the run may take which makes an archive: 20 on an idle machine, ten minutes on a busy one."""
+"""Seconds that making an archive may take. It takes 20 on an idle machine and ten minutes on a busy one."""
 
 _A_DAY = 86_400
 _KEPT = 7 * _A_DAY
 
 _JOB = Path(__file__).with_name("training.py")
 _LOWEST_PRIORITY = 19
-# What would change the run, or what it has no need of; the class path is the same without Hadoop's folders, which stand at its end.
+# Variables that would change the run, or that it does not need. Hadoop's folders are at the end of the class path, so the archive fits with them.
 _LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", *OF_OTHER_RUNS)
 _CONF = {
     "spark.master": "local[2]",
@@ -66,15 +66,15 @@ def start_options(spark: Spark, cache_folder: Path) -> list[str]:
     """Return the options with which a driver's JVM starts from its archive; none if there is no archive that can be trusted.
 
     Args:
-        spark: that is started.
-        cache_folder: the archives are in its folder `archives`.
+        spark: the Spark that is started.
+        cache_folder: the folder that holds the folder of archives.
     """
     archive = find_archive(spark, cache_folder)
     return [] if archive is None else options_to_use(str(archive), spark.java)
 
 
 def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
-    """Return the archive of a Spark, if there is one and it can be trusted."""
+    """Return the archive of a Spark; None: there is none that can be trusted."""
     if not spark.java.has_archives or spark.has_settings:
         return None
     try:
@@ -91,7 +91,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
 
 
 def _is_good(path: Path, name: ArchiveName) -> bool:
-    # A JVM that maps a file which is shorter than its head says ends by SIGBUS.
+    # A JVM dies by SIGBUS if the file is shorter than its header says.
     return secured(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
 
 
@@ -103,17 +103,17 @@ def make_archive(
     time_limit: float = TIME_LIMIT,
     before_exec: Callable[[], None] | None = None,
 ) -> Path | None:
-    """Make the archive of a Spark, and return it; None: another process is making it now.
+    """Make the archive of a Spark and return it; None: another process is making it now.
 
     Args:
-        spark: for which.
-        cache_folder: where archives are kept.
-        environment: of the run, as that of the jobs.
+        spark: the Spark that it is for.
+        cache_folder: the folder that holds the folder of archives.
+        environment: of the run, the same as that of jobs.
         time_limit: seconds that the run may take.
-        before_exec: called in its process before it runs.
+        before_exec: called in the run's process before it starts.
 
     Raises:
-        StartArchiveError: there can't be one, or the run failed. What was there before is still there.
+        StartArchiveError: an archive is not possible, or the run failed. An earlier archive is still there.
     """
     _check_possible(spark)
     folder = cache_folder / FOLDER
@@ -121,11 +121,13 @@ def make_archive(
         with _lock(folder, name_now(spark).place) as lock:
             return None if lock is None else _make(spark, folder, environment, time_limit, before_exec, lock)
     except OSError as exc:
-        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}. Else {NAME_ANOTHER}") from exc
+        raise StartArchiveError(
+            f"The start archive can't be written in {folder}: {exc}. Correct that, or {NAME_ANOTHER}"
+        ) from exc
 
 
 def has_failed(spark: Spark, cache_folder: Path) -> bool:
-    """Whether an archive was to be made of this very Spark within a day, and was not: each try costs half a minute."""
+    """Whether making an archive of this Spark has failed within the last day. Each attempt costs half a minute."""
     try:
         return time.time() - _failed(name_now(spark), cache_folder / FOLDER).stat().st_mtime < _A_DAY
     except OSError:
@@ -140,14 +142,13 @@ def _check_possible(spark: Spark) -> None:
     java = spark.java
     if not java.has_archives:
         raise StartArchiveError(
-            f"No start archive for {java.program}: it must be a Java 17 or later (HotSpot) with its file `release`, and this one "
-            f"{'is Java ' + str(java.version) if java.version else 'does not say what it is'}. Set JAVA_HOME to another"
+            f"No start archive for {java.program}: it must be Java 17 or later (HotSpot) with its file `release`, and this one "
+            f"{'is Java ' + str(java.version) if java.version else 'has no known version'}. Set JAVA_HOME to another Java"
         )
     if spark.has_settings:
         raise StartArchiveError(
-            f"No start archive for the Spark in {spark.home}: {spark.settings} is on its class path before its jars, and Java takes no "
-            "folder there that holds anything. Give Spark's settings on the operator or by properties_file, and set SPARK_CONF_DIR to a "
-            "folder that is empty"
+            f"No start archive for the Spark in {spark.home}: its settings folder {spark.settings} is on the class path, where Java accepts "
+            "only an empty folder. Set SPARK_CONF_DIR to an empty folder, and Spark's settings on the operator or by properties_file"
         )
 
 
@@ -162,7 +163,7 @@ def _make(
     name = name_now(spark)
     _remove_of_killed(name, folder)
     failed = _failed(name, folder)
-    failed.touch()  # also if this process is killed
+    failed.touch()  # before the run, so that it counts also if this process is killed
     with tempfile.TemporaryDirectory(prefix=f".work-{name.place}-", dir=folder) as work:
         draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
         try:
@@ -171,8 +172,8 @@ def _make(
             run(options_to_make(str(draft), spark.java), *conf, str(_JOB), work)
             if not draft.exists():
                 raise StartArchiveError(
-                    f"{spark.java.program} ended well and wrote no archive of the classes of {spark.home}. Set JAVA_HOME to another "
-                    "Java, or start_archive to off"
+                    f"{spark.java.program} ended without an error, but wrote no archive of the classes of {spark.home}. Set JAVA_HOME to "
+                    "another Java, or start_archive to off"
                 )
             run(options_to_check(str(draft), spark.java), "--version")
             made = _publish(draft, folder, replace(name, size=draft.stat().st_size))
@@ -183,7 +184,7 @@ def _make(
 
 
 def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
-    """Let others find a draft, and remove the archives that it replaces; a JVM that has mapped one keeps it."""
+    """Rename a draft so that others find it, and remove the archives that it replaces. A JVM that uses one of them keeps it."""
     draft.chmod(0o644)
     for path, flags in ((draft, os.O_RDONLY), (folder, os.O_RDONLY | os.O_DIRECTORY)):
         if path == folder:
@@ -198,7 +199,7 @@ def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
 
 
 def _remove_of_killed(name: ArchiveName, folder: Path) -> None:
-    """Remove what makers left that were killed; none is at work, as the lock is ours."""
+    """Remove the drafts of killed processes. No other process makes one now, because this one holds the lock."""
     for path in folder.glob(f".draft-{name.place}-*"):
         path.unlink(missing_ok=True)
     for path in folder.glob(f".work-{name.place}-*"):
@@ -206,23 +207,23 @@ def _remove_of_killed(name: ArchiveName, folder: Path) -> None:
 
 
 def _remove_old(name: ArchiveName, folder: Path) -> None:
-    """Remove the archives that this one replaces, not at once: a folder may serve machines that are updated one by one."""
+    """Remove the archives that this one replaces, after some time: machines that share the folder may be updated one by one."""
     for path in folder.glob(f"{name.place}-*.jsa"):
         if path.name != str(name) and time.time() - path.stat().st_mtime > _KEPT:
             path.unlink(missing_ok=True)
 
 
 def name_now(spark: Spark) -> ArchiveName:
-    """Return the name that an archive of no bytes would have."""
+    """Return the name of this Spark's archive, with size 0."""
     return archive_name(spark.java, spark.class_path, spark.jars, 0)
 
 
 @contextmanager
 def _lock(folder: Path, place: str) -> Iterator[int | None]:
-    """Hold the lock of a place, or get None: nobody waits for it, as what its holder makes is good for all."""
+    """Hold the lock of a place; None: another process holds it. There is no need to wait, because its archive serves all."""
     if not make_folder(folder):
         raise StartArchiveError(
-            f"{folder} belongs to another user, or others can write to it: what is in it is not used. Remove it, or {NAME_ANOTHER}"
+            f"{folder} belongs to another user, or others can write to it, so it is not used: remove it, or {NAME_ANOTHER}"
         )
     descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -236,7 +237,7 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
 
 
 class _Run:
-    """What starts Spark once for an archive, behind all other work of the machine, and ends it when it takes too long."""
+    """Starts Spark for an archive, at the lowest priority, and ends it if it takes too long."""
 
     def __init__(
         self,
@@ -258,7 +259,7 @@ class _Run:
         self._lock = lock
 
     def __call__(self, options: Sequence[str], *arguments: str) -> None:
-        """Run spark-submit, its JVM with these options.
+        """Run spark-submit with these JVM options.
 
         Raises:
             StartArchiveError: it failed, or took too long.
@@ -277,24 +278,24 @@ class _Run:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=self._in_child,
-                # The lock stays with what may still write to the draft, also when this process is gone.
+                # The child holds the lock, too: it may still write to the draft after this process is gone.
                 pass_fds=[self._lock],
             )
         try:
             code = child.wait(self._time_limit)
         except BaseException as exc:
-            os.killpg(child.pid, signal.SIGKILL)  # the Python of the job, too
+            os.killpg(child.pid, signal.SIGKILL)  # the group, because it includes the Python of the job
             child.wait()
             if not isinstance(exc, subprocess.TimeoutExpired):
                 raise
             raise StartArchiveError(
-                f"The run that makes a start archive was not over after {self._time_limit:g} s, and was ended. Launches start as they do "
-                "without one, and none tries again within a day. When the machine has less to do, type: kafka-offsets archive"
+                f"Making the start archive took longer than {self._time_limit:g} s and was stopped; no launch tries it again within a day. "
+                "When the machine is less busy, type: kafka-offsets archive"
             ) from exc
         if code != 0:
             tail = tail_of(said.read_text(errors="replace"))
             raise StartArchiveError(
-                f"The run that makes a start archive ended with {code}. Once what it said is mended, type: kafka-offsets archive\n{tail}"
+                f"The run that makes a start archive ended with {code}. Correct what it reports below, then type: kafka-offsets archive\n{tail}"
             )
 
     def _in_child(self) -> None:

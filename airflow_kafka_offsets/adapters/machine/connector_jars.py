@@ -1,9 +1,8 @@
-"""The jars of Spark's Kafka connector in a folder of this machine: fetched by Spark's own spark-submit, once, whoever asks.
+"""The jars of Spark's Kafka connector in a folder of this machine. Spark's own spark-submit fetches them once.
 
-A folder ``<artifact>-<version>`` is complete or absent: Ivy works in a staging folder beside it, and a rename puts the jars in their place,
-with a list of their sizes, so that a folder from which somebody removed a file is not taken for a whole one. A lock lets one process
-fetch at a time; the kernel releases it with its process. What a killed one leaves is a staging folder that nobody reads and the next one
-removes.
+A folder ``<artifact>-<version>`` is complete or absent. Ivy works in a staging folder next to it, and a rename puts the jars in place.
+A list of their sizes shows whether a file was removed later. A lock lets one process fetch at a time, and the kernel releases it when
+the process ends. A killed process leaves a staging folder, which is never read, and which the next process removes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LIST = "jars.json"
 _POLL_SECONDS = 0.2
 _STAGING = ".staging-"
 _TAIL_LINES = 25
-# Whatever an administrator lets every job have is not needed to fetch jars, and may be far away.
+# Files that an administrator gives to every job. Fetching does not need them, and they may be on another machine.
 _WITHOUT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
@@ -47,12 +46,12 @@ class Fetching:
     """How jars are fetched.
 
     Attributes:
-        home: of Spark.
+        home: the home of Spark.
         coordinates: ``group:artifact:version`` of the connector.
-        arguments: of spark-submit: where its Ivy looks.
+        arguments: of spark-submit: the repositories of its Ivy.
         environment: of spark-submit.
-        seconds: how long it may take, with the wait for another process that fetches the same.
-        before_exec: what runs in the child before spark-submit does.
+        seconds: how long it may take, including the wait for another process that fetches the same.
+        before_exec: called in the child before spark-submit runs.
     """
 
     home: Path
@@ -64,10 +63,10 @@ class Fetching:
 
 
 def kept_jars(folder: Path) -> list[Path] | None:
-    """Return the jars of a folder, by name; None: it is not there, or not whole.
+    """Return the jars of a folder, sorted by name; None: the folder is absent or not complete.
 
     Raises:
-        ConnectorUnavailableError: others than this user and root can have written them: their code would run.
+        ConnectorUnavailableError: users other than this one and root can write to them.
     """
     try:
         sizes: dict[str, int] = json.loads((folder / LIST).read_text())["jars"]
@@ -83,19 +82,18 @@ def kept_jars(folder: Path) -> list[Path] | None:
 
 def _foreign(path: Path) -> ConnectorUnavailableError:
     return ConnectorUnavailableError(
-        f"{path} belongs to another user, or others can write to it, or it is a link: Spark's Kafka connector is not taken from there, as its code "
-        "would run with this task's rights. Nothing was planned or launched. In an image whose user is not the one that tasks run as, give the "
-        "folder to root and let everyone read it (chown -R root:0, chmod -R a+rX,go-w; "
-        '"Quickstart" in the docs (docs/quickstart.md), The cache folder). '
-        f"Elsewhere, give it to this user, or {NAME_ANOTHER}"
+        f"{path} belongs to another user, or others can write to it, or it is a link: so the Kafka connector in it is not used, and nothing was "
+        "planned or launched. Give the folder to this user, or in an image to root (chown -R root:0, chmod -R a+rX,go-w; "
+        '"Quickstart" in the docs (docs/quickstart.md#the-cache-folder)), '
+        f"or {NAME_ANOTHER}"
     )
 
 
 def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
-    """Return the jars of a folder, by name; they are fetched if they are not there.
+    """Return the jars of a folder, sorted by name. Fetch them first if they are not there.
 
     Raises:
-        ConnectorUnavailableError: with the last that Spark said; the folder is as it was.
+        ConnectorUnavailableError: they can't be fetched. The message ends with Spark's last lines; the folder is unchanged.
     """
     deadline = time.monotonic() + how.seconds
     try:
@@ -111,7 +109,7 @@ def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
 def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
     for left in folder.parent.glob(f".{folder.name}{_STAGING}*"):
         shutil.rmtree(left, ignore_errors=True)
-    log.info("Fetching %s into %s; the launches after this one find it there", how.coordinates, folder)
+    log.info("Fetching %s into %s; later launches find it there", how.coordinates, folder)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}{_STAGING}", dir=folder.parent))
     try:
         said = _run_spark_submit(staging, how, folder, deadline)
@@ -128,7 +126,7 @@ def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: floa
     (staging / "nothing.py").touch()  # packages are resolved before the application runs
     environment = {name: value for name, value in how.environment.items() if name not in OF_OTHER_RUNS}
     environment["SPARK_HOME"] = str(how.home)
-    # A file: of a pipe, whatever spark-submit has started could keep the other end.
+    # A file, not a pipe: processes that spark-submit started could keep a pipe open.
     with (staging / "said.txt").open("w+", errors="replace") as said:
         try:
             process = subprocess.Popen(
@@ -146,7 +144,7 @@ def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: floa
             code = process.wait(max(deadline - time.monotonic(), 0))
             why = f"spark-submit ended with exit code {code}" if code else None
         except subprocess.TimeoutExpired:
-            why = f"it was not done after {how.seconds:g} s"
+            why = f"it was not finished after {how.seconds:g} s"
         finally:
             process.kill()
             process.wait()
@@ -158,7 +156,7 @@ def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: floa
 
 
 def _command(staging: Path, how: Fetching) -> list[str]:
-    # As properties: where defaults name a Python of executors, that counts more than any environment variable.
+    # As properties, because a Python in Spark's defaults takes precedence over environment variables.
     python = dict.fromkeys(("spark.pyspark.python", "spark.pyspark.driver.python"), sys.executable)
     conf = {"spark.jars.ivy": f"{staging}/ivy", **python, **dict.fromkeys(_WITHOUT, "")}
     return [
@@ -171,11 +169,11 @@ def _command(staging: Path, how: Fetching) -> list[str]:
 
 
 def _what_is_wrong(jars: Sequence[Path], connector: str) -> str | None:
-    """Return what keeps fetched jars from being used, as a sentence.
+    """Return why fetched jars can't be used; None: they can.
 
     Args:
-        jars: of the staging folder.
-        connector: ``<artifact>-<version>`` of the one that has to be among them.
+        jars: the jars in the staging folder.
+        connector: ``<artifact>-<version>`` of the connector, which must be one of them.
     """
     if not any(jar.name.endswith(f"{connector}.jar") for jar in jars):
         return f"{connector}.jar is not among the {counted(len(jars), 'jar')} that it fetched"
@@ -198,9 +196,9 @@ def _put_in_place(jars: Sequence[Path], folder: Path, staging: Path, coordinates
     sizes = {jar.name: (ready / jar.name).stat().st_size for jar in jars}
     (ready / LIST).write_text(json.dumps({"coordinates": coordinates, "jars": sizes}, indent=2))
     for path, mode in (*((file, 0o644) for file in ready.iterdir()), (ready, 0o755)):
-        path.chmod(mode)  # whatever the umask: what others can write is not used
+        path.chmod(mode)  # with any umask: a file that others can write is not used
         _sync(path)
-    if folder.exists():  # not whole: nobody uses it
+    if folder.exists():  # it is not complete, so no one uses it
         folder.rename(staging / "old")
     ready.rename(folder)
     _sync(folder.parent)  # after a crash the rename itself may be missing
@@ -236,9 +234,9 @@ def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> Conne
     tail = tail_of(said)
     return ConnectorUnavailableError(
         f"Spark's Kafka connector {how.coordinates} is neither in {how.home}/jars nor in {folder}, and could not be fetched: {why}. "
-        f"Nothing was planned or launched. Once its repository can be reached, type: {_command_for_people(how)}. "
-        f"For a machine without network, do that on another one with --to FOLDER, and copy FOLDER/{folder.parent.name} to {folder.parent}"
-        + (f"\nThe last that Spark said:\n{tail}" if tail else "")
+        f"Nothing was planned or launched. When its repository can be reached, type: {_command_for_people(how)}. "
+        f"Without network, do that on another machine with --to FOLDER, and copy FOLDER/{folder.parent.name} to {folder.parent}"
+        + (f"\nSpark's last lines:\n{tail}" if tail else "")
     )
 
 
@@ -248,7 +246,7 @@ def _command_for_people(how: Fetching) -> str:
 
 
 def tail_of(said: str) -> str:
-    r"""Return the last lines of what Spark said that help: no stack of Java's, no password in a URL.
+    r"""Return the last useful lines of Spark's output, without Java's stack traces and without passwords in URLs.
 
     >>> tail_of("module not found\n\tat a.b(C.scala:1)\nhttps://me:secret@mirror/x")
     'module not found\nhttps://***@mirror/x'

@@ -1,4 +1,4 @@
-"""Which Java Spark's scripts would start, found as they find it, and what would be on its class path."""
+"""Which Java Spark's scripts start, and what is on its class path."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Spark:
     """A Spark on this machine.
 
     Attributes:
-        home: as its scripts have it.
-        java: that they would start.
-        settings: the folder that stands on the class path before Spark's jars, whether it is there or not.
+        home: its folder, as its scripts name it.
+        java: the Java that they start.
+        settings: the folder on the class path before Spark's jars. It may not exist.
     """
 
     home: Path
@@ -28,7 +28,7 @@ class Spark:
 
     @property
     def has_settings(self) -> bool:
-        """Whether the folder of settings is there and holds anything: then Java makes and uses no archive."""
+        """Whether the folder of settings exists and is not empty. Then Java makes and uses no archive."""
         try:
             return any(self.settings.iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -38,12 +38,12 @@ class Spark:
 
     @property
     def class_path(self) -> list[str]:
-        """The places that stand on the class path before the jars, and the home that these are in: Java compares them by name."""
+        """The folders on the class path before the jars, and the home of the jars. Java compares them by name."""
         return [str(path) for path in (self.settings, self.home) if path == self.home or path.is_dir()]
 
     @property
     def jars(self) -> list[tuple[str, int, int]]:
-        """Name, bytes and time of modification (s, as Java compares them) of each jar: layers of an image keep no fractions."""
+        """Name, bytes and time of modification of each jar. In whole seconds, because layers of an image keep no fractions."""
         found = []
         with os.scandir(self.home / "jars") as entries:
             for entry in entries:
@@ -53,11 +53,11 @@ class Spark:
 
 
 def spark_at(home: Path | None, environment: Mapping[str, str]) -> Spark | None:
-    """Return the Spark in a home; None: it is none, or there is no Java that could be started.
+    """Return the Spark in a folder; None: there is none, or no Java for it.
 
     Args:
-        home: its folder, as its scripts have it; None: nobody knows.
-        environment: of the process that is to start it.
+        home: its folder, as its scripts name it; None: not known.
+        environment: of the process that starts it.
     """
     java = find_java(environment)
     if home is None or java is None or not (home / "jars").is_dir():
@@ -66,7 +66,7 @@ def spark_at(home: Path | None, environment: Mapping[str, str]) -> Spark | None:
 
 
 def find_java(environment: Mapping[str, str]) -> Java | None:
-    """Return the Java that Spark's scripts would start: that of JAVA_HOME, else the first on the path; None: there is none."""
+    """Return the Java that Spark's scripts start: that of JAVA_HOME, else the first on the path; None: there is none."""
     home = environment.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
     if program is None or not os.access(program, os.X_OK):
@@ -77,7 +77,7 @@ def find_java(environment: Mapping[str, str]) -> Java | None:
 
 
 def _release(java_home: Path) -> str:
-    """Return what a Java says of itself; nothing if it is none, but a script that picks one."""
+    """Return a Java's description of itself; empty if it has none, for example a script that chooses a Java."""
     try:
         return (java_home / "release").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Where Spark is on this machine, and what lies in its home. Nothing of it is run but its own look for its home."""
+"""Where Spark is on this machine, and what is in its home. Only Spark's script that finds its home is run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ OF_OTHER_RUNS = (
     "PYSPARK_SUBMIT_ARGS",
     "PYTHONPATH",
 )
-"""Environment variables that would change a run of Spark which we start for ourselves, locally."""
+"""Environment variables that would change a local run of Spark that this package starts for itself."""
 
 _SECONDS = 30
-"""How long Spark's script may look for its home; it takes a tenth of a second."""
+"""Seconds that Spark's script may take to find its home. It takes a tenth of a second."""
 
 
 def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
-    """Return the home of the Spark that a binary starts; None: nothing says where it is.
+    """Return the home of the Spark that a binary starts; None: not found.
 
     Args:
         binary: such as ``spark-submit``.
@@ -48,14 +48,14 @@ def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def python_without_spark(binary: str, environment: Mapping[str, str]) -> str | None:
-    """Return how the Python is named that a PySpark of pip asks for its home, and that knows none: such a launch fails for certain.
+    """Return the name of the Python that pip's PySpark uses to find its home, if that Python has no PySpark: then a launch fails.
 
     Args:
         binary: such as ``spark-submit``.
         environment: that it is started with.
 
     Returns:
-        Such as ``python3``, or ``PYSPARK_PYTHON=/opt/python``. None: it knows one, is not asked, or does not answer.
+        Such as ``python3``, or ``PYSPARK_PYTHON=/opt/python``. None: it has PySpark, is not used, or does not answer.
     """
     program = shutil.which(binary, path=environment.get("PATH"))
     script = Path(program).absolute().parent / "find_spark_home.py" if program else None
@@ -90,7 +90,7 @@ def _ask(python: str, script: Path, environment: Mapping[str, str]) -> subproces
 
 
 def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
-    """Let a PySpark that pip installed find its home, as its `find-spark-home` does: by the Python that drivers run on."""
+    """Find the home of pip's PySpark as its `find-spark-home` does: with the Python that drivers run on."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         said = _ask(_python_asked(environment)[1], script, environment)
         return Path(said.stdout.strip()) if said.returncode == 0 else None
@@ -98,20 +98,22 @@ def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
 
 
 def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:
-    """Return the home of the Spark that a session in this process starts; None: there is none (pyspark-client alone)."""
+    """Return the home of the Spark that a session in this process starts; None: there is none (only pyspark-client)."""
     if given := environment.get("SPARK_HOME"):
         return Path(given)
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         return None
-    package = Path(found.origin).resolve().parent  # as pyspark itself has it, whose jars are then on the class path
-    # Where pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION): https://issues.apache.org/jira/browse/SPARK-32017
+    package = (
+        Path(found.origin).resolve().parent
+    )  # resolved, as pyspark does it: the class path has its jars by this name
+    # pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION) here: https://issues.apache.org/jira/browse/SPARK-32017
     homes = (package / "spark-distribution", package)
     return next((home for home in homes if jar_names(home)), None)
 
 
 def pyspark_version() -> str | None:
-    """Return the version of the Python files that this process imports as pyspark; None: they are in an archive, or not there."""
+    """Return the version of the Python files that this process imports as pyspark; None: they are in an archive, or absent."""
     found = find_spec("pyspark")
     with suppress(OSError):
         if found is not None and found.origin is not None:
@@ -122,7 +124,7 @@ def pyspark_version() -> str | None:
 
 
 def jar_names(home: Path) -> list[str]:
-    """Return the names of Spark's own jars; none: this is no home of Spark."""
+    """Return the names of Spark's own jars; empty: this folder is not a home of Spark."""
     with suppress(OSError):
         return [entry.name for entry in os.scandir(home / "jars") if entry.name.endswith(".jar")]
     return []
@@ -132,13 +134,13 @@ def default_properties(home: Path, environment: Mapping[str, str], file: str | N
     """Return the properties that spark-submit reads from a file.
 
     Args:
-        home: Spark's.
+        home: the home of Spark.
         environment: that it is started with.
-        file: the one that it is told to read; None: its own ``spark-defaults.conf``.
+        file: the ``--properties-file``; None: Spark's own ``spark-defaults.conf``.
     """
     folder = environment.get("SPARK_CONF_DIR") or home / "conf"
     try:
         text = Path(file or Path(folder, "spark-defaults.conf")).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return {}  # if it has to be there, spark-submit itself says so
+        return {}  # if the file is required, spark-submit reports it
     return {name: value.strip() for name, value in parse_properties(text).items()}

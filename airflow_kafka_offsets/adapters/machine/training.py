@@ -1,6 +1,6 @@
-"""What runs once for an archive: it lets Spark load the classes that a window's job needs. Spark runs it; nothing imports it.
+"""The Spark application that runs once to make an archive: it loads the classes that a window's job needs. Nothing imports it.
 
-Spark's Kafka source is seldom among them: jars of ``--jars`` and ``--packages`` have a class loader of their own, of which no archive knows.
+Spark's Kafka source is seldom among them: jars of ``--jars`` and ``--packages`` have their own class loader, which archives do not cover.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ RECORDS = 2000
 
 
 def main(folder: Path) -> None:
-    """Write and read what jobs write and read, in a folder."""
+    """Write and read in a folder what jobs usually write and read."""
     from pyspark.sql import Observation, SparkSession
     from pyspark.sql import functions as F
 

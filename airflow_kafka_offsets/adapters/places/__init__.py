@@ -1,1 +1,1 @@
-"""Places that hold offsets and are no offset store: a checkpoint, a CSV file."""
+"""Places that hold offsets but are not offset stores: a checkpoint, a CSV file."""

@@ -1,4 +1,4 @@
-"""A checkpoint directory of Spark Structured Streaming, on a local disk or wherever fsspec reads."""
+"""A checkpoint directory of Spark Structured Streaming, on a local disk or on any file system of fsspec."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _T = TypeVar("_T")
 
 
 class CheckpointDirectory:
-    """`ports.OffsetSource` on a query's checkpoint. Only looks; the query may run on meanwhile."""
+    """`ports.OffsetSource` on a query's checkpoint. It only reads, also while the query runs."""
 
     def __init__(self, directory: Any, name: str, source: str | None = None) -> None:
         """Name a checkpoint; nothing is read yet.
 
         Args:
-            directory: a `pathlib.Path`, or what looks like one (`upath.UPath`).
+            directory: a `pathlib.Path`, or an object like it (`upath.UPath`).
             name: the place as a person wrote it, for messages.
-            source: the one source of the query that counts; None: all that read Kafka.
+            source: the only source of the query to read; None: all that read Kafka.
         """
         self.name = name
         self._directory = directory
         self._source = source
 
     def read(self, topics: Sequence[str] = ()) -> Found:
-        """Return the next offsets behind the newest committed batch, of all topics that the query reads."""
-        # Commits first: a batch that ends meanwhile is then one that was planned.
+        """Return the next offsets after the newest committed batch, of all topics that the query reads."""
+        # Commits first: a batch that is committed meanwhile then counts as planned, which is safe.
         commits, offsets = self._names("commits"), self._names("offsets")
         batches = find_batches(self.name, offsets, commits)
         check_commit(f"{self.name}: commits/{batches.committed}", self._text("commits", batches.committed))
@@ -46,20 +46,20 @@ class CheckpointDirectory:
         try:
             return self._ask(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
         except UnicodeDecodeError as exc:
-            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so it is no log of Spark's") from exc
+            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so it is not a log of Spark") from exc
 
     def _ask(self, look: Callable[[], _T], what: str) -> _T:
         try:
             return look()
         except (FileNotFoundError, NotADirectoryError) as exc:
             raise BadInputError(
-                f"{self.name} has no {what}: is it the checkpointLocation of a query that committed a batch?"
+                f"{self.name} has no {what}: name the checkpointLocation of a query that has committed a batch"
             ) from exc
         except PermissionError as exc:
-            raise StoreRefusedError(f"{self.name}: {what} may not be read ({exc})") from exc
+            raise StoreRefusedError(f"{self.name}: this user may not read {what} ({exc})") from exc
         except ImportError as exc:
-            raise BadInputError(f"{self.name} needs a Python package that is not installed: {exc}") from exc
-        # Each scheme of fsspec has a client of its own, with exceptions of its own.
+            raise BadInputError(f"{self.name} requires a Python package that is not installed: {exc}") from exc
+        # Each scheme of fsspec has its own client with its own exceptions.
         except Exception as exc:
             raise StoreUnavailableError(f"{self.name}: {what} can't be read ({type(exc).__name__}: {exc})") from exc
 
@@ -67,5 +67,5 @@ class CheckpointDirectory:
 def _listed(folder: Any) -> list[str]:
     if (files := getattr(folder, "fs", None)) is None:
         return [path.name for path in folder.iterdir()]
-    # Not iterdir: fsspec takes a server that does not answer for a directory that is not there.
+    # Not iterdir: if a server does not answer, fsspec would report a missing directory.
     return [str(name).rstrip("/").rpartition("/")[2] for name in files.ls(folder.path, detail=False)]

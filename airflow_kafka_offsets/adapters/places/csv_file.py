@@ -1,4 +1,4 @@
-"""CSV files: of offsets as kafka-consumer-groups reads and writes them, and of what a query gave."""
+"""CSV files: offsets as kafka-consumer-groups reads and writes them, and the results of queries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class CsvFile:
 
         Args:
             file: its path; ``-`` is stdin, which can be read once.
-            group: whose lines count, where they name groups.
-            is_chosen: whether a person chose that name.
+            group: read only this group's lines, if the lines name groups.
+            is_chosen: whether a person chose that group by name.
         """
         self.name = f"csv:{file}"
         self._file = file
@@ -31,7 +31,7 @@ class CsvFile:
         self._is_chosen = is_chosen
 
     def read(self, topics: Sequence[str] = ()) -> Found:
-        """Return the offsets of the group, of all topics that it has there."""
+        """Return the group's offsets, of all topics in the file."""
         return Found(load_csv(self.name, read_text(self._file), self._group, is_chosen=self._is_chosen))
 
 
@@ -65,9 +65,9 @@ def check_new(path: str) -> None:
     """Refuse to write over a file.
 
     Raises:
-        BadInputError: it is there, or its folder is not.
+        BadInputError: the file exists, or its folder does not.
     """
-    # Not exists(): a link that leads nowhere is there, too.
+    # Not exists(), which is false for a link to a missing file.
     if os.path.lexists(path):
         raise BadInputError(_there(path))
     if not os.path.isdir(Path(path).parent):
@@ -76,10 +76,10 @@ def check_new(path: str) -> None:
 
 @contextmanager
 def new_file(path: str) -> Iterator[TextIO]:
-    """Make a file that was not there, and open it; when the caller fails before it is written, it goes again.
+    """Make a new file and open it. If the caller fails before it is written, remove the file.
 
     Raises:
-        BadInputError: it is there, or can't be written.
+        BadInputError: the file exists, or can't be written.
     """
     try:
         file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 it is closed below
@@ -91,11 +91,11 @@ def new_file(path: str) -> Iterator[TextIO]:
         with file:
             yield file
     except OSError as exc:
-        raise BadInputError(f"Can't write {path}: {exc.strerror}; a part of it may be there") from exc
+        raise BadInputError(f"Can't write {path}: {exc.strerror}; the file may be incomplete") from exc
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
 
 
 def _there(path: str) -> str:
-    return f"{path} is there already: name another file, or remove it first"
+    return f"{path} already exists: name another file, or remove it first"

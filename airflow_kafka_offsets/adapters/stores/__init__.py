@@ -1,1 +1,1 @@
-"""Offset stores: one technology a module, and its client library imported there only."""
+"""Offset stores: one module for each technology. Only that module imports the client library."""

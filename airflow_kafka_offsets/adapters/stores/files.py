@@ -1,6 +1,6 @@
-"""Offsets in files: one immutable file an advance, in one layout for a local disk, S3 and HDFS.
+"""Offsets in files: one immutable file for each advance, in one layout for a local disk, S3 and HDFS.
 
-`core.offset_file` has the layout; `local`, `s3` and `hdfs` beside this module are the places.
+`core.store.offset_file` has the layout. The modules `local`, `s3` and `hdfs` are the places.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """Where the files are: a folder for each group. Errors are those of `ports.OffsetStore`.
+    """Where the files are: a folder for each group. It raises the errors of `ports.OffsetStore`.
 
     Attributes:
         guarantees: what the place promises.
@@ -44,11 +44,11 @@ class Place(Protocol):
     guarantees: Guarantees
 
     def where(self, group: str, name: str) -> str:
-        """Return what a person calls a file."""
+        """Return the location of a file, for messages."""
         ...
 
     def names(self, group: str, after: str = "") -> list[str]:
-        """Return the names in a group's folder, at least all that sort behind `after`; a folder that is missing has none."""
+        """Return the names in a group's folder, at least all that sort after `after`. A missing folder has none."""
         ...
 
     def get(self, group: str, name: str) -> bytes | None:
@@ -56,13 +56,13 @@ class Place(Protocol):
         ...
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
-        """Add a file, complete and durable or not at all; False: the name is taken, and nothing was changed.
+        """Add a file, complete and durable, or not at all; False: the name is taken, and nothing was changed.
 
         Args:
-            group: whose folder; made if it is missing.
+            group: the group, whose folder is made if it is missing.
             name: the file.
-            content: what it shall hold.
-            temporary: a name that may be used on the way, and is nobody else's.
+            content: its content.
+            temporary: a name for a temporary file, which no other writer uses.
         """
         ...
 
@@ -72,7 +72,7 @@ class Place(Protocol):
 
 
 def utc_now() -> datetime:
-    """Return the time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -83,7 +83,7 @@ class FilesStore:
         name: its address.
         place: where the files are.
         keep: how many versions of a group are kept.
-        clock: gives the time.
+        clock: returns the current time.
     """
 
     def __init__(self, name: str, place: Place, *, keep: int = 100, clock: Callable[[], datetime] = utc_now) -> None:
@@ -124,9 +124,13 @@ class FilesStore:
                 return OffsetFile(group), names
             name = file_name(version)
             content = self._place.get(group, name)
-            if content is not None:  # else others have written so much since the listing that it was deleted
+            if (
+                content is not None
+            ):  # otherwise others have written so many versions since the listing that it was deleted
                 return load_offset_file(content, group, version, self._place.where(group, name)), names
-        raise ConcurrentChangeError(f"{self.name}: others kept writing the offsets of group {group} while we read them")
+        raise ConcurrentChangeError(
+            f"{self.name}: other writers kept changing the offsets of group {group} during the read"
+        )
 
     def _successor(self, newest: OffsetFile, after: Offsets, window_id: str) -> OffsetFile:
         offsets = {**newest.offsets, **after}
@@ -141,7 +145,7 @@ class FilesStore:
             since = self._place.names(file.group, after=name)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{self._place.where(file.group, name)} is written, but then its folder could not be listed: {exc}"
+                f"{self._place.where(file.group, name)} is written, but its folder could not be listed after that: {exc}"
             ) from exc
         return not came_too_late(file.version, since)
 
@@ -150,5 +154,5 @@ class FilesStore:
             for name in superfluous(names, file.version, self._keep, self._clock()):
                 self._place.delete(file.group, name)
         except StoreError as exc:
-            # What is left costs a little room, and the next advance tries again.
+            # Old files cost little space, and the next advance tries again.
             log.info("Group %s: old files of the offset store %s could not be deleted: %s", file.group, self.name, exc)

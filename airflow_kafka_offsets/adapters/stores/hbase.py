@@ -1,12 +1,12 @@
 """Offsets in HBase, through its Thrift 1 gateway.
 
-The well-known recipe has a row per batch, ``<topic>:<group>:<epoch ms>``, with a column per partition in a family whose
-cells expire; its readers scan backwards from now and take the first row. Thrift 1 can compare one cell only, so beside
-these rows one cell holds the state of the whole group: that cell is the truth, and moves first, by compare-and-set. It
-also says at what time each topic's row belongs, so the rows can be written, or written again, from the cell alone:
-whoever advances next does so when the last one died in between.
+The well-known recipe has one row for each batch, ``<topic>:<group>:<epoch ms>``, with a column for each partition, in a family
+whose cells expire. Its readers scan backwards from now and take the first row. Thrift 1 can compare only one cell. So one more
+cell holds the state of the whole group. That cell is the truth, and an advance changes it first, by compare-and-set. It also
+holds the time of each topic's row, so that the rows can be written from the cell alone. If a writer dies before it has written
+the rows, the next advance writes them.
 
-A row that is newer than what the cell says comes from somebody else who uses the recipe: it counts.
+A row that is newer than the cell comes from another tool that uses the recipe, and it counts.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ FAMILY = "offsets"
 STATE_FAMILY = "state"
 
 _VERSION = 1
-# Row keys are compared as text, so only times of one length sort: 13 digits are the years 2001 to 2286.
+# Row keys are compared as text, so all times must have one length: 13 digits cover the years 2001 to 2286.
 _OLDEST, _NEWEST = 10**12, 10**13 - 2
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The next offsets of one topic as of one batch.
+    """The next offsets of one topic after one batch.
 
     Attributes:
         time: epoch milliseconds, 13 digits: the end of its row key.
-        offsets: by partition; every partition that the group has of this topic.
+        offsets: by partition, for all partitions that the group has of this topic.
     """
 
     time: int
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a look found: the bytes of the state cell (None: there is none), and the newest batch of each topic."""
+    """What a read found: the bytes of the state cell (None: there is none), and the newest batch of each topic."""
 
     cell: bytes | None
     batches: Mapping[str, Batch]
@@ -75,30 +75,30 @@ class _Seen:
 class HBaseStore:
     """A table in HBase: a state cell for each group, and a row for each topic and batch.
 
-    Every call has a connection of its own: after a time-out, an old one could give the late answer to the next question.
+    Each call opens its own connection: after a time-out, an old one could return the late answer to the next request.
 
     Args:
         name: its address, for messages.
-        host: where the Thrift 1 gateway is.
-        port: its port.
-        timeout: seconds that the gateway may stay silent.
+        host: of the Thrift 1 gateway.
+        port: of the gateway.
+        timeout: seconds to wait for the gateway's answer.
         table: name of the table, which must exist.
         family: column family of the batch rows; it may expire.
         state_family: column family of the state cells; it should not expire.
-        transport: the gateway's: ``buffered`` or ``framed``.
-        protocol: the gateway's: ``binary`` or ``compact``.
-        clock: the time in epoch seconds.
+        transport: of the gateway: ``buffered`` or ``framed``.
+        protocol: of the gateway: ``binary`` or ``compact``.
+        clock: returns the time in epoch seconds.
 
     Raises:
-        BadInputError: no such transport or protocol.
+        BadInputError: there is no such transport or protocol.
     """
 
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.COOPERATING,
-        caveat="The state cell holds all partitions of the group and moves as a whole. The batch rows, which other tools "
-        "read, follow it one topic after the other, each row as a whole. A batch row that another tool writes is "
-        "noticed by the next look at the store, but not between our look and our write.",
+        caveat="The state cell holds all partitions of the group and changes as a whole. The batch rows, which other tools "
+        "read, follow topic by topic, each row as a whole. A batch row that another tool writes between the read and the "
+        "write of an advance is noticed only at the next read.",
     )
 
     def __init__(
@@ -127,7 +127,7 @@ class HBaseStore:
         try:
             happybase.Connection(**self._settings, autoconnect=False)
         except ValueError as exc:
-            raise BadInputError(f"{name}: {exc}, as the gateway has it") from exc
+            raise BadInputError(f"{name}: {exc}, the same as the gateway's") from exc
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offsets of a group; see `OffsetStore.read`."""
@@ -135,7 +135,7 @@ class HBaseStore:
             try:
                 seen = self._look(table, group, topics)
             except _NoFamilyError:
-                # A table of the recipe that nobody has made ready for writing yet.
+                # A table of the recipe that has no family for state cells yet.
                 seen = _Seen(None, self._newer_rows(table, group, topics, {}))
         return seen.offsets(topics)
 
@@ -159,10 +159,10 @@ class HBaseStore:
         for _ in range(LOOKS):
             cell, batches = self._state(table, group)
             newer = self._newer_rows(table, group, topics, batches)
-            # A row may be that of an advance which moved the state since, and did not come to the other topics yet.
+            # A newer row may belong to an advance that has changed the state since, but not yet the other topics' rows.
             if not newer or table.cell(state_row(group), self._state_column) == cell:
                 return _Seen(cell, {**batches, **newer})
-        raise ConcurrentChangeError(f"{self.name}: group {group} was moved {LOOKS} times while we looked at it")
+        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {LOOKS} times during the read")
 
     def _state(self, table: _Table, group: str) -> tuple[bytes | None, dict[str, Batch]]:
         cell = table.cell(state_row(group), self._state_column)
@@ -194,8 +194,8 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"The offsets of group {group} are in the state cell, but the batch rows that other tools read may not have "
-                f"followed; the same advance again writes them. {exc}"
+                f"The offsets of group {group} are in the state cell, but perhaps not in the batch rows that other tools read; "
+                f"repeating the advance writes them. {exc}"
             ) from exc
 
     @contextlib.contextmanager
@@ -212,7 +212,7 @@ class HBaseStore:
 
 
 class _Table:
-    """One table over one connection; its methods raise `StoreError` only."""
+    """One table over one connection. Its methods raise only `StoreError`."""
 
     def __init__(self, connection: Any, names: Mapping[str, str], store: str, gateway: str) -> None:
         self._connection = connection
@@ -224,24 +224,24 @@ class _Table:
         self._gateway = gateway
 
     def open(self) -> None:
-        with self._asking():
+        with self._errors_translated():
             self._connection.open()
 
     def cell(self, row: bytes, column: bytes) -> bytes | None:
         """Return one cell; None: there is none."""
-        with self._asking():
+        with self._errors_translated():
             rows = self._client.getRowWithColumns(self._name, row, [column], {})
         return rows[0].columns[column].value if rows else None
 
     def last_before(
         self, first: bytes, last: bytes, parse: Callable[[bytes, Mapping[bytes, bytes]], Batch | None]
     ) -> Batch | None:
-        """Return what the first row gives that gives something, from `first` backwards to `last`, which is not one of them."""
+        """Return the first batch that `parse` finds in the rows from `first` backwards to `last`, without `last` itself."""
         from Hbase_thrift import TScan
 
         scan = TScan(startRow=first, stopRow=last, columns=[self._family], caching=1, reversed=True)
         found = None
-        with self._asking():
+        with self._errors_translated():
             scanner = self._client.scannerOpenWithScan(self._name, scan, {})
             while found is None and (rows := self._client.scannerGetList(scanner, 1)):
                 found = parse(rows[0].row, {column: cell.value for column, cell in rows[0].columns.items()})
@@ -249,27 +249,27 @@ class _Table:
         return found
 
     def swap(self, row: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
-        """Put a cell, if it is still as expected (None: absent)."""
+        """Write a cell, if it still has the expected value (None: absent)."""
         from Hbase_thrift import Mutation
 
-        with self._asking(is_writing=True):
+        with self._errors_translated(is_writing=True):
             put = Mutation(column=column, value=value)
             return bool(self._client.checkAndPut(self._name, row, column, expected, put, {}))
 
     def put(self, row: bytes, cells: Mapping[bytes, bytes]) -> None:
-        """Put a row, as a whole."""
+        """Write a row as a whole."""
         from Hbase_thrift import Mutation
 
-        with self._asking(is_writing=True):
+        with self._errors_translated(is_writing=True):
             self._client.mutateRow(self._name, row, [Mutation(column=c, value=v) for c, v in cells.items()], {})
 
     @contextlib.contextmanager
-    def _asking(self, *, is_writing: bool = False) -> Iterator[None]:
+    def _errors_translated(self, *, is_writing: bool = False) -> Iterator[None]:
         try:
             yield
         except StoreError:
             raise
-        # The client has no common ancestor for what it raises when the answer is not one of Thrift's.
+        # The client's errors for an answer that is not Thrift have no common base class.
         except Exception as exc:
             raise self._translated(exc, is_writing=is_writing) from exc
 
@@ -280,7 +280,7 @@ class _Table:
                 return error(f"{self._store}: {advice.format(*found.groups(), **self._names)}")
         did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({said.splitlines()[0]})"
         if is_writing:
-            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} while we wrote")
+            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} during the write")
         return StoreUnavailableError(f"{self._store}: {self._gateway} {did}")
 
 
@@ -304,7 +304,7 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"AccessDeniedException: (Insufficient permissions[^\n]*)",
         StoreRefusedError,
-        "HBase denies access: {0}. It needs the rights to read and write the table: grant '<user>', 'RW', '{table}'",
+        "HBase denies access: {0}. Grant the rights to read and write the table: grant '<user>', 'RW', '{table}'",
     ),
     (
         r"is read[ -]only",
@@ -314,20 +314,20 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"KeyValue size too large|exceeds limit of (\d+) bytes",
         StoreLimitError,
-        "The state of the group is larger than a cell of HBase may be (hbase.client.keyvalue.maxsize, "
-        "hbase.server.keyvalue.maxsize). Nothing was written",
+        "The state of the group is too large for a cell of HBase; nothing was written. Raise hbase.client.keyvalue.maxsize and "
+        "hbase.server.keyvalue.maxsize",
     ),
     (
         r"Invalid method name",
         StoreRefusedError,
-        "What answers there is not HBase's Thrift 1 gateway (hbase thrift start); Thrift 2 can't be used",
+        "The server is not HBase's Thrift 1 gateway (hbase thrift start); Thrift 2 is not supported",
     ),
 )
-"""What HBase may say: the text, the error that it is, and what to do."""
+"""Answers of HBase: a pattern of the text, the error, and what to do."""
 
 
 def told_by(exc: Exception) -> str:
-    """Return what an exception of the client says; its own text may hold the whole request, or fail."""
+    """Return the message of a client's exception. Its own text may hold the whole request, or raise an error."""
     message = getattr(exc, "message", None)
     if isinstance(message, bytes):
         message = text_of(message)
@@ -337,25 +337,25 @@ def told_by(exc: Exception) -> str:
 
 
 def text_of(found: bytes) -> str:
-    """Return bytes that were found as text for a message, whatever they are."""
+    """Return bytes as text for a message, also if they are not UTF-8."""
     return found.decode(errors="replace")
 
 
 def state_row(group: str) -> bytes:
-    """Return the key of a group's state; no topic has an empty name, so no batch row has such a key."""
+    """Return the key of a group's state. No batch row has such a key, because no topic has an empty name."""
     return f":{group}".encode()
 
 
 def batch_row(topic: str, group: str, time: int | Literal[""]) -> bytes:
-    """Return the key of a batch row, as the recipe has it, or what all such keys begin with."""
+    """Return the key of a batch row in the recipe, or the prefix of all such keys if the time is empty."""
     return f"{topic}:{group}:{time}".encode()
 
 
 def advanced(batches: Mapping[str, Batch], after: Offsets, now: int) -> dict[str, Batch]:
-    """Return the batches behind an advance. Their time is later than any other, so their rows sort last.
+    """Return the batches after an advance. Their time is later than any other, so their rows sort last.
 
     Args:
-        batches: those before it.
+        batches: the batches before it.
         after: the offsets that change.
         now: epoch milliseconds.
     """
@@ -379,7 +379,7 @@ def parse_state(cell: bytes, where: str) -> dict[str, Batch]:
     """Read a state cell.
 
     Raises:
-        StoreContentError: it is not one.
+        StoreContentError: the bytes are not a state cell.
     """
     try:
         document = json.loads(cell)
@@ -387,7 +387,7 @@ def parse_state(cell: bytes, where: str) -> dict[str, Batch]:
             raise ValueError(f"version {document['version']!r}")
         return {topic: _batch(item["time"], item["offsets"], where) for topic, item in document["topics"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise StoreContentError(f"{where}: not a state of ours: {text_of(cell[:100])!r}") from exc
+        raise StoreContentError(f"{where}: not a state that this package writes: {text_of(cell[:100])!r}") from exc
 
 
 def _batch(time: object, offsets: Mapping[str, object], where: str) -> Batch:
@@ -398,10 +398,10 @@ def _batch(time: object, offsets: Mapping[str, object], where: str) -> Batch:
 
 
 def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: str) -> Batch | None:
-    """Read a batch row; None: it is of another group, whose name begins as ours and goes on with a colon.
+    """Read a batch row; None: it belongs to another group, whose name starts with this one's and a colon.
 
     Raises:
-        StoreContentError: its time is not in epoch milliseconds, or it holds something that is not an offset.
+        StoreContentError: its time is not in epoch milliseconds, or a value is not an offset.
     """
     suffix = key.removeprefix(prefix)
     if not suffix.isdigit():

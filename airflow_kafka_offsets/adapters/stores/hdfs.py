@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MISSING = "FileNotFoundException"
 _CHUNK = 65_536
-# Java's names of what a person has to put right.
+# Java's names of errors that a person has to correct.
 _REFUSALS = frozenset(
     {
         "AccessControlException",
@@ -46,16 +46,16 @@ _REFUSALS = frozenset(
 
 @dataclass(frozen=True)
 class HdfsLogin:
-    """Who we are to the name nodes.
+    """The login at the name nodes.
 
     Attributes:
-        user: the name that WebHDFS is told; empty: that of the process. Kerberos takes the ticket's instead.
-        password: for a gateway with basic authentication; None: none.
-        verify: whether TLS certificates are checked, or the file of the authorities that sign them.
-        cert: our own certificate, or certificate and key.
-        headers: what every request carries.
-        cookies: the same.
-        has_kerberos: the process has a ticket, and name nodes want it.
+        user: the user name; empty: that of the process. With Kerberos, the ticket's name counts.
+        password: for a gateway with basic authentication; None: no password.
+        verify: whether TLS certificates are checked, or a file with the authorities.
+        cert: the client's certificate, or certificate and key.
+        headers: headers of each request.
+        cookies: cookies of each request.
+        has_kerberos: whether the process has a ticket, which the name nodes require.
     """
 
     user: str = ""
@@ -71,14 +71,14 @@ class HdfsPlace:
     """A folder on HDFS.
 
     Args:
-        client: one of PyPI's ``hdfs``, with a time-out; see `open_client`.
-        base: the folder that holds those of the groups; made if it is missing.
+        client: a client of the package ``hdfs``, with a time-out; see `open_client`.
+        base: the folder that holds the groups' folders. It is made if it is missing.
     """
 
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="Who replaces a file instead of adding the next one is noticed only if its offsets drifted.",
+        caveat="If another tool replaces a file instead of adding the next one, this is noticed only by drifted offsets.",
     )
 
     def __init__(self, client: Client, base: str) -> None:
@@ -136,14 +136,14 @@ class HdfsPlace:
 
     def _upload(self, group: str, temporary: str, content: bytes) -> None:
         with _translated(f"A file can't be written to {self.where(group, '')}; no offset was changed"):
-            # This makes the folders too; RENAME alone would say no more of a missing one than of a name that is taken.
+            # This also makes the folders. RENAME alone would fail in the same way for a missing folder and a taken name.
             self._client.write(self._path(group, temporary), content)
 
     def _rename(self, group: str, temporary: str, name: str) -> bool:
-        """Rename, or tell that the name is taken: HDFS's old RENAME does not replace what is there."""
+        """Rename; False: the name is taken. HDFS's RENAME never replaces a file."""
         from hdfs.util import HdfsError
 
-        what = f"HDFS did not tell whether {self.where(group, name)} is written"
+        what = f"HDFS did not confirm that {self.where(group, name)} is written"
         with _translated(what, is_write=True):
             try:
                 self._client.rename(self._path(group, temporary), self._path(group, name))
@@ -154,22 +154,22 @@ class HdfsPlace:
         return True
 
     def _check_taken(self, group: str, name: str) -> None:
-        """Tell a name that is taken from the other reasons why HDFS may have refused to rename."""
+        """Check that HDFS refused to rename because the name is taken, and for no other reason."""
         from hdfs.util import HdfsError
 
-        with _translated(f"{self.where(group, name)} can't be looked at; no offset was changed"):
+        with _translated(f"{self.where(group, name)} can't be checked; no offset was changed"):
             try:
                 self._client.status(self._path(group, name))
             except HdfsError as exc:
                 if exc.exception != _MISSING:
                     raise
                 raise StoreUnavailableError(
-                    f"HDFS did not rename a temporary file to {self.where(group, name)}, which is not there either: somebody "
-                    "removed the file or its folder. No offset was changed"
+                    f"HDFS did not rename a temporary file to {self.where(group, name)}, although that name is free: another tool "
+                    "removed the temporary file or its folder. No offset was changed"
                 ) from exc
 
     def _discard(self, group: str, temporary: str) -> None:
-        # Best effort: who reads does not see it, and a later advance deletes it.
+        # Best effort: readers ignore it, and a later advance deletes it.
         with contextlib.suppress(StoreAnswerError):
             self.delete(group, temporary)
 
@@ -178,12 +178,12 @@ class HdfsPlace:
 
 
 def open_client(urls: Sequence[str], timeout: float, login: HdfsLogin) -> Client:
-    """Make a client of WebHDFS; it asks nothing yet.
+    """Make a client of WebHDFS, without a connection yet.
 
     Args:
-        urls: the name nodes, ``http://host:port``; of several, the active one answers.
-        timeout: seconds that a node may stay silent.
-        login: who we are.
+        urls: the name nodes, ``http://host:port``. The active one answers.
+        timeout: seconds to wait for an answer.
+        login: the login at the name nodes.
     """
     from hdfs import InsecureClient
 
@@ -227,7 +227,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
 def _error_of(exc: HdfsError, *, is_write: bool) -> type[StoreAnswerError]:
     name, text = exc.exception or "", str(exc)
     if name == "SafeModeException":
-        # A name node that starts leaves it by itself; one that was told to, or is short of room, does not.
+        # A starting name node leaves safe mode by itself. One that a person put into it, or that has no space, does not.
         return StoreUnavailableError if "turned off automatically" in text else StoreRefusedError
     if name in _REFUSALS or text.startswith("Authentication failure") or text.endswith("is not a directory."):
         return StoreRefusedError
@@ -248,9 +248,9 @@ def _silence(exc: Exception) -> str:
         return "no answer in time"
     if isinstance(exc, requests.ConnectionError):
         return "no connection, or it broke"
-    return f"what answers there is not WebHDFS ({type(exc).__name__})"
+    return f"the server is not WebHDFS ({type(exc).__name__})"
 
 
 def _cause(exc: Exception) -> Exception | None:
-    # On a secure cluster a data node's URL holds a delegation token, and requests shows URLs.
+    # On a secure cluster, a data node's URL holds a delegation token, and the errors of requests show URLs.
     return None if "delegation=" in str(exc) else exc

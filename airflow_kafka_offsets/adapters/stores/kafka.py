@@ -1,7 +1,7 @@
-"""Offsets as those of a Kafka consumer group, where kafka-consumer-groups, Burrow and lag exporters look.
+"""Offsets of a Kafka consumer group, which kafka-consumer-groups, Burrow and lag exporters read.
 
-A transaction makes the commit all or nothing, and its ``transactional.id`` fences earlier writers (reference: KIP-98,
-KIP-447). Each partition is committed again with each window: offsets expire one by one.
+A transaction makes the commit all or nothing, and its ``transactional.id`` fences earlier writers (KIP-98, KIP-447). Each
+window commits all partitions again, because each offset expires by itself.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees, ch
 _log = logging.getLogger(__name__)
 
 PREFIX = "airflow-kafka-offsets-"
-"""What a group's ``transactional.id`` begins with, unless the address says another."""
+"""The prefix of a group's ``transactional.id``, unless the address names one."""
 
 CLOSING = "closing the consumer of "
-"""What the thread's name begins with that closes a consumer."""
+"""The prefix of the name of a thread that closes a consumer."""
 
 MAX_METADATA = 400
-"""Characters of a window's id: 1000 commits must fit into a batch of 1 MiB, or the broker answers with an unknown error."""
+"""The longest window id, in characters. 1000 commits must fit into a batch of 1 MiB, or the broker answers with an unknown error."""
 
 _IDLE = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN}
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-# What Kafka says of the whole group. Everything else it says of each partition by itself, and writes the others.
+# Errors of the whole group. All other errors concern single partitions, and Kafka writes the other partitions.
 _OF_THE_GROUP = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_MEMBER_ID}
 _NOTHING = "Nothing was written"
-_SOME = "Some may be written, and some not: the same advance again finishes it"
-# A dead writer's transaction hides the group's offsets for so long, unless the next writer ends it.
+_SOME = "Some offsets may be written and some not: repeating the advance finishes it"
+# A dead writer's transaction hides the group's offsets for this long, unless the next writer ends it.
 _SHORTEST_TRANSACTION = 10.0
 _TICK = 0.05
 _LONGEST_PAUSE = 1.0
@@ -64,11 +64,10 @@ class KafkaStore:
 
     Args:
         name: its address, for messages.
-        config: librdkafka's settings, as the extra of an Airflow connection of type ``kafka`` has them.
+        config: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
         timeout: seconds after which a request gives up.
-        is_transactional: False: plain commits, for clusters that don't let us have transactions; they promise less.
-        transactional_id: who may commit, for a cluster that gives the right to certain names only; empty: `PREFIX` and
-            the group.
+        is_transactional: False: plain commits, which promise less, for clusters that allow no transactions.
+        transactional_id: for clusters that allow only certain ids; empty: `PREFIX` and the group.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class KafkaStore:
         self._log = KafkaLog(config, timeout)
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return the committed offset of each topic-partition; of a topic that does not exist, there is none."""
+        """Return the committed offset of each topic-partition. A topic that does not exist has none."""
         with self._translated():
             partitions = self._log.partitions(topics)
         return {tp: offset for tp, (offset, _) in self._commits(group, partitions).items()}
@@ -117,28 +116,28 @@ class KafkaStore:
 
     def _commits(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
         with self._translated(
-            f"(A commit that died half-way hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s; the "
-            "next commit ends that.) "
+            f"(After a commit that died half-way, Kafka hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s, "
+            "or until the next commit.) "
         ):
             return self._log.commits(group, partitions)
 
     def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
-        """Return the partitions that no longer exist and that nobody wants to move: Kafka deleted their offsets with them.
+        """Return the partitions that no longer exist and do not move. Kafka deleted their offsets with them.
 
         Raises:
-            StoreRefusedError: one that does not exist is to move.
+            StoreRefusedError: a partition that does not exist should move.
         """
         with self._translated():
             gone = after.keys() - set(self._log.partitions(topics_of(after)))
         if absent := [str(tp) for tp in sorted(gone) if before.get(tp) != after[tp]]:
             raise StoreRefusedError(
-                f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and keeps offsets of a consumer group only "
-                "for partitions that exist. Nothing was written"
+                f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and a consumer group can have offsets only for "
+                "existing partitions. Nothing was written"
             )
         return set(gone)
 
     def _check_idle(self, group: str) -> None:
-        # Kafka takes a transaction's offsets from outside of a group that has members.
+        # While a group has members, Kafka accepts a transaction's offsets also from a client that is not one of them.
         with self._translated():
             state = self._log.group_state(group)
         if state is not None and state not in _IDLE:
@@ -146,9 +145,8 @@ class KafkaStore:
 
     def _active(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
         return StoreRefusedError(
-            f"{self.name}: the consumer group {group} has members ({why}): consumers that read as this group and commit "
-            f"offsets of their own. Look: kafka-consumer-groups --describe --members --group {group}. Stop them, or give "
-            f"this group another name. {outcome}"
+            f"{self.name}: the consumer group {group} has members ({why}), which commit their own offsets: stop them "
+            f"(kafka-consumer-groups --describe --members --group {group} lists them), or give this group another name. {outcome}"
         )
 
     @contextmanager
@@ -165,13 +163,13 @@ class KafkaStore:
         return max(_SHORTEST_TRANSACTION, 3 * self._timeout)
 
     def _refused(self, group: str, error: KafkaError, outcome: str = _NOTHING) -> StoreRefusedError | None:
-        """Return what a missing right or a group with members is; None: the error is another."""
+        """Return the error for a missing right or a group with members; None: it is another error."""
         if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return self._active(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"Write and Describe on TransactionalId {self._id_of(group)}; without it, the option commit=plain of the "
-                'address promises less, see "Offset store: the Kafka consumer group" in the docs (docs/stores/kafka.md)'
+                f"Write and Describe on TransactionalId {self._id_of(group)}; or set commit=plain in the address, which promises "
+                'less, see "Offset store: the Kafka consumer group" in the docs (docs/stores/kafka.md)'
             ),
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
@@ -180,24 +178,24 @@ class KafkaStore:
         if needs is None:
             return None
         return StoreRefusedError(
-            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}): that needs the "
+            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}): grant the "
             f"ACL {needs}. {outcome}"
         )
 
     def _id_of(self, group: str) -> str:
         return self._transactional_id or PREFIX + group
 
-    def _error(self, group: str, error: KafkaError, heard: Sequence[KafkaError] = ()) -> StoreError:
-        """Return what an error is to us when nothing was written."""
+    def _error(self, group: str, error: KafkaError, reports: Sequence[KafkaError] = ()) -> StoreError:
+        """Return the store's error for a failure after which nothing was written."""
         return self._refused(group, error) or StoreUnavailableError(
             f"{self.name}: Kafka did not take the offsets of group {group} within {self._timeout:g} s: {self._said(error)}. "
-            f"{masked(hint(heard), self._config)}. Nothing was written"
+            f"{masked(hint(reports), self._config)}. Nothing was written"
         )
 
     def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not say whether it took the offsets of group {group} ({self._said(error)}): {what}. "
-            "The same commit again tells"
+            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {what}. "
+            "Repeating the commit finds out"
         )
 
     def _said(self, error: KafkaError) -> str:
@@ -205,20 +203,20 @@ class KafkaStore:
 
 
 class _Commit:
-    """One advance: what it looks at, and the two ways to write."""
+    """One advance: the read, and the two ways to write."""
 
     def __init__(self, store: KafkaStore, group: str, after: Offsets, window_id: str) -> None:
         self._store = store
         self._group = group
         self._after = after
         self._window_id = window_id
-        self._heard: deque[KafkaError] = deque(maxlen=100)
+        self._reports: deque[KafkaError] = deque(maxlen=100)
         self._pause = _TICK
 
     def look(self) -> tuple[dict[TopicPartition, int], Producer | None]:
-        """Return the committed offsets, and the producer that has fenced all earlier ones; None: it was fenced itself."""
+        """Return the committed offsets, and the producer that has fenced all earlier ones; None: another writer fenced it."""
         self._store._check_idle(self._group)
-        # Fence first: what is read after that is changed by nobody else before our commit, or our commit fails.
+        # Fence first: if another writer changes an offset after this, the commit fails.
         producer = self._fence() if self._store._is_transactional else None
         commits = self._store._commits(self._group, list(self._after))
         return {
@@ -226,11 +224,11 @@ class _Commit:
         }, producer
 
     def _is_old(self, tp: TopicPartition, offset: int, window_id: str) -> bool:
-        # At its place, but by an earlier window: as if it had expired, for it will, unless it is committed again.
+        # The right offset, but an earlier window committed it: commit it again, or it expires.
         return bool(self._window_id) and offset == self._after[tp] and window_id != self._window_id
 
     def transactional(self, producer: Producer | None) -> bool:
-        """Commit in one transaction; False: somebody else fenced us."""
+        """Commit in one transaction; False: another writer fenced this one."""
         if producer is None:
             return self._lost()
         seconds = self._store._timeout
@@ -252,12 +250,12 @@ class _Commit:
         return True
 
     def plain(self, _: None) -> bool:
-        """Commit chunk by chunk; nobody can stop us."""
+        """Commit chunk by chunk. No other writer can fence this one."""
         answers: list[tuple[KafkaError | None, list[confluent_kafka.TopicPartition]]] = []
         settings = {
             **self._consumer_settings,
             "on_commit": lambda error, done: answers.append((error, done)),
-            # A commit looks for its coordinator for this long.
+            # For this long, a commit looks for its coordinator.
             "session.timeout.ms": int(self._store._timeout * 1000),
         }
         with _closing_in_time(Consumer(settings), self._group, self._store._timeout) as consumer:
@@ -283,18 +281,18 @@ class _Commit:
         outcome = _NOTHING if is_first and error.code() in _OF_THE_GROUP else _SOME
         if refusal := self._store._refused(self._group, error, outcome):
             raise refusal
-        raise self._store._unknown(self._group, error, "some may be written and some not")
+        raise self._store._unknown(self._group, error, "some offsets may be written and some not")
 
     def _fence(self) -> Producer | None:
         store = self._store
         try:
             producer = Producer(
                 {
-                    # A request's time-out may not be longer than a transaction's; left out, librdkafka sees to that.
+                    # A request's time-out must not exceed the transaction's. Without the setting, librdkafka ensures this.
                     **{name: value for name, value in store._config.items() if name != "socket.timeout.ms"},
                     "transactional.id": store._id_of(self._group),
                     "transaction.timeout.ms": int(store._transaction_seconds * 1000),
-                    "error_cb": self._heard.append,
+                    "error_cb": self._reports.append,
                 }
             )
             producer.init_transactions(store._timeout)
@@ -302,39 +300,39 @@ class _Commit:
             error = exc.args[0]
             if error.code() in _FENCED:
                 return None
-            raise store._error(self._group, error, tuple(self._heard)) from exc
+            raise store._error(self._group, error, tuple(self._reports)) from exc
         return producer
 
     def _failed(self, producer: Producer, exc: KafkaException, *, is_commit: bool = False) -> bool:
-        """End a transaction that can't be committed; False: because somebody else began one."""
+        """End a transaction that can't be committed; False: because another writer began one."""
         error = exc.args[0]
         if error.code() in _FENCED:
             return self._lost()
         try:
             producer.abort_transaction(self._store._timeout)
         except KafkaException as ended:
-            # A broker whose transaction two writers change at one moment can answer UNKNOWN: only a look tells what it did.
+            # If two writers change a transaction at the same moment, the broker may answer UNKNOWN. Only a read shows the outcome.
             if ended.args[0].code() in _FENCED:
                 return self._lost()
             if is_commit:
                 raise self._unknown(error) from exc
-            # Never committed: what is left open ends with its time-out, or with the next writer.
-        raise self._store._error(self._group, error, tuple(self._heard)) from exc
+            # Nothing is committed: the open transaction ends with its time-out, or with the next writer.
+        raise self._store._error(self._group, error, tuple(self._reports)) from exc
 
     def _unknown(self, error: KafkaError) -> StoreOutcomeUnknownError:
-        return self._store._unknown(self._group, error, "all of them are written or none is")
+        return self._store._unknown(self._group, error, "all offsets are written or none is")
 
     def _lost(self) -> bool:
-        # Writers that fence each other at once would do so again and again.
+        # Without a random pause, two writers could fence each other again and again.
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         time.sleep(random.uniform(0, self._pause))
         return False
 
     def _check_written(self) -> None:
-        """Read back: a plain commit of somebody else wins over a transaction that is under way.
+        """Read the offsets back: another tool's plain commit overrides a transaction that is under way.
 
         Raises:
-            StoreOutcomeUnknownError: something else is there, or nobody knows what.
+            StoreOutcomeUnknownError: other offsets are there, or they can't be read.
         """
         store = self._store
         try:
@@ -350,8 +348,8 @@ class _Commit:
         ]
         if overwritten:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: the commit of group {self._group} succeeded, and somebody else wrote at the same moment: "
-                f"{name_some(overwritten)}. The other offsets are ours. The same advance again tells"
+                f"{store.name}: the commit of group {self._group} succeeded, but another tool wrote at the same moment: "
+                f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance finds out"
             )
 
     def _group_metadata(self) -> Any:
@@ -373,10 +371,10 @@ class _Commit:
 
 @contextmanager
 def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator[Consumer]:
-    """Close the consumer at the end, and wait no longer for that than it may take.
+    """Close the consumer at the end, and wait at most `seconds` for it.
 
-    While a coordinator is known but never answers, librdkafka sends a commit again and again, and close() waits for it
-    without end. Such a commit is still made when the coordinator comes back, if this process lives that long.
+    If a known coordinator never answers, librdkafka repeats a commit, and close() waits for it without end. If the
+    coordinator comes back while this process lives, that commit still succeeds.
     """
     try:
         yield consumer
@@ -385,9 +383,7 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
         closer.start()
         closer.join(seconds)
         if closer.is_alive():
-            _log.warning(
-                "Group %s: Kafka's client still sends a commit that got no answer, until this process ends", group
-            )
+            _log.warning("Group %s: Kafka's client repeats a commit without an answer until this process ends", group)
 
 
 def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:
@@ -398,12 +394,11 @@ _CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each c
 _TRANSACTIONAL = Guarantees(
     is_atomic=True,
     compares=Compares.COOPERATING,
-    caveat=f"{_CAVEAT}. A plain commit by a foreign tool at the very moment of ours wins for its partitions, and ours for the others; it is "
-    "noticed when ours is read back",
+    caveat=f"{_CAVEAT}. If another tool commits at the same moment, its offsets win for its partitions; this is noticed when the commit "
+    "is read back",
 )
 _PLAIN = Guarantees(
     is_atomic=False,
     compares=Compares.NOBODY,
-    caveat=f"{_CAVEAT}. Of two writers at the same moment, the last one wins; what is left half-written is finished by the "
-    "same commit again",
+    caveat=f"{_CAVEAT}. Of two writers at the same moment, the last one wins; repeating the commit finishes what was half-written",
 )

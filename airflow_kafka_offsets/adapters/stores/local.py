@@ -1,4 +1,4 @@
-"""A folder on a local disk, or one that is mounted, for `files.FilesStore`."""
+"""A local or mounted folder, for `files.FilesStore`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
-# What a person has to put right: rights, a disk that is full or read-only, a folder that is missing, no hard links.
+# Errors that a person has to correct: rights, a full or read-only disk, a missing folder, no hard links.
 _REFUSALS = frozenset(
     {
         errno.EACCES,
@@ -39,17 +39,17 @@ _REFUSALS = frozenset(
 
 
 class LocalPlace:
-    """A folder with hard links. It must be there: a disk that is not mounted shall not look like one without offsets.
+    """A folder with hard links. It must exist, so that a disk that is not mounted does not look like one without offsets.
 
     Args:
-        base: the folder that holds those of the groups.
+        base: the folder that holds the groups' folders.
     """
 
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="Who changes a file instead of adding the next one is noticed only if its offsets drifted. Workers on several "
-        "machines need a shared file system with hard links (NFS has them).",
+        caveat="If another tool changes a file instead of adding the next one, this is noticed only by drifted offsets. Workers "
+        "on several machines need a shared file system with hard links (NFS has them).",
     )
 
     def __init__(self, base: str) -> None:
@@ -113,7 +113,7 @@ class LocalPlace:
 
 
 def _write_durably(path: Path, content: bytes) -> None:
-    # Not tempfile: its files can be read by their owner only, and these are for others too.
+    # Not tempfile: only the owner can read its files, and these are for others, too.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         file.write(content)
         file.flush()
@@ -121,7 +121,7 @@ def _write_durably(path: Path, content: bytes) -> None:
 
 
 def _link(temporary: Path, final: Path) -> bool:
-    # A link does not replace what is there, as a rename would, and what it shows is complete.
+    # Unlike a rename, a link does not replace an existing file. And the file is complete from the start.
     try:
         os.link(temporary, final)
     except FileExistsError:
@@ -129,7 +129,7 @@ def _link(temporary: Path, final: Path) -> bool:
     except OSError as exc:
         if exc.errno in _REFUSALS:
             raise
-        raise StoreOutcomeUnknownError(f"{final} may be written or not: {_reason(exc)}") from exc
+        raise StoreOutcomeUnknownError(f"It is not known whether {final} is written: {_reason(exc)}") from exc
     return True
 
 

@@ -1,4 +1,4 @@
-"""Offsets in Redis: a hash ``offset:<topic>:<group>`` with a field for each partition, and one Lua script to advance."""
+"""Offsets in Redis: a hash ``offset:<topic>:<group>`` with a field for each partition. One Lua script advances them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ local found = {}
 for i, key in ipairs(KEYS) do found[i] = redis.call('HGETALL', key) end
 return found
 """
-# All is compared before anything is written: what can fail, fails while nothing is written. After its first write, Redis
-# neither kills a script nor refuses it memory. HSET in batches: Lua's unpack takes less than 8,000 values.
+# Compare everything before the first write, so that all failures come before it: after its first write, Redis neither kills a
+# script nor refuses it memory. HSET in batches, because Lua's unpack takes fewer than 8,000 values.
 _SWAP = """
 local i = 1
 for _, key in ipairs(KEYS) do
@@ -59,7 +59,8 @@ end
 return 1
 """
 _RIGHTS = "+eval +hgetall +hget +hset"
-# What a server says, by its exception's name and text: some codes are the name, and older servers wrap those of a script.
+# Answers of a server, matched against its exception's name and text: some codes are only in the name, and older servers wrap
+# the errors of a script.
 _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required",
@@ -69,23 +70,23 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command",
         StoreRefusedError,
-        f"this user lacks rights. It needs: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
+        f"this user lacks rights. Grant them: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
         "+cluster|shards +command)",
     ),
     (
         r"^ReadOnly|READONLY",
         StoreRefusedError,
-        "it is a replica, which takes no writes. Point the Airflow connection at the primary",
+        "it is a replica, which accepts no writes. Point the Airflow connection at the primary",
     ),
     (
         r"^OutOfMemory|\bOOM\b",
         StoreRefusedError,
-        "it is full. Raise its maxmemory, or remove what is not needed there",
+        "its memory is full. Raise its maxmemory, or remove data there",
     ),
     (
         r"MISCONF",
         StoreRefusedError,
-        "it takes no writes because it could not save its data to disk. Mend that there (see its log: disk full, rights)",
+        "it accepts no writes because it could not save its data to disk. Correct that there (see its log: disk full, rights)",
     ),
     (
         r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT",
@@ -95,7 +96,7 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"cluster support disabled|Cluster mode is not enabled",
         StoreRefusedError,
-        "it is not a cluster. Take `cluster` out of the Airflow connection's extra and of the store's options",
+        "it is not a cluster. Remove `cluster` from the Airflow connection's extra and from the store's options",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
@@ -106,12 +107,12 @@ _ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
     (
         r"WRONGTYPE",
         StoreContentError,
-        "what it holds under our key is not a hash. Choose another key (option `key`), or remove it",
+        "its value under the group's key is not a hash. Choose another key (option `key`), or remove the value",
     ),
     (
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of",
         StoreUnavailableError,
-        "it can't serve this now; nothing was written",
+        "it can't answer now; nothing was written",
     ),
 )
 
@@ -120,10 +121,10 @@ class RedisStore:
     """A Redis server or cluster.
 
     Args:
-        name: its address as the group writes it.
-        timeout: seconds that it may stay silent.
-        settings: redis-py's: host, port, db, username, password, ssl and ssl_*.
-        key: the pattern of the hashes' names.
+        name: its address, as in the group's definition.
+        timeout: seconds to wait for an answer.
+        settings: settings of redis-py: host, port, db, username, password, ssl and ssl_*.
+        key: the pattern of the hashes' keys.
         is_cluster: whether it is a Redis Cluster.
         nodes: more nodes of the cluster to ask first, each ``(host, port)``.
     """
@@ -131,8 +132,8 @@ class RedisStore:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="Redis replicates, and by default writes its log to disk, a moment after it confirmed: a failover or a crash may "
-        "take back the last advance, which the next commit reports as drift. An eviction policy allkeys-* may drop a "
+        caveat="Redis confirms a write before it replicates it, and by default before its log is on disk. So a failover or a crash "
+        "may undo the last advance, which the next commit reports as drift. An eviction policy allkeys-* may drop a "
         "whole hash; the next commit writes it again.",
     )
 
@@ -146,17 +147,17 @@ class RedisStore:
         is_cluster: bool = False,
         nodes: Sequence[tuple[str, int]] = (),
     ) -> None:
-        import redis  # noqa: F401 a missing library is told now, not at the first commit
+        import redis  # noqa: F401 a missing library is an error here, not at the first commit
 
         self.name = name
         self._key = key or KeyPattern()
         self._is_cluster = is_cluster
         self._nodes = nodes
-        # RESP2: Redis 5 has no other, and a proxy may not either.
+        # RESP2, because Redis 5 and some proxies have no other.
         self._settings = {**settings, "protocol": 2, "socket_timeout": timeout, "socket_connect_timeout": timeout}
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return the offsets of all topics at one moment; in a cluster without a common hash tag, topic by topic."""
+        """Return the offsets of all topics at one moment. In a cluster without a common hash tag, read topic by topic."""
         with self._client() as client:
             return _offsets(self._look(client, group, topics))
 
@@ -166,8 +167,8 @@ class RedisStore:
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(
-                f"{self.name}: in Redis Cluster, {counted(len(topics), 'topic')} of group {group} can be advanced at once only when their keys "
-                f"share a hash tag. Use the option key={TAGGED}, which makes e.g. {KeyPattern(TAGGED).key(topics[0], group)}"
+                f"{self.name}: in Redis Cluster, {counted(len(topics), 'topic')} of group {group} can be advanced at once only if their keys "
+                f"share a hash tag. Set the option key={TAGGED}, which makes keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
             )
 
         with self._client() as client:
@@ -201,7 +202,7 @@ class RedisStore:
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
-        # A client for each call: a connection kept for hours is one that the server or a firewall has closed.
+        # A client for each call: the server or a firewall closes a connection that is idle for hours.
         with self._translated():
             client = self._connect()
         with client:
@@ -259,7 +260,7 @@ def _translate(name: str, exc: Exception, is_writing: bool) -> StoreError:
         if re.search(pattern, said):
             return error(f"{name}: {meaning} ({said})")
     if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
-        return StoreRefusedError(f"{name}: it refused ({said})")
+        return StoreRefusedError(f"{name}: Redis refused ({said})")
     if is_writing:
-        return StoreOutcomeUnknownError(f"{name}: it went silent while it wrote ({said}). The same advance again tells")
-    return StoreUnavailableError(f"{name}: it did not answer, nothing was written ({said})")
+        return StoreOutcomeUnknownError(f"{name}: no answer to a write ({said}). Repeating the advance finds out")
+    return StoreUnavailableError(f"{name}: Redis did not answer, nothing was written ({said})")

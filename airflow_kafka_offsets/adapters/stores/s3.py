@@ -1,4 +1,4 @@
-"""A bucket of S3, or of a service that honours its conditional writes, for `files.FilesStore`."""
+"""A bucket of S3, or of a service with S3's conditional writes, for `files.FilesStore`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PROBE = "if-none-match.txt"
 _PROBE_TEXT = b"Writers of offsets put this object again with 'If-None-Match: *' to see that the service says no.\n"
 
-# S3 answers 412 to who comes second, and 409 while another conditional write of the same key is under way: look again.
+# S3 answers 412 to the second writer, and 409 while another conditional write of the same key is under way: read again.
 _OVERTAKEN = frozenset({409, 412})
 _BUSY = frozenset({408, 429})
 
@@ -30,16 +30,16 @@ class S3Place:
     """Objects under a prefix of a bucket.
 
     Args:
-        make_client: returns a boto3 client of S3 with time-outs and without retries; called at the first use.
-        bucket: the bucket; it must be there.
-        prefix: what comes before the group, without slashes at its ends; may be empty.
+        make_client: returns a boto3 client of S3 with time-outs and without retries. It is called at the first use.
+        bucket: the bucket, which must exist.
+        prefix: the path before the group, without slashes at its ends; may be empty.
     """
 
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="It is S3's conditional write that compares (If-None-Match, since August 2024). A service that ignores it is "
-        "refused; one that honours it only when writers do not meet can't be told from S3.",
+        caveat="S3's conditional write (If-None-Match, since August 2024) compares. A service that ignores it is refused; one that "
+        "ignores it only if two writers write at the same moment is not noticed.",
     )
 
     def __init__(self, make_client: Callable[[], Any], bucket: str, prefix: str = "") -> None:
@@ -100,7 +100,7 @@ class S3Place:
                 raise
 
     def _check_service(self, group: str) -> None:
-        """Refuse a service that ignores If-None-Match, as it would let every writer win. Asked once by each opened store."""
+        """Refuse a service that ignores If-None-Match, because it would let every writer win. Each opened store checks once."""
         if self._compares:
             return
         try:
@@ -109,15 +109,15 @@ class S3Place:
             raise StoreUnavailableError(str(exc)) from exc
         if is_ignored:
             raise StoreRefusedError(
-                f"The service behind s3://{self._bucket} ignores 'If-None-Match: *': it can't tell which of two writers came "
-                "first, and can't keep offsets. No offset was written"
+                f"The service of s3://{self._bucket} ignores 'If-None-Match: *', so two writers could overwrite each other's offsets. "
+                "No offset was written: use S3 or a service with conditional writes"
             )
         self._compares = True
 
     def _is_still(self, group: str, name: str, tag: str) -> bool:
-        """Look whether another writer of the same version overwrote ours; on S3 itself none can."""
+        """Whether no other writer overwrote this version. On S3 itself, none can."""
         try:
-            with _translated(f"{self.where(group, name)} was written, but can't be looked at"):
+            with _translated(f"{self.where(group, name)} was written, but can't be read back"):
                 head: Mapping[str, Any] = self._client.head_object(Bucket=self._bucket, Key=self._key(group, name))
         except StoreError as exc:
             raise StoreOutcomeUnknownError(str(exc)) from exc
@@ -141,7 +141,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     try:
         yield
     except exceptions.ClientError as exc:
-        said = f"{what}: the service says {_code(exc)} ({_status(exc)})"
+        said = f"{what}: the service answered {_code(exc)} ({_status(exc)})"
         raise _error_of(_status(exc), _code(exc), is_write=is_write)(said) from exc
     except exceptions.SSLError as exc:
         raise StoreRefusedError(f"{what}: {exc}") from exc
@@ -152,7 +152,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     except exceptions.BotoCoreError as exc:  # no credentials, no region: found before anything is sent
         raise StoreRefusedError(f"{what}: {exc}") from exc
     except ResponseParserError as exc:
-        raise StoreRefusedError(f"{what}: what answers there is not S3") from exc
+        raise StoreRefusedError(f"{what}: the server is not S3") from exc
 
 
 def _error_of(status: int, code: str, *, is_write: bool) -> type[StoreAnswerError]:

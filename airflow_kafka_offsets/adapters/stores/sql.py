@@ -1,4 +1,4 @@
-"""Offsets in a table of a SQL database: one row per group, topic and partition, as hand-written recipes have it."""
+"""Offsets in a table of a SQL database: one row for each group, topic and partition, as in common recipes."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartiti
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 _Row = tuple[Any, ...]
-"""Topic, group, partition and offset, as the driver gives them."""
+"""Topic, group, partition and offset, as the driver returns them."""
 
-# MySQL's driver sends one statement per row; of these, each moves as many rows. Larger ones take longer: the server
-# compares each row with every case.
+# MySQL's driver sends one statement for each row. An UPDATE with CASE changes this many rows at once. A larger one is slower,
+# because the server compares each row with every case.
 _ROWS_OF_A_CASE = 250
-# Beyond, the topics are picked here: databases limit the parameters of a statement.
+# With more topics, all rows are read and filtered here, because databases limit the parameters of a statement.
 _TOPICS_OF_A_QUERY = 1000
 
 _MISSING_TABLE: set[str | int] = {"42P01", 1146}
-# What the server says when waiting may help: PostgreSQL's classes and states (no connection left, shutting down, a lock
-# or a statement that took too long), then MySQL's and MariaDB's numbers.
+# Errors that may pass: PostgreSQL's states (no connection left, shutting down, a lock or a statement that took too long),
+# then MySQL's and MariaDB's numbers.
 _PASSING: set[str | int] = {"53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "40003"}
 _PASSING |= {1040, 1053, 1203, 1205, 1317, 1969, 3024, 4031}
 _SILENT_CLASS = "08"
-# Messages before there is a session have no state, and PostgreSQL says "FATAL" to all that it refuses.
+# Before a session exists, errors have no state, and PostgreSQL reports all refusals as "FATAL".
 _PG_PASSING = ("starting up", "shutting down", "recovery mode", "too many", "remaining connection slots", "terminating")
 _TLS = ("certificate verify failed", "does not support SSL", "root certificate file", "no password supplied")
-# MySQL's and MariaDB's client reports what it lost itself with these numbers.
+# Numbers by which MySQL's and MariaDB's client reports a lost connection.
 _LOST_CONNECTION = range(2000, 3000)
 _SQLITE_REFUSALS = ("readonly", "unable to open", "is full", "no such column", "not a database", "malformed")
 
@@ -88,12 +88,12 @@ class Layout:
     """The names of table and columns.
 
     Attributes:
-        table, schema: the table; an empty schema is the database's default one.
-        topic, group, partition, offset: the columns; topic, group and partition together have a unique key.
-        timestamp: the column that gets the database's time of each commit; empty: there is none.
+        table, schema: the table; an empty schema is the database's default.
+        topic, group, partition, offset: the columns. Topic, group and partition together have a unique key.
+        timestamp: the column that gets the database's time of each commit; empty: no such column.
 
     Raises:
-        BadInputError: a name is missing, or two columns have the same.
+        BadInputError: a name is missing, or two columns have the same name.
     """
 
     table: str = "kafka_offsets"
@@ -116,7 +116,7 @@ class Layout:
 class SqlStore:
     """Offsets in PostgreSQL, MySQL/MariaDB or SQLite; `ports.OffsetStore`.
 
-    Rows are locked and compared in the transaction that moves them, so a foreign writer is noticed too.
+    The transaction that changes the rows first locks and compares them. So other tools' changes are noticed, too.
 
     Args:
         name: its address, for messages.
@@ -126,14 +126,14 @@ class SqlStore:
         create: whether the first advance makes the table if it is not there.
 
     Raises:
-        BadInputError: the URL is not that of such a database, or its driver is not installed.
+        BadInputError: the URL names another database, or the driver is not installed.
     """
 
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="the table needs a unique key over topic, group and partition, and on MySQL a transactional engine: "
-        "checked before the first write. It can't be the case that topics differ only by what the column's collation ignores",
+        caveat="the table needs a unique key over topic, group and partition, and on MySQL a transactional engine. Both are "
+        "checked before the first write. Names must not differ only by what the column's collation ignores (upper and lower case)",
     )
 
     def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:
@@ -151,7 +151,7 @@ class SqlStore:
         return self._exact(self._look(group, topics), group, topics)
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
-        """Move the offsets of a group, all rows or none; the window has no place in the table."""
+        """Move the offsets of a group, all rows or none. The table does not hold the window's id."""
         swap(self.name, group, before, after, partial(self._seen, group, after), partial(self._write, group, after))
 
     # Looking
@@ -179,7 +179,7 @@ class SqlStore:
         return query.where(c[layout.topic].in_(topics)) if len(topics) <= _TOPICS_OF_A_QUERY else query
 
     def _exact(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return the offsets of rows that are this group's and these topics', to the letter."""
+        """Return the offsets of the rows with exactly this group's and these topics' names."""
         wanted = set(topics)
         found: dict[TopicPartition, int] = {}
         for topic, owner, partition, offset in rows:
@@ -197,7 +197,7 @@ class SqlStore:
         """Return the offsets of rows that this group may write.
 
         Raises:
-            StoreContentError: the database takes another name for ours; to move our row would move that one too.
+            StoreContentError: to the database, another name equals this group's or topic's. An update would change that row, too.
         """
         wanted, folded = set(topics), {topic.casefold(): topic for topic in topics}
         for topic, owner, *_ in rows:
@@ -206,19 +206,19 @@ class SqlStore:
             theirs, mine = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
             if theirs != mine:
                 raise StoreContentError(
-                    f"{self.name}: to the table {self._layout.table}, {theirs!r} and {mine!r} are the same name, by the "
-                    "collation of its column; Kafka tells them apart. Give the columns for topic and group a binary "
-                    "collation (MySQL: utf8mb4_bin). Nothing was written"
+                    f"{self.name}: in the table {self._layout.table}, {theirs!r} and {mine!r} count as the same name, because of the "
+                    "collation of the column. Nothing was written: give the columns for topic and group a binary collation "
+                    "(MySQL: utf8mb4_bin)"
                 )
         return self._exact(rows, group, topics)
 
     def _whole(self, value: Any, what: str, of: str) -> int:
-        """Return a number that the table holds, in whatever type of column."""
+        """Return a number from the table, from any type of column."""
         value = _number(value)
         if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
             raise StoreContentError(
-                f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is none. "
-                "Correct or delete that row"
+                f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is not a valid {what}: "
+                "correct or delete that row"
             )
         return value
 
@@ -231,7 +231,7 @@ class SqlStore:
         except _LostError:
             return False
         except IntegrityError as exc:
-            # Somebody else inserted first; or it is the table that wants something else, and always will.
+            # Another writer inserted the row first; or the table refuses such rows, and always will.
             if self._seen(group, after)[0] != seen:
                 return False
             raise StoreRefusedError(
@@ -253,10 +253,10 @@ class SqlStore:
             self._check_written(connection, group, {**seen, **after})
 
     def _check_written(self, connection: Connection, group: str, wanted: Offsets) -> None:
-        """Compare what the transaction holds now with what it was told to write.
+        """Compare the rows in the transaction with what was written.
 
         Raises:
-            StoreRefusedError: the database kept something else; leaving the transaction takes it back.
+            StoreRefusedError: the database stored something else. The transaction is rolled back.
         """
         rows = connection.execute(self._select(group, topics_of(wanted)))
         found = {
@@ -269,9 +269,8 @@ class SqlStore:
         ]
         if wrong:
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} did not keep what was written: {name_some(wrong)}. Look for a "
-                "trigger, rule or row-level policy on it, and for a column whose type has no room for such a value (offsets: "
-                "BIGINT). Nothing was written"
+                f"{self.name}: the table {self._layout.table} stored other values: {name_some(wrong)}. Nothing was written: look for a "
+                "trigger, rule or row-level policy on it, and for a column type that is too small (offsets need BIGINT)"
             )
 
     def _move(self, connection: Connection, group: str, after: Offsets) -> None:
@@ -300,7 +299,7 @@ class SqlStore:
         return update(self._table).where(c[layout.group] == group, c[layout.topic] == topic).values(self._now())
 
     def _now(self) -> dict[str, ColumnElement[Any]]:
-        # The database's own time: it knows whether its column has a zone.
+        # The database's own time, because only the database knows whether the column has a zone.
         return {self._layout.timestamp: func.now()} if self._layout.timestamp else {}
 
     def _row(self, group: str, tp: TopicPartition, after: Offsets) -> dict[str, Any]:
@@ -315,10 +314,10 @@ class SqlStore:
     # The table
 
     def _prepare(self) -> None:
-        """Check the table once, before the first write; make it if it is not there and that was asked for.
+        """Check the table once, before the first write. Make it if it is missing and `create` is set.
 
         Raises:
-            StoreRefusedError: it is missing, or can't keep what this store promises.
+            StoreRefusedError: the table is missing, or can't keep this store's promises.
         """
         if self._is_checked:
             return
@@ -339,7 +338,7 @@ class SqlStore:
             with self._transaction() as connection:
                 self._table.create(connection)
         except (StoreError, IntegrityError):
-            # Of two that make it at once, one is told that it exists.
+            # If two processes make it at the same time, one fails because it exists.
             with self._connected(only_reads=True) as connection:
                 if not inspect(connection).has_table(self._layout.table, schema=self._table.schema):
                     raise
@@ -357,15 +356,15 @@ class SqlStore:
         keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
         if not any(columns and key.issuperset(columns) for columns in keys):
             raise StoreRefusedError(
-                f"{self.name}: the table {table} has no unique key over its columns for topic, group and partition; without "
-                f"one, two writers can leave two rows. Make one: {self._key_ddl}"
+                f"{self.name}: the table {table} has no unique key over its columns for topic, group and partition, so two writers "
+                f"could insert two rows. Make one: {self._key_ddl}"
             )
 
     def _check_engine(self, connection: Connection) -> None:
         if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions: a "
-                f"commit could end half-way. ALTER TABLE {self._quoted(connection)} ENGINE = InnoDB"
+                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions. Type: "
+                f"ALTER TABLE {self._quoted(connection)} ENGINE = InnoDB"
             )
 
     def _quoted(self, connection: Connection) -> str:
@@ -384,14 +383,14 @@ class SqlStore:
     def _missing(self) -> _MissingTableError:
         return _MissingTableError(
             f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Make it: {self._ddl}; or add "
-            "create=true to the address, then the first commit makes it. For a table of another name or other columns, "
-            'see "Offset store: a SQL table" in the docs (docs/stores/sql.md)'
+            "create=true to the address, so that the first commit makes it (for other names or columns: "
+            '"Offset store: a SQL table" in the docs (docs/stores/sql.md))'
         )
 
     def _no_file(self) -> _MissingTableError:
         return _MissingTableError(
             f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the host of the connection, "
-            "which is the file's path, or add create=true to the address, then the first commit makes file and table"
+            "which is the file's path, or add create=true to the address, so that the first commit makes file and table"
         )
 
     # The database
@@ -410,7 +409,7 @@ class SqlStore:
         with self._connected() as connection:
             transaction = connection.begin()
             if connection.dialect.name == "postgresql":
-                # Locks first, so that the server can say what it was.
+                # The lock's time-out is shorter, so that the server can still report the reason.
                 lock, statement = int(self._timeout * 1000), int(self._timeout * 1500)
                 connection.exec_driver_sql(
                     f"SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}"
@@ -422,8 +421,8 @@ class SqlStore:
                 if is_lost(exc) or isinstance(exc, IntegrityError):
                     raise
                 raise StoreOutcomeUnknownError(
-                    f"{self.name}: {where(self._engine)} went silent at COMMIT ({first_line(exc)}): all rows are written or "
-                    "none is. The same commit again tells"
+                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}): all rows are written or "
+                    "none is. Repeating the commit finds out"
                 ) from exc
 
     @contextmanager
@@ -438,18 +437,18 @@ class SqlStore:
             raise self._error(exc) from exc
 
     def _error(self, exc: DBAPIError) -> Exception:
-        """Return what a database's error is to us; nothing was written."""
+        """Return the store's error for a database's error after which nothing was written."""
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
             return _LostError(
-                f"{self.name}: {where(self._engine)} let somebody else go first ({reason}). Nothing was written; try again"
+                f"{self.name}: {where(self._engine)} let another transaction go first ({reason}). Nothing was written; try again"
             )
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
             return StoreRefusedError(
-                f"{self.name}: {where(self._engine)} said no ({reason}). Nothing was written. Check login, rights and free "
-                f"space, and that the table is what the address says: {self._ddl}"
+                f"{self.name}: {where(self._engine)} refused ({reason}), and nothing was written. Check login, rights and free "
+                f"space, and that the table is like this: {self._ddl}"
             )
         return StoreUnavailableError(
             f"{self.name}: {where(self._engine)} did not answer within {self._timeout:g} s ({reason}). Nothing was written"
@@ -457,15 +456,15 @@ class SqlStore:
 
 
 class _LostError(StoreUnavailableError):
-    """Somebody else wrote first; nothing was written."""
+    """Another writer was first; nothing was written."""
 
 
 class _MissingTableError(StoreRefusedError):
-    """The table is not there, or not even the file that would hold it."""
+    """The table, or the file of its database, does not exist."""
 
 
 def _number(value: Any) -> Any:
-    """Return the whole number that a text or a decimal is; anything else as it is."""
+    """Return the whole number in a text or a decimal. Return any other value unchanged."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     if isinstance(value, str) and value.isascii() and value.isdigit():
@@ -486,18 +485,18 @@ def _table(layout: Layout) -> Table:
 
 
 def _name(length: int) -> String:
-    # The default collation of MySQL and MariaDB takes Q for q; Kafka's names are case-sensitive.
+    # To the default collation of MySQL and MariaDB, Q equals q. Kafka's names are case-sensitive.
     binary = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return String(length).with_variant(binary, "mysql", "mariadb")
 
 
 def _connect_args(backend: str, timeout: float) -> dict[str, Any]:
-    """Return what makes a driver give up in time; locks before answers, so that the server can still say why."""
+    """Return a driver's time-outs. Those of locks are shorter, so that the server can still report the reason."""
     seconds = math.ceil(timeout)
     if backend == "sqlite":
         return {"timeout": timeout}
     if backend == "postgresql":
-        # Poolers that hand a session on to others don't know what the driver prepared in it.
+        # Poolers that share a session among clients don't know the driver's prepared statements.
         return {"connect_timeout": seconds, "tcp_user_timeout": seconds * 1000, "prepare_threshold": None}
     return {
         "connect_timeout": seconds,
@@ -509,12 +508,12 @@ def _connect_args(backend: str, timeout: float) -> dict[str, Any]:
 
 @contextmanager
 def _bounded(connection: Connection, seconds: float) -> Iterator[None]:
-    """Cut a connection to PostgreSQL that takes longer: its driver would wait for an answer for ever."""
+    """Cut a connection to PostgreSQL that takes longer: its driver would wait for an answer without end."""
     if connection.dialect.name != "postgresql":
         yield
         return
     driver: Any = connection.connection.driver_connection
-    # A copy: the number itself may be another connection's by the time that it is cut.
+    # A copy, because by then the number itself may belong to another connection.
     with closing(socket.socket(fileno=os.dup(driver.fileno()))) as wire:
         timer = threading.Timer(seconds + 1, _cut, [wire])
         timer.daemon = True
@@ -541,7 +540,7 @@ def _code(exc: DBAPIError) -> str | int | None:
 
 
 def _is_refusal(exc: DBAPIError) -> bool:
-    """Whether the database said no, and will say so again."""
+    """Whether the database refused, and would refuse again."""
     code = _code(exc)
     if not isinstance(exc, OperationalError | InterfaceError | InternalError):
         return True

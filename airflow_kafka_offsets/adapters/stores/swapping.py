@@ -1,4 +1,4 @@
-"""How every store advances: look, let the core decide, write if nobody wrote since the look; else look again."""
+"""How each store advances: read, let core decide, and write if no one wrote since the read. Otherwise read again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.store.guarantees import check_advance, must_write
 
 LOOKS = 20
-"""How often a writer that was overtaken looks again. Who overtakes has moved the offsets, so the second look usually ends it."""
+"""How often a writer reads if others overtake it. The other writer has moved the offsets, so the second read usually decides."""
 
 _Seen = TypeVar("_Seen")
 
@@ -30,8 +30,8 @@ def swap(
         group: the group.
         before: see `OffsetStore.advance`.
         after: see `OffsetStore.advance`.
-        look: returns what the store holds now, and what `write` compares with (the values themselves, or a version).
-        write: writes all or nothing, if the store is still as it was seen; False: it is not, and nothing was written.
+        look: returns what the store holds now, and what `write` compares with (the values, or a version).
+        write: writes all or nothing, if the store has not changed; False: it has, and nothing was written.
 
     Raises:
         StoreDriftError, ConcurrentChangeError: see `OffsetStore.advance`.
@@ -41,4 +41,6 @@ def swap(
         found, seen = look()
         if not must_write(store, group, before, after, found) or write(seen):
             return
-    raise ConcurrentChangeError(f"{store}: others wrote the offsets of group {group} {LOOKS} times while we tried to")
+    raise ConcurrentChangeError(
+        f"{store}: other writers changed the offsets of group {group} {LOOKS} times during the advance"
+    )

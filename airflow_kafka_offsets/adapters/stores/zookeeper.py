@@ -1,4 +1,4 @@
-"""Offsets in ZooKeeper: Kafka's own old layout, or one JSON node for a group; one versioned multi to advance."""
+"""Offsets in ZooKeeper: in Kafka's old layout, or in one JSON node for each group. One versioned multi advances them."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 from airflow_kafka_offsets.core.store.values import read_offset, read_partition
 
 MAX_REQUEST_BYTES = 1_048_575
-"""ZooKeeper's jute.maxbuffer when nobody set it: larger requests are answered by cutting the connection."""
+"""ZooKeeper's default jute.maxbuffer. A server cuts the connection of a larger request."""
 
 _ON_THE_WAY = 50
-"""How many requests may wait for their answers. While there is no connection, kazoo takes some (70 to 270 seen), then blocks for ever."""
+"""How many requests may wait for their answers. Without a connection, kazoo accepts some (70 to 270 seen), then blocks without end."""
 _MADE_AGAIN = (
-    "A node that another tool deletes and makes again between our look and our write is taken for the one that we saw when both "
-    "were written equally often."
+    "If another tool deletes a node and makes it again between the read and the write of an advance, this is not noticed if the new "
+    "node was written as often as the old one."
 )
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
-# At the level DEBUG, kazoo logs the login.
+# At level DEBUG, kazoo logs the login.
 _log = logging.getLogger(f"{__name__}.client")
 _log.setLevel(logging.ERROR)
 
 
 class Access(StrEnum):
-    """What others may do with the nodes that we create: anything, read, or nothing."""
+    """What others may do with the nodes that this store creates: anything, read, or nothing."""
 
     OPEN = "open"
     READ = "read"
@@ -62,7 +62,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a look saw: nodes by path, and those of their parents that are missing, from the root on."""
+    """What a read found: nodes by path, and their missing parents, from the root on."""
 
     nodes: Mapping[str, _Node]
     missing: Sequence[str]
@@ -70,12 +70,12 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What many requests found, one after the other; None stands for a node that is not there.
+    """What many requests found, one after the other. None stands for a missing node.
 
     Attributes:
-        folders: children of the nodes that had to be listed, each with the node's metadata.
-        parents: metadata of all nodes above; they were asked for after the folders.
-        nodes: content and metadata of the nodes to read; they were asked for last.
+        folders: children of the listed nodes, each with the node's metadata.
+        parents: metadata of all nodes above, requested after the folders.
+        nodes: content and metadata of the nodes to read, requested last.
     """
 
     folders: Mapping[str, tuple[Sequence[str], Any] | None]
@@ -83,9 +83,9 @@ class _Found:
     nodes: Mapping[str, tuple[bytes | None, Any] | None]
 
     def is_of(self, moment: int) -> bool:
-        """Tell whether all of it was so at a moment before, which is the number of a transaction."""
+        """Whether all of it was the same at an earlier moment, which is a transaction's number."""
         if any(node is None and _parent(path) in self.folders for path, node in self.nodes.items()):
-            return False  # it was listed, and is gone
+            return False  # a listed node is gone
         absent = [path for path, found in (*self.folders.items(), *self.parents.items()) if found is None]
         lists = [listed[1] for listed in self.folders.values() if listed]
         lists += [above for path in absent if (above := self.parents.get(_parent(path)))]
@@ -94,7 +94,7 @@ class _Found:
         )
 
     def seen(self) -> _Seen:
-        """Return it without the metadata."""
+        """Return what was found, without the metadata."""
         nodes = {path: _Node(node[0] or b"", node[1].version) for path, node in self.nodes.items() if node}
         return _Seen(nodes, [path for path, stat in self.parents.items() if stat is None])
 
@@ -103,7 +103,7 @@ _PathsIn = Callable[[Mapping[str, Sequence[str] | None]], Sequence[str]]
 
 
 class _Layout(Protocol):
-    """How a group's offsets lie under its node."""
+    """How a group's offsets are stored under its node."""
 
     limit: ClassVar[str | None]
     caveat: ClassVar[str]
@@ -112,11 +112,11 @@ class _Layout(Protocol):
     def __init__(self, base: str) -> None: ...
 
     def folders(self, topics: Sequence[str]) -> list[str]:
-        """Return the nodes whose children have to be known to read topics."""
+        """Return the nodes whose children must be listed to read the topics."""
         ...
 
     def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
-        """Return the nodes to read, from the children of the folders; None: there is no such folder."""
+        """Return the nodes to read, from the children of the folders (None: no such folder)."""
         ...
 
     def paths_of(self, offsets: Offsets) -> list[str]:
@@ -133,7 +133,7 @@ class _Layout(Protocol):
 
 
 class NodeLayout:
-    """Kafka's own of old: ``/consumers/<group>/offsets/<topic>/<partition>``, each with its offset as text."""
+    """Kafka's old layout: ``/consumers/<group>/offsets/<topic>/<partition>``, each node with its offset as text."""
 
     limit: ClassVar[str | None] = (
         "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
@@ -141,7 +141,7 @@ class NodeLayout:
     caveat: ClassVar[str] = (
         f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
     )
-    way_out: ClassVar[str] = "Keep them in one node (option layout=json), or raise"
+    way_out: ClassVar[str] = "keep them in one node (option layout=json), or raise"
 
     def __init__(self, base: str) -> None:
         self._folder = f"{base}/offsets"
@@ -159,7 +159,7 @@ class NodeLayout:
         return [self._path(tp) for tp in offsets]
 
     def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
-        """Return the offset of each node; an empty one was created by an advance that came no further."""
+        """Return the offset of each node. An empty node is from an advance that died."""
         offsets = {}
         for path, node in seen.nodes.items():
             folder, _, name = path.rpartition("/")
@@ -182,7 +182,7 @@ class JsonLayout:
 
     limit: ClassVar[str | None] = None
     caveat: ClassVar[str] = _MADE_AGAIN
-    way_out: ClassVar[str] = "Split the group, or raise"
+    way_out: ClassVar[str] = "split the group, or raise"
 
     def __init__(self, base: str) -> None:
         self._path = f"{base}/offsets.json"
@@ -207,10 +207,10 @@ class JsonLayout:
         try:
             return load_offsets(node.data.decode())
         except (OffsetsJsonError, UnicodeDecodeError) as exc:
-            raise StoreContentError(f"The node {self._path} in ZooKeeper holds no offsets. {exc}") from exc
+            raise StoreContentError(f"The node {self._path} in ZooKeeper does not hold offsets: {exc}") from exc
 
     def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
-        """Return the new content; topics that the advance does not name stay in it."""
+        """Return the new content. Topics that the advance does not name stay in it."""
         return {self._path: dump_offsets({**self.offsets(seen), **after}).encode()}
 
 
@@ -218,18 +218,18 @@ class ZooKeeperStore:
     """A ZooKeeper ensemble.
 
     Args:
-        name: its address as the group writes it.
-        timeout: seconds that a server may stay silent.
+        name: its address, as in the group's definition.
+        timeout: seconds to wait for a server's answer.
         hosts: ``host:port``, with commas between them.
-        chroot: the node that everything is under, such as ``/kafka``; it must exist. Empty: the root.
-        login: name and password for the scheme ``digest``; None: nobody in particular.
+        chroot: the node above all others, such as ``/kafka``, which must exist. Empty: the root.
+        login: name and password for the scheme ``digest``; None: no login.
         tls: kazoo's settings for TLS.
         layout: `NodeLayout`, one node for each partition, or `JsonLayout`, one for the group.
         access: of the nodes that are created.
         max_request_bytes: the servers' jute.maxbuffer.
 
     Raises:
-        BadInputError: access is limited to a login that there is not.
+        BadInputError: access is limited to a login, but there is none.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class ZooKeeperStore:
         access: Access | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
-        import kazoo  # noqa: F401 a missing library is told now, not at the first commit
+        import kazoo  # noqa: F401 a missing library is an error here, not at the first commit
 
         self.name = name
         self._timeout = timeout
@@ -260,7 +260,7 @@ class ZooKeeperStore:
             is_atomic=True, compares=Compares.ANY_WRITER, limit=layout.limit, caveat=layout.caveat
         )
         if self._access is not Access.OPEN and login is None:
-            raise BadInputError(f"{name}: acl={self._access} needs a login and a password in the Airflow connection")
+            raise BadInputError(f"{name}: acl={self._access} requires a login and a password in the Airflow connection")
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of all topics at one moment."""
@@ -292,15 +292,15 @@ class ZooKeeperStore:
         return f"{self._chroot}/consumers/{group}"
 
     def _look(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Seen:
-        """Return the nodes of one moment: there is no request that reads several."""
+        """Return the nodes as of one moment, although ZooKeeper has no request that reads several."""
         for _ in range(LOOKS):
-            # A server may lag behind the one that we wrote to.
+            # This server may be behind the one that the last write went to.
             client.sync_async(self._chroot or "/").get(timeout=self._timeout)
             moment = client.last_zxid
             found = self._find(client, folders, paths_in)
             if found.is_of(moment):
                 return found.seen()
-        raise ConcurrentChangeError(f"{self.name}: others wrote these offsets {LOOKS} times while we read them")
+        raise ConcurrentChangeError(f"{self.name}: other writers changed these offsets {LOOKS} times during the read")
 
     def _find(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
         listed = dict(self._ask(partial(client.get_children_async, include_data=True), folders))
@@ -311,7 +311,7 @@ class ZooKeeperStore:
         return _Found(listed, parents, {**dict.fromkeys(paths), **dict(self._ask(client.get_async, there))})
 
     def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Send a request for each path without waiting for the one before; the answer is None where there is no node."""
+        """Send a request for each path without waiting for earlier answers. The answer is None if there is no node."""
         waiting: deque[tuple[str, Any]] = deque()
         for path in paths:
             waiting.append((path, request(path)))
@@ -331,7 +331,7 @@ class ZooKeeperStore:
     # Writing
 
     def _write(self, client: Any, seen: _Seen, values: Mapping[str, bytes]) -> bool:
-        """Write all values, if the nodes are as they were seen; False: nothing of them was written."""
+        """Write all values, if the nodes have not changed; False: nothing was written."""
         multi = client.transaction()
         self._create(multi, seen.missing)
         for path, data in values.items():
@@ -346,17 +346,17 @@ class ZooKeeperStore:
         return False
 
     def _check_size(self, values: Mapping[str, bytes]) -> None:
-        """Refuse what would be too large even if all nodes were there."""
+        """Refuse an advance that is too large even if all nodes exist."""
         from kazoo.protocol.serialization import SetData
 
         if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
-                f"{self.name}: these offsets take one request of {size} bytes, and the servers take {self._max_request_bytes}. "
-                f"Nothing was written. {self._layout.way_out} jute.maxbuffer on all servers and tell us (option max_request_bytes)"
+                f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. Nothing "
+                f"was written: {self._layout.way_out} jute.maxbuffer on all servers, and set the option max_request_bytes to it"
             )
 
     def _prepare(self, client: Any, paths: Sequence[str]) -> None:
-        """Create nodes without an offset, as to create takes larger requests than to write."""
+        """Create nodes without an offset first, because creating takes larger requests than writing."""
         multi = client.transaction()
         self._create(multi, paths)
         for operations in _portions(multi.operations, self._max_request_bytes):
@@ -371,7 +371,7 @@ class ZooKeeperStore:
     def _acl(self, path: str) -> list[Any]:
         from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-        # Groups of others live under it too.
+        # Other tools' groups are under this node, too.
         if self._access is Access.OPEN or path == f"{self._chroot}/consumers":
             return list(OPEN_ACL_UNSAFE)
         return [*CREATOR_ALL_ACL, *(READ_ACL_UNSAFE if self._access is Access.READ else ())]
@@ -387,7 +387,7 @@ class ZooKeeperStore:
 
         with self._translated(is_writing=True):
             results = multi.commit_async().get(timeout=self._timeout)
-            # What failed stands among operations that were rolled back, or not tried, because of it.
+            # The error that caused the failure is one of several: the other operations were rolled back or not tried.
             failed = [r for r in results if isinstance(r, Exception)]
             causes = [r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)]
             for cause in causes:
@@ -410,7 +410,7 @@ class ZooKeeperStore:
         )
         with self._translated():
             try:
-                # One server after the other is tried, each for the time-out.
+                # kazoo tries one server after the other, each for the time-out.
                 client.start(self._timeout * len(client.hosts))
                 self._check_chroot(client)
                 yield client
@@ -418,7 +418,7 @@ class ZooKeeperStore:
                 _close(client)
 
     def _check_chroot(self, client: Any) -> None:
-        # Not created: a typing error would make a second, empty world.
+        # It is not created: a typing error would make a second, empty tree.
         if self._chroot and client.exists_async(self._chroot).get(timeout=self._timeout) is None:
             raise StoreRefusedError(
                 f"{self.name}: there is no node {self._chroot} in ZooKeeper at {self._hosts}. Correct the chroot, or create it"
@@ -448,7 +448,7 @@ def _parents(path: str, chroot: str) -> Iterator[str]:
 def _close(client: Any) -> None:
     from kazoo.exceptions import KazooException
 
-    # What was asked is answered by now, and stays so when the good-bye is not.
+    # All answers have arrived, so an error while closing does not matter.
     with suppress(KazooException, OSError):
         client.stop()
         client.close()
@@ -461,7 +461,7 @@ def _size(operations: Sequence[Any]) -> int:
 
 
 def _portions(operations: Sequence[Any], max_bytes: int) -> Iterator[list[Any]]:
-    """Cut what has to be done into requests that are not too large, each with at least one operation."""
+    """Divide operations into requests that are not too large, each with at least one operation."""
     empty = size = _size([])
     portion: list[Any] = []
     for operation in operations:
@@ -492,7 +492,7 @@ def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> Store
     said = f"{type(exc).__name__} {exc}".strip()
     if isinstance(exc, NoAuthError | AuthFailedError | InvalidACLError):
         return StoreRefusedError(
-            f"{name}: ZooKeeper at {hosts} refused it ({said}): the ACL of a node does not let this login in. Correct login and "
+            f"{name}: ZooKeeper at {hosts} refused ({said}): the ACL of a node excludes this login. Correct login and "
             "password of the Airflow connection, or the ACL (zkCli: getAcl, setAcl)"
         )
     is_silent = isinstance(
@@ -500,9 +500,9 @@ def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> Store
     )
     if is_writing and is_silent:
         return StoreOutcomeUnknownError(
-            f"{name}: ZooKeeper at {hosts} went silent while it wrote ({said}). The same advance again tells. If it never ends, the "
-            "servers' jute.maxbuffer may be smaller than the option max_request_bytes"
+            f"{name}: ZooKeeper at {hosts} did not answer a write ({said}). Repeating the advance finds out; if this fails each time, "
+            "the servers' jute.maxbuffer may be smaller than the option max_request_bytes"
         )
     if is_silent or isinstance(exc, NotReadOnlyCallError | SessionMovedError | ThrottledOpError):
         return StoreUnavailableError(f"{name}: ZooKeeper at {hosts} did not answer, nothing was written ({said})")
-    return StoreRefusedError(f"{name}: ZooKeeper at {hosts} refused it ({said})")
+    return StoreRefusedError(f"{name}: ZooKeeper at {hosts} refused ({said})")

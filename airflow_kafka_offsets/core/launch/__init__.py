@@ -1,1 +1,1 @@
-"""How a Spark job is started, found again and stopped."""
+"""The rules by which a Spark job is started, found again and stopped."""

@@ -1,4 +1,4 @@
-"""Which job a launch goes on with, and which it stops first: one window, one driver at a time."""
+"""Which job a launch continues with, and which it stops first: one driver at a time for each window."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _LONGEST_LABEL = 63
 
 
 class JobState(StrEnum):
-    """What a cluster says of a job, as far as a launch must know."""
+    """The state of a job, as its cluster reports it."""
 
     ALIVE = "alive"
     SUCCEEDED = "succeeded"
     OVER = "over"
-    """Failed, killed or lost: there is nothing to wait for, and no result."""
+    """Failed, killed or lost: it has ended without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """How a cluster knows a job, though nobody noted its id.
+    """How a job is found on its cluster if its id was not recorded.
 
     Attributes:
-        window_id: for people.
-        window: the same for all jobs of one window, and for no other window of any ledger.
-        job: also tells who launched it, and after which clear: the retries of one task have one name.
-        planned_at: when the window was written down, in UTC: its jobs are younger.
+        window_id: the window's id, for people.
+        window: a digest that all jobs of the window have, and no job of another window in any ledger.
+        job: a digest of the window, the claim that launched the job, and the last clear. All retries of one task have the same.
+        planned_at: when the window was written down, in UTC. Its jobs are younger.
     """
 
     window_id: str
@@ -54,12 +54,12 @@ class JobName:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its cluster has it.
+    """A job as its cluster reports it.
 
     Attributes:
-        id: what the cluster calls it.
-        state: what it says of it.
-        job: see `JobName`; None: the cluster can't say which job it is, or of which window.
+        id: its id in the cluster.
+        state: its state.
+        job: see `JobName`; None: the cluster does not know which job it is, or of which window.
     """
 
     id: str
@@ -72,9 +72,9 @@ class Step:
     """What a launch does before it submits anything.
 
     Attributes:
-        stop: jobs that have to be over first.
-        unknown: jobs at work that may be of this window, which nobody can tell.
-        go_on_with: the job that this task launched before: wait for its end, or take its result; None: submit.
+        stop: jobs that must end first.
+        unknown: running jobs that may be of this window; it is not known.
+        go_on_with: the job that this task launched earlier: wait for its end, or take its result; None: submit a new one.
     """
 
     stop: tuple[str, ...] = ()
@@ -86,10 +86,10 @@ def job_name(window: Window, planned_at: datetime, claim: Claim, first_attempt: 
     """Name the job of a task on a window.
 
     Args:
-        window: what it reads.
-        planned_at: when the window was written down. Two ledgers can have a window of one id, on one cluster.
-        claim: who launches it.
-        first_attempt: the ledger's number of the attempt that its retries repeat: see `core.tries`.
+        window: the window that it reads.
+        planned_at: when the window was written down. It distinguishes windows of the same id from two ledgers.
+        claim: the task that launches it.
+        first_attempt: the ledger's number of the attempt that the task's retries repeat: see `core.tries`.
     """
     of_window = _digest(window.id, planned_at.isoformat(), sorted(window.topic_ids.items()))
     of_claim = [claim.dag_id, claim.run_id, claim.task_id, claim.map_index]
@@ -97,18 +97,18 @@ def job_name(window: Window, planned_at: datetime, claim: Claim, first_attempt: 
 
 
 def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted: str | None = None) -> Step:
-    """Decide from what a cluster has of a window.
+    """Decide what a launch does with the jobs that a cluster has.
 
     Args:
         jobs: the window's jobs, oldest first, and those that may be of it.
-        name: who asks.
-        can_reconnect: whether a job that is found can be watched to its end; if not, none goes on.
-        noted: the id that an earlier try of this task noted: what the cluster can't tell of that job is known.
+        name: the job to launch.
+        can_reconnect: whether an existing job can be watched to its end; if not, the launch continues with none.
+        noted: the id that an earlier try of this task recorded: that job is known, even if the cluster does not know its name.
     """
     jobs = [replace(job, job=name.job) if job.id == noted and job.job is None else job for job in jobs]
     mine = [job for job in jobs if job.job == name.job] if can_reconnect else []
     alive, done = (_first(mine, state) for state in (JobState.ALIVE, JobState.SUCCEEDED))
-    # A result makes a job that is still at work a twin, whoever launched it.
+    # If one job has a result, every other running job of the window is a duplicate.
     go_on_with = done or alive
     others = [job for job in jobs if job.state is JobState.ALIVE and job.id != go_on_with]
     return Step(
@@ -123,16 +123,16 @@ def _first(jobs: Sequence[Job], state: JobState) -> str | None:
 
 
 def tags(master: str, name: JobName, conf: Mapping[str, object]) -> dict[str, str]:
-    """Return the Spark properties by which a cluster finds the job again; a user's own tags stay.
+    """Return the Spark properties by which a cluster finds the job again. The user's own tags stay.
 
     Args:
         master: as in ``--master``.
-        name: of the job.
+        name: the job's name.
         conf: the user's Spark properties.
     """
     if "yarn" in master:
         own = [tag for tag in str(conf.get(YARN_TAGS) or "").split(",") if tag.strip()]
-        # YARN stores tags in lower case, and refuses long ones.
+        # YARN stores tags in lower case and refuses long ones.
         readable = [name.window_id.lower()] if len(name.window_id) <= _LONGEST_YARN_TAG else []
         return {YARN_TAGS: ",".join([*own, *readable, yarn_tag(name.window), yarn_tag(name.job)])}
     if "k8s" in master:
@@ -142,12 +142,12 @@ def tags(master: str, name: JobName, conf: Mapping[str, object]) -> dict[str, st
 
 
 def yarn_tag(digest: str) -> str:
-    """Return the tag that only jobs of ours have."""
+    """Return a tag that only jobs of this package have."""
     return f"kafka-offsets-{digest}"
 
 
 def label_value(text: str) -> str:
-    """Return what Kubernetes takes as the value of a label: the end of a text that is too long, where its number stands.
+    """Return a valid value of a Kubernetes label. Of a text that is too long it keeps the end, which has the window's number.
 
     >>> label_value("lake.orders-000012")
     'lake.orders-000012'

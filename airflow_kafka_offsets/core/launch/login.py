@@ -1,7 +1,7 @@
-"""From a Kafka connection as librdkafka spells it to the options of Spark's Kafka reader, as Java spells it.
+"""Translates a Kafka connection (librdkafka's settings) to the options of Spark's Kafka reader (Java's settings).
 
-Secrets are kept apart: they go into a file that the job's Kafka client reads by itself, through a config provider
-(KIP-297), so that plan, UI, event log and argv hold only a reference.
+Secrets go into a file that the job's Kafka client reads through a config provider (KIP-297). Plan, UI, event log and argv
+hold only a reference to it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ReaderOptions:
     """What Spark's reader needs to reach Kafka.
 
     Attributes:
-        options: without any secret.
-        jaas: the login, to be put into a file that only the job can read; None: there is none, or the user gave a
-            reference of their own.
+        options: the options without secrets.
+        jaas: the login, which goes into a file that only the job can read; None: there is none, or the user set a
+            reference.
     """
 
     options: Mapping[str, str]
@@ -40,7 +40,7 @@ class ReaderOptions:
         """Return the options with a reference to the file that holds the login."""
         if self.jaas is None:
             return dict(self.options)
-        # Beside the providers of the user, whose references stay theirs.
+        # Add to the user's providers, so that the user's references still work.
         theirs = {name: value for name, value in self.options.items() if name.lower() == _PROVIDERS}
         others = {name: value for name, value in self.options.items() if name not in theirs}
         return {
@@ -52,14 +52,14 @@ class ReaderOptions:
 
 
 def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> ReaderOptions:
-    """Translate a connection; what the user wrote for Spark wins.
+    """Translate a connection. Options that the user set for Spark take precedence.
 
     Args:
         connection: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
         spark_options: the group's own options for the reader.
 
     Raises:
-        BadInputError: the connection needs what can't be translated: say it in spark_options.
+        BadInputError: a setting can't be translated, and spark_options does not replace it.
     """
     mine = {name.lower() for name in spark_options}
     derived = {"kafka.bootstrap.servers": str(connection["bootstrap.servers"])}
@@ -87,8 +87,8 @@ def _tls(connection: Mapping[str, Any], mine: set[str]) -> dict[str, str]:
     has_certificate = any(name.startswith(("ssl.certificate", "ssl.key", "ssl.keystore")) for name in connection)
     if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in mine):
         raise BadInputError(
-            "The Kafka connection has a client certificate, which Java wants in a keystore of its own: name it for the "
-            "job, e.g. KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
+            "The Kafka connection has a client certificate, which Java reads from a keystore only. Name a keystore for the job, "
+            "e.g. KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
         )
     return options
 
@@ -97,8 +97,8 @@ def _jaas(mechanism: str, connection: Mapping[str, Any]) -> str:
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
         raise BadInputError(
-            f"The Kafka connection uses SASL {mechanism}, which has no password to hand on: tell the job how it logs in "
-            "with KafkaGroup(spark_options={'kafka.sasl.jaas.config': '...', ...}), secrets as references only"
+            f"The Kafka connection uses SASL {mechanism}, which can't be translated for Spark. Set the job's login with "
+            "KafkaGroup(spark_options={'kafka.sasl.jaas.config': '...', ...}), with references for secrets"
         )
     user, password = (_quote(str(connection.get(f"sasl.{name}", ""))) for name in ("username", "password"))
     return f"{module} required username={user} password={password};"
@@ -109,7 +109,7 @@ def _quote(value: str) -> str:
 
 
 def properties_file(values: Mapping[str, str]) -> str:
-    r"""Write a Java properties file: ASCII, with what it would take for syntax escaped.
+    r"""Write a Java properties file: ASCII, with escaped special characters.
 
     >>> print(properties_file({"jaas": 'user="zoë"'}), end="")
     jaas=user\="zo\u00eb"

@@ -1,4 +1,4 @@
-r"""Java's properties files, as Spark reads its own: ``spark-defaults.conf``, or the file that spark-submit is given.
+r"""Reads Java's properties files, such as ``spark-defaults.conf`` or the ``--properties-file`` of spark-submit.
 
 https://docs.oracle.com/en/java/javase/17/docs/api/java.base/java/util/Properties.html#load(java.io.Reader)
 """
@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 
 _BLANK = " \t\f"
-# The name ends at the first blank, = or : that no backslash escapes.
+# The name ends at the first blank, = or : without a backslash before it.
 _ENTRY = re.compile(rf"((?:\\.|[^\\=:{_BLANK}])*)[{_BLANK}]*[=:]?[{_BLANK}]*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Return names and values; of a name that is there twice, the last.
+    r"""Return names and values. If a name is there twice, the last value counts.
 
     >>> parse_properties("# ours\nspark.jars  /a.jar,\\\n    /b.jar\nspark.ui.enabled=false\n")
     {'spark.jars': '/a.jar,/b.jar', 'spark.ui.enabled': 'false'}
@@ -26,7 +26,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the logical lines: without comments and blank lines, each with those that continue it."""
+    """Yield the logical lines: continued lines joined, comments and blank lines left out."""
     natural = iter(re.split(r"\r\n|\r|\n", text))
     for line in natural:
         logical = line.lstrip(_BLANK)
@@ -43,5 +43,5 @@ def _is_continued(line: str) -> bool:
 
 def _unescaped(text: str) -> str:
     units = _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROL.get(m[2], m[2]), text)
-    # Java escapes what lies beyond 16 bits as two units.
+    # Java escapes a character beyond 16 bits as two units.
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

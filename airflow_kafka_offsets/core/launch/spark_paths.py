@@ -1,4 +1,4 @@
-"""What a text means that Spark takes for the place of a file."""
+"""Whether a text that Spark reads as a file's location is a local path."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 _NO_RESOURCE = "spark-internal"
-"""What Spark takes for "the class is in the jars": SparkLauncher.NO_RESOURCE."""
+"""Spark's value for "the class is in the jars": SparkLauncher.NO_RESOURCE."""
 
 
 def is_path(text: str) -> bool:
-    """Whether it is a path of the machine that launches: no URL, and something at all.
+    """Whether a text is a path on the machine that launches: not a URL, not empty.
 
     >>> [is_path(text) for text in ("jobs/orders.py", "/opt/orders.py", "s3a://jobs/orders.py", "local:/o.py", "spark-internal", "")]
     [True, True, False, False, False, False]
@@ -19,7 +19,7 @@ def is_path(text: str) -> bool:
 
 
 def is_relative(text: str) -> bool:
-    """Whether it is a path that begins somewhere else than at the root.
+    """Whether a text is a relative path.
 
     >>> [is_relative(text) for text in ("jobs/orders.py", "/opt/orders.py", "s3a://jobs/orders.py")]
     [True, False, False]

@@ -1,4 +1,4 @@
-"""Which versions go together: pyspark and pyspark-client, which put their files into one folder, Spark and its Python files, Spark and Java."""
+"""Which versions fit together: pyspark and pyspark-client (they share a folder), Spark and its Python files, Spark and Java."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from airflow_kafka_offsets.core.errors import BadInputError
 
 _OLDEST_CLIENT = (4, 0)
 _OLDEST_JAVA = {4: 17, 3: 8}
-"""By Spark's major version: https://spark.apache.org/docs/4.0.0/index.html and https://spark.apache.org/docs/3.5.6/index.html ("runs on Java")."""
+"""The oldest Java by Spark's major version: "runs on Java" in https://spark.apache.org/docs/4.0.0/index.html and https://spark.apache.org/docs/3.5.6/index.html."""
 
 
 def check_versions_agree(pyspark: str | None, client: str | None) -> None:
-    """Refuse a pyspark and a pyspark-client of two feature releases; maintenance releases (the third number) may differ.
+    """Refuse a pyspark and a pyspark-client of different feature releases. Maintenance releases (the third number) may differ.
 
     Args:
-        pyspark: its version; None: it is not installed.
-        client: the version of pyspark-client; None: likewise.
+        pyspark: the version of pyspark; None: not installed.
+        client: the version of pyspark-client; None: not installed.
 
     Raises:
-        BadInputError: with the command that mends it.
+        BadInputError: they differ. The message names the command that corrects it.
 
     >>> check_versions_agree("4.0.5", "4.0.4")
     >>> check_versions_agree(None, "4.2.0")
     """
     if pyspark is None or client is None or _feature_release(pyspark) == _feature_release(client):
         return
-    # Of the lower one there are both: a new pyspark may have no pyspark-client yet, and Spark 3 has none.
+    # Both packages exist in the lower version: a new pyspark may have no pyspark-client yet. Spark 3 has none at all.
     lower = min(_feature_release(pyspark), _feature_release(client))
     major, minor = lower if lower >= _OLDEST_CLIENT else _feature_release(client)
     raise BadInputError(
-        f"pyspark {pyspark} and pyspark-client {client} are installed, and overwrite each other's files: both must be of one version. Nothing "
-        f"was planned. On each worker: pip uninstall -y pyspark pyspark-client && pip install 'pyspark=={major}.{minor}.*' "
-        f"'pyspark-client=={major}.{minor}.*'. If your cluster has another version of Spark, put that version there, in both places"
+        f"pyspark {pyspark} and pyspark-client {client} are installed and overwrite each other's files: both must have one version. Nothing "
+        f"was planned. On each worker, with the version of your cluster's Spark: pip uninstall -y pyspark pyspark-client && pip install "
+        f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*'"
     )
 
 
 def check_java(spark: str, java: int, program: str) -> None:
-    """Refuse a Java that is too old for a Spark; of a Spark that is not listed nothing is known.
+    """Refuse a Java that is too old for a Spark. A Spark version that is not listed is not checked.
 
     Args:
-        spark: its version.
+        spark: the version of Spark.
         java: the version of Java, such as 17.
-        program: where that is.
+        program: the path of Java.
 
     Raises:
-        BadInputError: with what to install, or to set.
+        BadInputError: Java is too old. The message says what to install or set.
 
     >>> check_java("4.0.0", 17, "/usr/bin/java")
     >>> check_java("2.4.8", 7, "/usr/bin/java")
@@ -54,21 +54,21 @@ def check_java(spark: str, java: int, program: str) -> None:
     oldest = 0 if release is None else _OLDEST_JAVA.get(release[0], 0)
     if java < oldest:
         raise BadInputError(
-            f"Spark {spark} needs Java {oldest} or later, and the worker's is Java {java} ({program}). Nothing was planned. Install Java 17 on each "
-            "worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder where the worker is started"
+            f"Spark {spark} requires Java {oldest} or later, and the worker has Java {java} ({program}). Nothing was planned: install Java 17 on each "
+            "worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder in the worker's environment"
         )
 
 
 def check_session_spark(home: str, spark: str, pyspark: str) -> None:
-    """Refuse a session of a pyspark that starts a Spark of another feature release, which SPARK_HOME names.
+    """Refuse a pyspark session if SPARK_HOME names a Spark of another feature release.
 
     Args:
         home: the value of SPARK_HOME.
-        spark: the version of the Spark in there.
+        spark: the version of the Spark in that folder.
         pyspark: the version of the Python files that the task imports.
 
     Raises:
-        BadInputError: with the two ways out.
+        BadInputError: they differ. The message names both ways to correct it.
 
     >>> check_session_spark("/opt/spark", "4.0.1", "4.0.0")
     >>> check_session_spark("/opt/spark", "ours", "4.0.0")
@@ -78,13 +78,13 @@ def check_session_spark(home: str, spark: str, pyspark: str) -> None:
         return
     major, minor = release
     raise BadInputError(
-        f"SPARK_HOME is {home}, a Spark {spark}, and pyspark is {pyspark}: both must be of one version. Nothing was planned. Unset SPARK_HOME, so that "
-        f"pyspark starts the Spark that it brings; or on each worker: pip install 'pyspark=={major}.{minor}.*'"
+        f"SPARK_HOME ({home}) has Spark {spark}, and pyspark has version {pyspark}: both must have one version. Nothing was planned: unset SPARK_HOME, "
+        f"so that pyspark starts its own Spark, or on each worker: pip install 'pyspark=={major}.{minor}.*'"
     )
 
 
 def _known_release(version: str) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", version)  # vendors number as they like
+    found = re.match(r"(\d+)\.(\d+)", version)  # a vendor's version may have any form
     return (int(found[1]), int(found[2])) if found else None
 
 

@@ -1,6 +1,6 @@
-"""Output and offsets in one transaction: which of what jobs staged is published with a window's commit.
+"""Output and offsets in one transaction: which staging table is published with a window's commit.
 
-A job fills a staging table beside its target and notes it in the ledger's database. The commit publishes what was noted last.
+A job fills a staging table in the schema of its target and records it in the ledger's database. The commit publishes the last recorded one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Staged:
 
     Attributes:
         id: its number; the largest was staged last.
-        target: the table that gets it, as the job writes it.
+        target: the table that gets the rows, as the job names it.
         staging: name of the staging table, in the target's schema.
-        columns: what both tables have in common.
-        rows: how many there are.
-        is_published: whether a commit has published it, or something that was staged later.
-        attempt: the attempt whose commit published it; None: none did, or a foreign launcher's.
+        columns: the columns that both tables have.
+        rows: how many rows it has.
+        is_published: whether a commit has published it, or a later one.
+        attempt: the attempt whose commit published it; None: not published, or by the commit of another launcher.
     """
 
     id: int
@@ -45,17 +45,17 @@ def to_publish(
 
     Args:
         window_id: the window.
-        tables: what the group's output is.
-        staged: what jobs noted for this window.
-        attempt: the attempt that is committed; None: a foreign launcher's.
-        is_planned: whether nobody has committed the window yet.
+        tables: the group's output tables.
+        staged: what jobs staged for this window.
+        attempt: the attempt that is committed; None: the job had another launcher.
+        is_planned: whether the window is not committed yet.
 
     Returns:
-        Nothing for a table whose rows this very attempt has published already: then the commit is one that is tried again.
-        (Of a foreign launcher nobody knows: there it is so when nothing was staged since the last commit.)
+        Nothing for a table whose rows this attempt has published already: the commit is a repeated one. (With another
+        launcher: if nothing was staged since the last commit.)
 
     Raises:
-        OutputError: nothing was staged for a table, or what was staged is not one of our staging tables.
+        OutputError: nothing was staged for a table, or the staging table has an unexpected name.
     """
     chosen = [_last(window_id, table, staged, attempt, is_planned) for table in tables]
     return [one for one in chosen if one is not None]
@@ -70,46 +70,45 @@ def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | N
         others = sorted({s.target for s in staged if not s.is_published} - {table})
         instead = f"; it was staged for {', '.join(others)}" if others else ""
         raise OutputError(
-            f"Window {window_id}: its job staged nothing for {table}{instead}. Nothing is committed. The job calls "
-            f"window.stage_jdbc(df, url, {table!r}) with the url of the ledger's database, also when there is no row. Correct "
-            "it and clear the task: a retry does not run the job again. (A group whose jobs write elsewhere has no output_tables)"
+            f"Window {window_id}: its job staged nothing for {table}{instead}. Nothing is committed: call window.stage_jdbc(df, url, "
+            f"{table!r}) in the job, also for no rows, and clear the task, or remove output_tables: "
+            '"A table of a database" in the docs (docs/sinks/jdbc.md#published-by-the-commit)'
         )
     check_staging(window_id, mine[-1])
     return mine[-1]
 
 
 def check_staging(window_id: str, staged: Staged) -> None:
-    """Refuse a name that is not that of a staging table of this window and target: what is published is dropped after.
+    """Refuse a table that is not a staging table of this window and target: it is dropped after it is published.
 
     Raises:
-        OutputError: it is another table.
+        OutputError: the name is that of another table.
     """
     found = _STAGE.fullmatch(staged.staging)
     if not found or found["prefix"] != stage_prefix(window_id, staged.target):
         raise OutputError(
             f"Window {window_id}: {staged.staging!r} is not the name of a staging table of this window and {staged.target}. "
-            "Nothing is committed. Who writes to kafka_offsets_staged besides stage_jdbc()?"
+            "Nothing is committed: find out what writes to kafka_offsets_staged besides stage_jdbc(), and correct the row"
         )
 
 
 def foreign_rows(window_id: str, table: str, rows: int) -> str:
-    """Say why rows that are there before the first commit of their window are not replaced: only a commit publishes them."""
+    """Return the message about rows with the window's id that were there before the window's first commit."""
     return (
-        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id, and this ledger has never committed it: "
-        "another window wrote them. Nothing is committed, and the rows are there still. Was the ledger lost and made again, "
-        "or restored from an older copy, or does another environment write there? Then bring the right ledger back, or "
-        'continue under another name of the group or in another table: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md). '
-        f"If these rows may go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job is not run again"
+        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id that this ledger has never committed, for example of "
+        'another ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it). '
+        "Nothing is committed and the rows are "
+        f"still there; if they may go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job does not run again"
     )
 
 
 def stage_prefix(window_id: str, table: str) -> str:
-    """Return how the names of a window's staging tables begin; the job side's rule, see `spark.sinks.jdbc_sql`."""
+    """Return the prefix of the names of a window's staging tables, the same as in `spark.sinks.jdbc_sql`."""
     return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
 
 
 def done_with(names: Sequence[str], staging: str) -> list[str]:
-    """Return the staging tables that are over when this one is published: itself, and those of older tries. No other table."""
+    """Return the staging tables to drop after this one is published: itself and those of older tries."""
     mine = _STAGE.fullmatch(staging)
     found = [_STAGE.fullmatch(name) for name in names] if mine else []
     return sorted(m[0] for m in found if m and mine and m["prefix"] == mine["prefix"] and m[0] <= staging)

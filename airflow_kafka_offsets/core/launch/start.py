@@ -1,8 +1,7 @@
-"""What makes a driver's JVM start cheaply: an archive of classes that it need not load and verify again, and which compiler it has.
+"""How a driver's JVM starts faster: with an archive of loaded and verified classes, and with a suitable compiler.
 
-An archive (Java calls it a class-data archive, AppCDS) fits one Java and one class path. The JVM looks at both, and at the checksums of what it
-maps; it can't be trusted with a file that is shorter than it says of itself (it dies by SIGBUS), or that somebody else wrote. So the name of an
-archive says how long it is, and those who use one look at its owner first.
+An archive (Java: class-data archive, AppCDS) fits one Java and one class path. The JVM checks both, and checksums. It does not check whether
+the file is cut off (it dies by SIGBUS), or who wrote it. So the name of an archive holds its size, and its owner is checked before each use.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from dataclasses import dataclass
 from airflow_kafka_offsets.core.launch.start_choice import Compiler
 
 FORMAT = 2
-"""Of archives: counted up when what they hold, or how they are made, changes."""
+"""The version of archives: it grows when their contents change, or how they are made."""
 
 OLDEST_JAVA = 17
-"""Archives of an application's classes are older; but no older Java was tried, and Spark 4 takes none."""
+"""Older Javas have such archives, too, but were not tested. Spark 4 requires 17 anyway."""
 
 QUICK_SPAN = 1_000_000
-"""The largest window, in offsets, whose driver does without the second compiler; see docs/launchers/start.md for what was measured."""
+"""The largest window, in offsets, whose driver does not use the second compiler; docs/launchers/start.md has the measurements."""
 
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
-"""Environment variable: options of the driver's JVM that spark-submit starts, before those of ``spark.driver.extraJavaOptions``."""
+"""Environment variable: options of the driver's JVM. They come before those of ``spark.driver.extraJavaOptions``."""
 
 LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
-"""Environment variable: options of the short JVM that works out how to start that one."""
+"""Environment variable: options of the short-lived JVM that composes the driver's command line."""
 
-# With ours beside them a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
+# If this package's options are added to these, a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
 _OF_ARCHIVES = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "-Xshare", "-XX:AOT")
 _QUICK = "-XX:TieredStopAtLevel=1"
 _LATE = (
@@ -39,19 +38,19 @@ _LATE = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""Ten times what Java has by itself (https://github.com/openjdk/jdk/blob/jdk-17-ga/src/hotspot/share/compiler/compiler_globals.hpp)."""
+"""Ten times Java's defaults (https://github.com/openjdk/jdk/blob/jdk-17-ga/src/hotspot/share/compiler/compiler_globals.hpp)."""
 _RENAMED_LOG_IN = 24
-"""From this Java on, what is said of archives has another name: https://openjdk.org/jeps/483."""
+"""From this Java on, the log of archives has another name: https://openjdk.org/jeps/483."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """The Java that Spark's scripts would start.
+    """The Java that Spark's scripts start.
 
     Attributes:
-        program: `java` itself, symbolic links followed.
-        version: 17 for any 17.x; None: not known, or not of the kind (HotSpot) whose options these are.
-        release: what it says of itself: an update changes it.
+        program: the path of `java`, symbolic links followed.
+        version: 17 for any 17.x; None: not known, or not HotSpot, which has these options.
+        release: its own description, which changes with each update.
     """
 
     program: str
@@ -60,7 +59,7 @@ class Java:
 
     @property
     def has_archives(self) -> bool:
-        """Whether it can use an archive: another one may die of the very options."""
+        """Whether it can use an archive. Another Java may exit because of the options."""
         return self.version is not None and self.version >= OLDEST_JAVA
 
 
@@ -69,8 +68,8 @@ class ArchiveName:
     """The name of an archive's file.
 
     Attributes:
-        place: which Java and which Spark it is for.
-        state: what both were when it was made.
+        place: digest of the paths of Java and Spark that it is for.
+        state: digest of their state when it was made.
         size: bytes of the file.
     """
 
@@ -86,8 +85,8 @@ def archive_name(java: Java, class_path: Sequence[str], jars: Sequence[tuple[str
     """Return the name of an archive.
 
     Args:
-        java: that makes and uses it.
-        class_path: Spark's home as its scripts have it, and the folder of settings before it, if it is there.
+        java: the Java that makes and uses it.
+        class_path: Spark's home as its scripts name it, after the folder of settings, if there is one.
         jars: name, bytes and time of modification (s) of each of Spark's jars.
         size: bytes of the archive.
     """
@@ -96,7 +95,7 @@ def archive_name(java: Java, class_path: Sequence[str], jars: Sequence[tuple[str
 
 
 def parse_archive_name(text: str) -> ArchiveName | None:
-    """Read the name of a file; None: it is no archive's.
+    """Read the name of a file; None: it is not the name of an archive.
 
     >>> parse_archive_name("0123456789abcdef-fedcba9876543210-1000.jsa").size
     1000
@@ -114,8 +113,8 @@ def _digest(parts: object) -> str:
 
 
 def options_to_use(archive: str, java: Java) -> list[str]:
-    """Return the JVM options that use an archive, and go on without a word where it does not fit."""
-    # Without the check of its sums a JVM believes a damaged archive, and dies of it. It costs less than a tenth of a second.
+    """Return the JVM options that use an archive, and ignore one that does not fit."""
+    # Without the checksums a JVM loads a damaged archive and dies. They cost less than a tenth of a second.
     return [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces", *_quietly(java)]
 
 
@@ -125,15 +124,15 @@ def options_to_make(draft: str, java: Java) -> list[str]:
 
 
 def options_to_check(archive: str, java: Java) -> list[str]:
-    """Return the JVM options with which a JVM does not start unless the archive fits it and is whole."""
+    """Return the JVM options with which a JVM starts only if the archive fits it and is not damaged."""
     return [*options_to_use(archive, java), "-Xshare:on"]
 
 
 def speak_of_archives(texts: Iterable[str]) -> bool:
-    """Whether somebody chose about archives themselves: then nothing is added to it.
+    """Whether a user set options about archives. Then this package adds none.
 
     Args:
-        texts: where they may have said so: options, settings, whole files.
+        texts: where these may be: options, settings, whole files.
 
     >>> speak_of_archives(["-Dx=1", "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=/tmp/mine.jsa"])
     True
@@ -142,7 +141,7 @@ def speak_of_archives(texts: Iterable[str]) -> bool:
 
 
 def _quietly(java: Java) -> list[str]:
-    # A name that a JVM does not know in this option ends it.
+    # A JVM does not start with an unknown name in this option.
     names = ["cds", "aot"] if (java.version or 0) >= _RENAMED_LOG_IN else ["cds"]
     return [f"-Xlog:{name}*=off" for name in names]
 
@@ -150,12 +149,12 @@ def _quietly(java: Java) -> list[str]:
 def compiler_options(compiler: Compiler, span: int) -> list[str]:
     """Return the JVM options that choose the driver's compiler.
 
-    The first of Java's two compilers is quick; the second makes code that is worth its cost when the same code runs for long.
+    Java's first compiler compiles quickly. The second compiles slowly to faster code, which pays off when the same code runs for long.
 
     Args:
-        compiler: ``quick``: the first one only; ``late``: the second one only for code that ran ten times as often as Java asks for by itself;
-            ``full``: as Java does by itself; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, else late.
-        span: of the window.
+        compiler: ``quick``: only the first; ``late``: the second only for code that ran ten times as often as Java's default;
+            ``full``: Java's default; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, else late.
+        span: the window's span, in offsets.
 
     >>> compiler_options("auto", 10_000)
     ['-XX:TieredStopAtLevel=1']
@@ -168,7 +167,7 @@ def compiler_options(compiler: Compiler, span: int) -> list[str]:
 
 
 def with_options(ours: Sequence[str], given: str | None) -> str:
-    """Return our options and those that were there, in the form that Spark reads; where both say something, theirs wins.
+    """Return this package's options and the given ones, as Spark reads them. The given ones take precedence.
 
     >>> with_options(["-XX:SharedArchiveFile=/my cache/a.jsa"], "-Dx=1")
     "'-XX:SharedArchiveFile=/my cache/a.jsa' -Dx=1"
@@ -177,5 +176,5 @@ def with_options(ours: Sequence[str], given: str | None) -> str:
 
 
 def quick_launcher(given: str | None) -> str:
-    """Return the options of Spark's launcher, a JVM of half a second; what was there wins."""
+    """Return the options of Spark's launcher, a JVM that runs for half a second. The given ones take precedence."""
     return " ".join([_QUICK, *([given] if given else [])])

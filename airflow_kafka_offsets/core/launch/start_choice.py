@@ -1,4 +1,4 @@
-"""What a user chooses about a driver's start: here alone, as the parse of a DAG checks it and needs nothing else of core/launch/start.py."""
+"""What a user chooses about a driver's start. Apart from core/launch/start.py, because each parse of a DAG checks only this."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Whether a table holds what the windows of a group read: each record, once.
+"""Whether a table holds each record that the windows of a group read, once.
 
-The ledger knows the offsets of each window, and how many records its job read, but not at which offsets. Kafka leaves offsets
-without a record: of compacted records, and of the markers and the aborted records of transactions. So an offset that a table does not
-have is no loss by itself:
+The ledger knows the offsets of each window, and how many records its job read, but not at which offsets. Some offsets have no record:
+compaction removes records, transactions write markers, and aborted records are not read. So an offset that the table does not have
+is not always a loss. The number of a window's offsets that the table has decides:
 
-- the table has as many of a window's offsets as records were read: it has all; the others held no record.
-- it has fewer: the difference is missing, at some of the offsets that the table does not have.
-- no one counted: each offset holds a record, if the group says so (``expect_gaps=False``); otherwise no one can tell.
+- As many as the job read records: the table has all. The other offsets had no record.
+- Fewer: the difference is missing, at some of the offsets that the table does not have.
+- The job did not count: each missing offset is a missing record if the group has ``expect_gaps=False``; otherwise it is unknown.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Finding:
 
     Attributes:
         window_id: the window.
-        span: how many offsets it owns of the topics as they are now.
-        records: how many records its job read at these; None: no one told.
-        found: how many of its offsets the table has.
-        missing: how many records the table lacks; None: no one can tell whether any.
-        holes: the offsets that the table does not have, if records are missing, or may be.
+        span: how many offsets it owns, without those of topics that were recreated since.
+        records: how many records its job read at these offsets; None: not known.
+        found: how many of these offsets the table has.
+        missing: how many records the table lacks; None: not known.
+        holes: the offsets that the table does not have, if records are or may be missing.
         doubled: the offsets that the table has more than once.
     """
 
@@ -51,13 +51,13 @@ class Audit:
     """What a table has of the windows of a group.
 
     Attributes:
-        windows: how many were looked at.
+        windows: how many windows were compared.
         found: how many of their offsets the table has.
-        without_record: how many of their offsets held no record.
-        findings: the windows with missing or doubled records, or of which no one can tell; oldest first.
-        at_join: offsets between what the table had before the group's first window, and that window.
+        without_record: how many of their offsets had no record.
+        findings: the windows with missing or doubled records, or where this is not known; oldest first.
+        at_join: the missing offsets between older data in the table and the start of the group's first window.
         strange: offsets in the table that no window of the group has read, in order.
-        other_topics: windows of which ranges were left out, as they are of an earlier topic of the same name.
+        other_topics: windows that were compared only in part: the rest belongs to an earlier topic of the same name.
     """
 
     windows: int
@@ -70,17 +70,17 @@ class Audit:
 
     @property
     def missing(self) -> tuple[Finding, ...]:
-        """The windows of which the table lacks records."""
+        """The windows with missing records."""
         return tuple(finding for finding in self.findings if finding.missing)
 
     @property
     def doubled(self) -> tuple[Finding, ...]:
-        """The windows of which the table has records more than once."""
+        """The windows with records that the table has more than once."""
         return tuple(finding for finding in self.findings if finding.doubled)
 
     @property
     def untold(self) -> tuple[Finding, ...]:
-        """The windows of which no one can tell whether a record is missing."""
+        """The windows where it is not known whether records are missing."""
         return tuple(finding for finding in self.findings if finding.missing is None)
 
     @property
@@ -92,13 +92,13 @@ class Audit:
 
 @dataclass(slots=True)
 class Auditor:
-    """Looks at one window after the other, newest first, however many there are.
+    """Compares windows with a table, one after the other, newest first.
 
     Args:
         table: what the table has.
-        topic_ids: of the topics as the group reads them now.
-        expects_gaps: whether offsets without a record are normal, as the group says.
-        is_whole: whether all windows of the group are looked at; then what belongs to none of them is told, too.
+        topic_ids: the current id of each topic that the group reads.
+        expects_gaps: the group's ``expect_gaps``: whether offsets without a record are normal.
+        is_whole: whether all windows of the group are compared. Then offsets that belong to no window are reported, too.
     """
 
     table: Islands
@@ -113,7 +113,7 @@ class Auditor:
         self._owned = defaultdict(list)
 
     def audit(self, windows: Iterable[tuple[Window, int | None]]) -> Audit:
-        """Compare committed windows, each with the number of records that its job read, with the table."""
+        """Compare committed windows with the table. Each comes with the number of records that its job read."""
         number = found = without = 0
         findings, others = [], []
         for window, records in windows:
@@ -138,7 +138,7 @@ class Auditor:
         )
 
     def _of_these_topics(self, window: Window) -> OffsetRanges:
-        """Return what a window owns, without topics that were recreated since: their offsets mean something else."""
+        """Return a window's ranges, without topics that were recreated since: their offsets mean something else."""
         known, now = window.topic_ids, self.topic_ids
         owned = window.ranges.without_empty()
         return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, known[tp.topic]) == known[tp.topic])
@@ -172,7 +172,7 @@ class Auditor:
         return self.table[tp][max(0, first) : last] if starts else ()
 
     def _note(self, tp: TopicPartition, owned: OffsetRange) -> None:
-        # Windows come newest first, and tile the log: so few ranges are kept.
+        # Windows come newest first and tile the log. So neighbors merge, and few ranges stay in memory.
         known = self._owned[tp]
         if known and known[-1].start == owned.end:
             known[-1] = OffsetRange(owned.start, known[-1].end)
@@ -197,12 +197,12 @@ class Auditor:
 
 
 def _of_the_rest(window: Window, ranges: OffsetRanges, records: int | None) -> int | None:
-    # The job counted the whole window: where each offset held a record, each of the rest did.
+    # The job counted the whole window only. If each of its offsets had a record, each of the remaining offsets had one.
     return ranges.span if records == window.span else None
 
 
 def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the same offsets in as few ranges as there can be, in order; none of the ranges overlaps another.
+    """Return the same offsets in as few ranges as possible, in order. The ranges must not overlap.
 
     >>> [str(r) for r in merged([OffsetRange(5, 9), OffsetRange(0, 5), OffsetRange(12, 13)])]
     ['0 to 8', '12 to 12']
@@ -217,7 +217,7 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def between(owned: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-    """Return what lies before, between and after ranges that are in order.
+    """Return the offsets before, between and after the given ranges, which are in order.
 
     >>> [(r.start, r.end) for r in between([OffsetRange(5, 9)])] == [(0, 5), (9, MAX_OFFSET)]
     True

@@ -1,4 +1,4 @@
-"""What it means to take offsets from one place over to another: nothing invented, nothing lost without a word."""
+"""Takes over offsets from one place to another: none is invented, and none is lost silently."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Taken:
 
     Attributes:
         found: the numbers as the place has them.
-        meaning: what they say.
-        target: where the group goes on: the next offset of each partition.
-        lost: what it would have read next and retention has removed; the target lies behind it.
-        unnamed: partitions that the place does not name; a group that is founded reads them from their beginning offset.
+        meaning: whether these are next offsets or last offsets read.
+        target: where the group continues: the next offset of each partition.
+        lost: the offsets that the group would read next, but retention has removed. The target is after them.
+        unnamed: partitions that the place does not name. A new group reads them from their beginning offset.
     """
 
     found: Offsets
@@ -33,31 +33,31 @@ class Taken:
     unnamed: tuple[TopicPartition, ...]
 
     def position(self, log: LogSnapshot) -> Position:
-        """Return where a group that is founded begins."""
+        """Return where a new group begins."""
         beginnings = {tp: log.bounds[tp].beginning for tp in self.unnamed}
         return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids))
 
 
 def take(place: str, found: Found, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False) -> Taken:
-    """Hold the offsets of a place against what Kafka has.
+    """Compare the offsets of a place with what Kafka has.
 
     Args:
-        place: where they are from, for messages.
-        found: what it holds, of topics that are wanted.
-        meaning: what its numbers say.
+        place: where the offsets are from, for messages.
+        found: what the place holds of the chosen topics.
+        meaning: whether its numbers are next offsets or last offsets read.
         log: what Kafka holds of these topics.
-        skip_lost: go on at the beginning offset where retention has removed what would come next.
+        skip_lost: continue at the beginning offset where retention has removed the next records.
 
     Raises:
-        BadInputError: a partition that Kafka does not have, or an offset above its end.
+        BadInputError: Kafka does not have a partition, or an offset is above its end offset.
         TopicRecreatedError: the offsets are those of an earlier topic of that name.
-        DataLossError: retention was faster, and `skip_lost` does not say that this is known.
+        DataLossError: retention has removed the next records, and `skip_lost` is not set.
     """
     target = next_offsets(found.offsets, meaning)
     if unknown := [str(tp) for tp in target if tp not in log.bounds]:
         raise BadInputError(
-            f"{place} names {name_some(unknown, ', ')}, which Kafka does not have. Take a part of it with --topic, or look "
-            "whether this is the right Kafka"
+            f"{place} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is the right Kafka, or choose "
+            "topics with --topic"
         )
     _refuse_recreated(place, found, target, log)
     _refuse_beyond(place, target, meaning, log)
@@ -77,22 +77,22 @@ def _refuse_recreated(place: str, found: Found, target: Offsets, log: LogSnapsho
     topics = topics_of(target)
     if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
         raise TopicRecreatedError(
-            f"{place} holds offsets of an earlier topic of the name {name_some(other, ', ')}: they mean nothing in the one of "
-            "today. Take the other topics with --topic"
+            f"{place} holds offsets of an earlier topic of the name {name_some(other, ', ')}, which are not valid in today's "
+            "topic. Choose the other topics with --topic"
         )
 
 
 def _refuse_beyond(place: str, target: Offsets, meaning: Meaning, log: LogSnapshot) -> None:
     beyond = [
-        f"{tp}: {offset} lies above the end offset {log.bounds[tp].end}"
+        f"{tp}: {offset} is above the end offset {log.bounds[tp].end}"
         for tp, offset in target.items()
         if offset > log.bounds[tp].end
     ]
     if beyond:
-        off_by_one = " Perhaps its numbers are next offsets after all (--meaning next)." if meaning.step else ""
+        off_by_one = ", or next offsets already (then --meaning next)" if meaning.step else ""
         raise BadInputError(
-            f"{place} is ahead of Kafka: {name_some(beyond)}.{off_by_one} These may be offsets of another Kafka or of an "
-            "earlier topic of that name, or of records in a transaction that is still open"
+            f"{place} is ahead of Kafka: {name_some(beyond)}. These may be offsets of another Kafka, of an earlier topic of "
+            f"that name or of an open transaction{off_by_one}"
         )
 
 
@@ -102,14 +102,14 @@ def _loss(place: str, lost: OffsetRanges) -> DataLossError:
         for tp, gone in lost.items()
     }
     return DataLossError(
-        f"Behind the offsets of {place}, retention has removed records: {name_some(list(sentences.values()))}. To begin "
-        "behind them, and record what was lost: add --skip-lost",
+        f"Retention has removed records after the offsets of {place}: {name_some(list(sentences.values()))}. To begin "
+        "after the removed records, and record them as lost: add --skip-lost",
         sentences,
     )
 
 
 def facts(taken: Taken) -> dict[str, object]:
-    """Return what the ledger's record of the act says of them."""
+    """Return what the ledger records about the taken offsets."""
     return {
         "found": {str(tp): number for tp, number in taken.found.items()},
         "lost": {str(tp): [gone.start, gone.end] for tp, gone in taken.lost.items()},
@@ -117,10 +117,10 @@ def facts(taken: Taken) -> dict[str, object]:
 
 
 def check_something(place: str, name: str, found: Found) -> None:
-    """Refuse to go on from nothing.
+    """Refuse a place without offsets.
 
     Raises:
-        BadInputError: with the ways to find what was meant.
+        BadInputError: the place holds no offsets under that name.
     """
     if not found.offsets:
         raise BadInputError(
@@ -133,26 +133,26 @@ Moves = Mapping[TopicPartition, tuple[int | None, int]]
 
 
 def moves(old: Offsets, new: Offsets) -> dict[TopicPartition, tuple[int | None, int]]:
-    """Return what would change."""
+    """Return the partitions whose offset changes."""
     return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
 
 
 def unlike(wanted: Offsets, found: Offsets) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Return what a store holds otherwise than was written: wanted, and found (None: nothing)."""
+    """Return where a store holds another offset than was written: wanted, and found (None: nothing)."""
     return {tp: (new, found.get(tp)) for tp, new in sorted(wanted.items()) if found.get(tp) != new}
 
 
-def left_open(helds: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
-    """Return the windows with records of these topics: whoever goes on from the watermark before them reads these again."""
-    return tuple(held for held in helds if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
+def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
+    """Return the open windows with records of these topics. A group that continues from the watermark reads these again."""
+    return tuple(held for held in windows if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
 
 
-def left_open_note(helds: Sequence[Held]) -> tuple[str, ...]:
-    """Return what to tell of windows that wait for their commit in the group that the offsets are taken from."""
-    if not helds:
+def left_open_note(windows: Sequence[Held]) -> tuple[str, ...]:
+    """Return the warning about open windows of the group that the offsets come from."""
+    if not windows:
         return ()
-    names = name_some([f"{h.window.id} ({h.window.state}, held by {h.holder})" for h in helds], ", ")
+    names = name_some([f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows], ", ")
     return (
-        f"not committed there: {names}. Their offsets are read again under new ids, so what was written under these has to go, "
-        "and their runs must not go on: let them be committed before the import, or abandon them",
+        f"not committed there: {names}. The new group reads their offsets again under new ids: commit or abandon these windows "
+        "before the import, or stop their runs and remove what they wrote",
     )

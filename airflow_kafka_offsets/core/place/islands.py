@@ -1,7 +1,7 @@
-"""What a table holds of Kafka: its islands, runs of offsets that follow one another, as a query over the table gives them.
+"""Which offsets a table holds, as a query over the table reports them: in islands, which are runs of consecutive offsets.
 
-CSV, with or without a header: ``topic,partition,first_offset,last_offset,copies``. Lines may come in any order, of several queries
-too: where they overlap, a table has the offset more than once.
+CSV, with or without a header: ``topic,partition,first_offset,last_offset,copies``. Lines may come in any order and from several
+queries. Where they overlap, the table has the offset more than once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXAMPLE = "orders,0,120,499,1"
 
 
 class Island(NamedTuple):
-    """Offsets of one topic-partition, ``start <= offset < end``, each of which a table has equally often."""
+    """Offsets of one topic-partition, ``start <= offset < end``. The table has each of them `copies` times."""
 
     start: int
     end: int
@@ -30,20 +30,20 @@ class Island(NamedTuple):
 
 
 Islands = Mapping[TopicPartition, Sequence[Island]]
-"""The islands of each topic-partition, in order; none overlaps another."""
+"""The islands of each topic-partition, in order and without overlap."""
 
 
 def load_islands(texts: Iterable[tuple[str, str]]) -> dict[TopicPartition, list[Island]]:
-    """Read what queries gave, of one table or of several that belong together.
+    """Read the results of queries over one table, or over several that belong together.
 
     >>> load_islands([("old.csv", "orders,0,0,9,1"), ("new.csv", "orders,0,8,19,1")])
     {TopicPartition(topic='orders', partition=0): [Island(start=0, end=8, copies=1), Island(start=8, end=10, copies=2), Island(start=10, end=20, copies=1)]}
 
     Args:
-        texts: the name of a file, for messages, and what it holds.
+        texts: the name of each file, for messages, and what it holds.
 
     Raises:
-        BadInputError: a line is something else.
+        BadInputError: a line has another form.
     """
     changes: dict[TopicPartition, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for where, text in texts:
@@ -54,7 +54,7 @@ def load_islands(texts: Iterable[tuple[str, str]]) -> dict[TopicPartition, list[
 
 
 def _islands(changes: Mapping[int, int]) -> Iterator[Island]:
-    # Where nothing changes two islands touch, and are one.
+    # A change of 0 is where two equal islands touch: they become one.
     start, copies = 0, 0
     for offset, change in sorted(changes.items()):
         if not change:
@@ -87,7 +87,7 @@ def _row(where: str, cells: Sequence[str]) -> tuple[TopicPartition, Island]:
 
 
 class Piece(NamedTuple):
-    """A part of a topic-partition, and how often a table has each of its offsets; 0: not at all."""
+    """A range of a topic-partition, and how often the table has each of its offsets; 0: not at all."""
 
     tp: TopicPartition
     offsets: OffsetRange
@@ -95,10 +95,10 @@ class Piece(NamedTuple):
 
 
 def pieces(islands: Sequence[Island], tp: TopicPartition, wanted: OffsetRange) -> Iterator[Piece]:
-    """Divide an offset range into what a table has, and what it has not, in order.
+    """Divide an offset range into what a table has and what it does not have, in order.
 
     Args:
-        islands: those of the topic-partition that reach into the range, and any others.
+        islands: the topic-partition's islands that overlap the range; others are ignored.
         tp: the topic-partition.
         wanted: the range.
     """

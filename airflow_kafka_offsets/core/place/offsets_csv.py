@@ -1,7 +1,7 @@
 """The CSV of ``kafka-consumer-groups --reset-offsets``: what ``--export`` writes and ``--from-file`` reads.
 
-Source: Kafka's ``CsvUtils.java``: no header; ``topic,partition,offset`` of one group, ``group,topic,partition,offset`` of several.
-Names of more than 24 characters come in quotes. The offsets are next offsets.
+Source: Kafka's ``CsvUtils.java``: no header; ``topic,partition,offset`` for one group, ``group,topic,partition,offset`` for several.
+Names of more than 24 characters are in quotes. The offsets are next offsets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def dump_csv(offsets: Offsets) -> str:
-    """Write offsets, sorted, so that equal offsets give equal bytes.
+    """Write offsets, sorted: equal offsets give equal bytes.
 
     >>> print(dump_csv({TopicPartition("orders", 10): 7, TopicPartition("orders", 2): 5}), end="")
     orders,2,5
@@ -37,18 +37,18 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
     Args:
         where: the file, for messages.
         text: what it holds.
-        group: whose lines count, where they name groups.
-        is_chosen: whether a person chose that name; then the lines must name groups.
+        group: read only this group's lines, if the lines name groups.
+        is_chosen: whether a person chose that group by name; then the lines must name groups.
 
     Raises:
-        BadInputError: a line is something else, there twice, or no line is of this group.
+        BadInputError: a line has another form, a partition is there twice, or the group has no line.
     """
     rows = list(_rows(where, text))
     widths = {len(row) for _, row in rows}
     if len(widths) > 1:
-        raise BadInputError(f"{where} has lines with a group and lines without: write one kind")
+        raise BadInputError(f"{where} has lines with a group and lines without: write all lines in one form")
     if widths == {3} and is_chosen:
-        raise BadInputError(f"{where} is of one group and does not name it ({EXAMPLE}): leave --as out")
+        raise BadInputError(f"{where} names no group in its lines ({EXAMPLE}): leave --as out")
     if widths == {4}:
         groups = sorted({row[0] for _, row in rows})
         if group not in groups:

@@ -1,4 +1,4 @@
-"""Where offsets are read from or written to by hand, in one line: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
+"""The places that people read offsets from and write them to: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FORMS = (
 
 
 class Meaning(StrEnum):
-    """What a number in a place says."""
+    """What a place's numbers are: the next offset to read, or the last offset read."""
 
     NEXT = "next"
     LAST_READ = "last-read"
 
     @property
     def step(self) -> int:
-        """What makes a next offset of the number."""
+        """What to add to a number to get the next offset."""
         return int(self is Meaning.LAST_READ)
 
 
@@ -44,7 +44,7 @@ class CheckpointPlace:
 
     Attributes:
         directory: a local path, or a URL that fsspec can read.
-        source: the one of the query's sources that counts, as the offsets log numbers or names it; None: all that read Kafka.
+        source: the only source of the query to read, as the offsets log numbers or names it; None: all that read Kafka.
     """
 
     directory: str
@@ -74,20 +74,20 @@ def parse_place(text: str) -> Place:
     CheckpointPlace(directory='/data/ckpt', source='1')
 
     Raises:
-        BadInputError: it is none; it is not shown, as it might hold a password.
+        BadInputError: the text is not a place. The message does not show it: it might hold a password.
     """
     if text == "ledger":
         return LedgerPlace()
     kind, _, rest = text.partition(":")
     if kind in ("checkpoint", "csv") and not rest:
-        raise BadInputError(f"{kind}: names nothing; a place is {FORMS}")
+        raise BadInputError(f"'{kind}:' names no place. Write one of: {FORMS}")
     if kind == "checkpoint":
         return _checkpoint(rest)
     if kind == "csv":
         return CsvPlace(rest)
     if "://" in text:
         return parse_store_address(text)
-    raise BadInputError(f"This is no place; a place is {FORMS}")
+    raise BadInputError(f"This is not a place. Write one of: {FORMS}")
 
 
 def _checkpoint(text: str) -> CheckpointPlace:
@@ -102,11 +102,11 @@ def _check_url(text: str) -> None:
     instead = "name an Airflow connection instead, such as checkpoint:s3://aws_default@bucket/path"
     if ":" in split_url(text).netloc.rpartition("@")[0]:
         raise BadInputError(
-            f"A checkpoint's URL holds no password, which every user of this machine could read: {instead}"
+            f"A checkpoint's URL must not hold a password, because every user of this machine could read it: {instead}"
         )
     if "?" in text:
         raise BadInputError(
-            f"Behind a checkpoint's URL stands nothing but ?source=NAME (of letters, digits, _ and -): {instead}"
+            f"A checkpoint's URL may end only with ?source=NAME (letters, digits, _ and -), no other query: {instead}"
         )
 
 
@@ -115,10 +115,10 @@ class Found:
     """What a place holds.
 
     Attributes:
-        offsets: the numbers as they stand there.
-        notes: sentences that a person should read before believing them.
-        topic_ids: the id of each topic that they belong to, where the place knows it.
-        open_windows: of a group in the ledger: windows behind these offsets that wait for their commit, oldest first.
+        offsets: the numbers as the place has them.
+        notes: warnings about them, for a person.
+        topic_ids: the id of each of their topics, where the place knows it.
+        open_windows: if the place is the ledger: the group's windows after these offsets that wait for their commit, oldest first.
     """
 
     offsets: Offsets
@@ -128,20 +128,20 @@ class Found:
 
 
 def check_meaning(place: Place, meaning: Meaning) -> None:
-    """Refuse a meaning that a place's numbers can't have.
+    """Refuse ``last-read`` for a place that always keeps next offsets.
 
     Raises:
-        BadInputError: the place is known to keep next offsets.
+        BadInputError: the place is the ledger or a checkpoint.
     """
     if meaning is Meaning.LAST_READ and isinstance(place, LedgerPlace | CheckpointPlace):
-        raise BadInputError(f"The numbers in {place} are next offsets for sure: leave --meaning last-read out")
+        raise BadInputError(f"The numbers in {place} are always next offsets: leave --meaning last-read out")
 
 
 def check_name(place: Place, name: str | None) -> None:
-    """Refuse a name where a place keeps none.
+    """Refuse a group's name for a place that keeps no names.
 
     Raises:
-        BadInputError: a checkpoint belongs to one query.
+        BadInputError: the place is a checkpoint.
     """
     if name is not None and isinstance(place, CheckpointPlace):
         raise BadInputError("A checkpoint belongs to one query and keeps no group's name: leave --as out")
@@ -151,14 +151,14 @@ def next_offsets(found: Offsets, meaning: Meaning) -> dict[TopicPartition, int]:
     """Return the next offset to read for each number of a place.
 
     Raises:
-        BadInputError: a number is none that an offset can be.
+        BadInputError: a number is outside the range of offsets.
     """
     offsets = {tp: number + meaning.step for tp, number in found.items()}
     if bad := [f"{tp}: {found[tp]}" for tp, offset in sorted(offsets.items()) if not 0 <= offset <= MAX_OFFSET]:
-        raise BadInputError(f"These are no offsets: {name_some(bad)}")
+        raise BadInputError(f"These numbers are not offsets (0 to 2^63-1): {name_some(bad)}")
     return dict(sorted(offsets.items()))
 
 
 def only(offsets: Mapping[TopicPartition, int], topics: tuple[str, ...]) -> dict[TopicPartition, int]:
-    """Return the offsets of some topics; no topic named: all."""
+    """Return the offsets of these topics; of all if `topics` is empty."""
     return {tp: offset for tp, offset in offsets.items() if not topics or tp.topic in topics}

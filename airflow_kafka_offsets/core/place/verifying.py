@@ -22,7 +22,7 @@ class Difference:
         watermark: the ledger's; None: it has none.
         store: what the offset store holds; None: nothing, or there is no store.
         bounds: its log in Kafka; None: Kafka does not have it, or the group does not read it.
-        in_store, in_kafka: what is wrong there, each a few words.
+        in_store, in_kafka: what is wrong there, in a few words each.
     """
 
     tp: TopicPartition
@@ -34,7 +34,7 @@ class Difference:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All that is wrong."""
+        """All problems, of store and Kafka."""
         return self.in_store + self.in_kafka
 
 
@@ -56,8 +56,8 @@ def compare(
         topics: those that the group reads.
         stored: what the store holds; None: there is none to compare with.
         log: what Kafka holds of these topics.
-        steps: where the store may stand besides, on its way behind the commits that have begun.
-        recovered: what a second look said of partitions whose log seems to end before the watermark, see `core.planning`.
+        steps: other offsets that are right in the store while commits are under way.
+        recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
     """
     mark = watermark(state) or Position({}, {})
     reads, right = set(topics), [published(state), *steps]
@@ -72,22 +72,22 @@ def compare(
 
 
 def published(state: GroupState) -> dict[TopicPartition, int]:
-    """Return where the offset store of a group should stand: what was lost before an open window is passed with its commit."""
+    """Return the offsets that the group's store should hold. What was lost before an open window counts only after its commit."""
     mark = watermark(state)
     offsets = dict(mark.offsets) if mark else {}
     return offsets | before(state.open[0].window) if state.open else offsets
 
 
 def committing(state: GroupState) -> tuple[str, ...]:
-    """Return the windows whose commit has begun: the store may have followed them already."""
+    """Return the windows whose commit has begun: the store may have their end offsets already."""
     return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
 
 
 def committing_note(state: GroupState) -> tuple[str, ...]:
-    """Return what to tell of the watermark while a commit has begun."""
+    """Return the note about commits that have begun."""
     return tuple(
-        f"the commit of {window_id} is under way, and the store may have followed it already; these are the offsets before it, "
-        "and its next try goes on from them"
+        f"the commit of {window_id} is under way, and the store may have its end offsets already; these are the offsets before "
+        "it, and its next try continues from them"
         for window_id in committing(state)[:1]
     )
 

@@ -1,4 +1,4 @@
-"""From which offsets to which an offset store is advanced when windows are committed."""
+"""Which offsets an offset store may hold while windows are committed, and which it gets."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from airflow_kafka_offsets.core.window import State, Window
 
 
 def done_in_a_row(live: Iterable[Window]) -> list[Window]:
-    """Return the windows that the watermark passes when all that are committing are committed.
+    """Return the windows that the watermark passes once every window that is `committing` is committed.
 
     Args:
-        live: the live windows from the oldest open one on, oldest first. The first that is only planned holds the watermark,
-            and whatever is behind it waits for it.
+        live: the live windows from the oldest open one on, oldest first. The first that is still planned stops the watermark,
+            also for the windows after it.
     """
     return list(takewhile(lambda window: window.state is not State.PLANNED, live))
 
 
 def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) -> list[dict[TopicPartition, int]]:
-    """Return where a store may stand while windows are published: before the first of them, and behind each.
+    """Return the steps of a store while windows are published: its offsets before the first window, and after each.
 
-    What was lost before a window started lies on its way. A partition that a later window leaves out stays where it is.
+    A step also passes what was lost before a window. A partition that a later window does not have keeps its offset.
 
     Args:
-        windows: those that the watermark passes.
-        afterwards: where the watermark is then: further than these windows end, if an abandoned one left a gap behind them.
+        windows: the windows that the watermark passes.
+        afterwards: the watermark after them. It is beyond their end if an abandoned window left a gap after them.
     """
     steps = [before(windows[0])]
     for window in windows:
@@ -41,50 +41,50 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
 
 
 def before(window: Window | Plan) -> dict[TopicPartition, int]:
-    """Return the watermark that a window is cut at: where it starts, or where what was lost before it did."""
+    """Return the watermark before a window: its start, or the start of what was lost before it."""
     return {**window.ranges.starts, **window.lost.starts}
 
 
 def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return from where a store goes on to the end of a path: another commit may have brought it a part of the way.
+    """Return the offsets that an advance of the store must start from: another commit may have done some of the steps.
 
-    Each partition by itself, as a store that is not atomic may stand on several steps at once. One that stands on no step
-    is left to the comparison with the first.
+    Each partition is looked up by itself, because a store that is not atomic may have partitions at different steps. A
+    partition at no step gets the first step's offset, and the store's own comparison then refuses the advance.
     """
     reached = {tp: offset for tp, offset in found.items() if any(step.get(tp) == offset for step in steps)}
     return {**steps[0], **{tp: offset for tp, offset in reached.items() if tp in steps[-1]}}
 
 
 def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[TopicPartition, int]) -> None:
-    """Refuse to go on when a store does not stand at the watermark; what it does not hold at all is published later.
+    """Refuse a store that is not at the watermark. Partitions that it does not hold are published later.
 
     Raises:
-        StoreDriftError: with each partition.
+        StoreDriftError: a partition in the store has another offset.
     """
     must_write(store, group, watermark, watermark, found)
 
 
 def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPartition, int]) -> None:
-    """Refuse the first start of a group elsewhere than where its offset store stands.
+    """Refuse to start a new group at other offsets than those in its offset store.
 
     Raises:
-        BadInputError: with both numbers.
+        BadInputError: the offsets of a partition differ.
     """
     try:
         check_standing(store, group, start, found)
     except StoreDriftError as exc:
         named = [f"{tp}: {there}, starting_offsets: {wanted}" for tp, (_, wanted, there) in exc.partitions.items()]
         raise BadInputError(
-            f"{store} holds offsets of group {group} already, and starting_offsets would begin elsewhere: "
-            f"{name_some(named)}. To go on where the store stands: starting_offsets='committed'. To begin anew, take "
-            "another name for the group, or remove its offsets from the store"
+            f"{store} already holds offsets of group {group}, and starting_offsets would begin elsewhere: {name_some(named)}. "
+            "To continue at the store's offsets: starting_offsets='committed'; to start elsewhere, give the group another name "
+            "or remove its offsets from the store"
         ) from exc
 
 
 def strange(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return what a store holds of partitions that are new to the group, and elsewhere than where they start.
+    """Return the store's offsets of partitions that are new to the group, where they differ from the start of these partitions.
 
-    That is not drift: somebody left it there before the group had them, for an earlier topic or another loader. A partition
-    that is new to a group starts at its beginning offset, always.
+    This is not drift: they are from an earlier topic or another loader, before the group read these partitions. A partition
+    that is new to a group always starts at its beginning offset.
     """
     return {tp: found[tp] for tp, offset in start.items() if tp not in known and found.get(tp, offset) != offset}

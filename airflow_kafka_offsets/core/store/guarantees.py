@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError
+from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 
 
 class Compares(StrEnum):
-    """Against whom a store compares before it writes."""
+    """Whose changes a store notices before it writes."""
 
     ANY_WRITER = "any writer"
     COOPERATING = "co-operating writers"
@@ -20,14 +20,14 @@ class Compares(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guarantees:
-    """What a store promises. The contract suite checks each of them, docs/stores shows them.
+    """What a store promises. The contract suite checks each promise, docs/stores shows them.
 
     Attributes:
-        is_atomic: an advance is there for all partitions or for none, whatever dies in the middle.
-        compares: who can move the offsets between our look and our write without being noticed: nobody when it compares
-            against any writer; a foreign tool when only against co-operating ones (those that use this package).
+        is_atomic: an advance changes all partitions or none, also if a process dies in the middle.
+        compares: whose change between the read and the write the store notices: any writer's, or only that of co-operating
+            writers (those that use this package).
         limit: how many partitions fit into one advance, in words; None: more than 10,000.
-        caveat: what a user must know besides.
+        caveat: what else a user must know.
     """
 
     is_atomic: bool
@@ -39,21 +39,21 @@ class Guarantees:
 def must_write(store: str, group: str, before: Offsets, after: Offsets, found: Mapping[TopicPartition, int]) -> bool:
     """Decide whether an advance has to write.
 
-    A partition may stand at `before`, at `after` (this very advance got that far already) or nowhere: offsets expire in
+    A partition may be at `before`, at `after` (an earlier try of this advance wrote it) or missing: offsets expire in
     some stores, and the ledger is right.
 
     Args:
         store: its address, for the message.
         group: the group.
-        before: the next offsets before the advance; partitions that are new are not there.
-        after: those behind it.
+        before: the next offsets before the advance, without new partitions.
+        after: the next offsets after it.
         found: what the store holds now.
 
     Returns:
-        False: all of it is there already.
+        False: the store has all of it already.
 
     Raises:
-        StoreDriftError: a partition stands elsewhere: somebody else moved it.
+        StoreDriftError: a partition has another offset: another writer moved it.
     """
     drifted = {
         tp: (before.get(tp), offset, found[tp])
@@ -69,9 +69,11 @@ def check_advance(before: Offsets, after: Offsets) -> None:
     """Refuse an advance that leaves out a partition.
 
     Raises:
-        BadInputError: `before` names a partition that `after` does not, or there is nothing in `after`.
+        BadInputError: `before` names a partition that `after` does not name, or `after` is empty.
     """
     if missing := sorted(before.keys() - after.keys()):
-        raise BadInputError(f"An advance must say where {missing[0]} goes, and {len(missing) - 1} more")
+        raise BadInputError(
+            f"An advance leaves out {name_some([str(tp) for tp in missing], ', ')}: name every partition"
+        )
     if not after:
-        raise BadInputError("An advance of no partition at all")
+        raise BadInputError("An advance must name at least one partition")

@@ -1,6 +1,6 @@
 """The files that hold offsets on a local disk, S3 or HDFS: ``<group>/<version>.json``; the highest version is current.
 
-Each advance adds one file and changes none, so whoever finds the next version taken was overtaken.
+Each advance adds one file and changes none. A writer that finds the next version taken was overtaken.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets, re
 from airflow_kafka_offsets.core.store_address import MIN_KEEP
 
 LEFTOVER_AGE = timedelta(days=1)
-"""After that time nobody is still writing a temporary file."""
+"""A temporary file that is older has no writer any more."""
 MAX_DELETED = 20
-"""How many files are deleted after one advance: there may be many when the rights to delete came late."""
+"""How many files one advance deletes at most. There may be more if the rights to delete were granted late."""
 
 _VERSION = re.compile(r"([0-9]{20})\.json")
 _TEMPORARY = re.compile(r"\.tmp-([0-9]{13})-[0-9a-f]+")
@@ -35,9 +35,9 @@ class OffsetFile:
         group: the group.
         version: its number, from 1; 0: there is no file yet.
         offsets: the next offset of every topic-partition of the group.
-        window_id: the window whose commit wrote it; empty: none.
-        written_at: when; None: it does not say.
-        token: what no other writer's file has.
+        window_id: the window whose commit wrote it; empty: no window's.
+        written_at: when it was written; None: not known.
+        token: a random text that only this writer's file has.
     """
 
     group: str
@@ -49,50 +49,52 @@ class OffsetFile:
 
 
 def file_name(version: int) -> str:
-    """Return the name of a version's file; sorted names are sorted versions.
+    """Return the name of a version's file. Names sort as their versions do.
 
     >>> file_name(42)
     '00000000000000000042.json'
 
     Raises:
-        StoreContentError: the number has more than 20 digits: somebody made a file with the highest one.
+        StoreContentError: the number has more than 20 digits: another tool made a file with the highest number.
     """
     if version >= 10**20:
-        raise StoreContentError(f"There is no file after number {version - 1}; whoever made that one has to remove it")
+        raise StoreContentError(
+            f"File number {version - 1} is the highest possible, so no version can follow: remove it"
+        )
     return f"{version:020d}.json"
 
 
 def version_of(name: str) -> int | None:
-    """Return the version that a file holds; None: it is no file of ours, or one that is still being written."""
+    """Return the version that a file holds; None: another tool's file, or one that is still being written."""
     found = _VERSION.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def newest_version(names: Iterable[str]) -> int:
-    """Return the highest version among the names of a folder; 0: there is none."""
+    """Return the highest version among these names; 0: there is none."""
     return max((version_of(name) or 0 for name in names), default=0)
 
 
 def temporary_name(now: datetime, token: str) -> str:
-    """Return a name under which a file is written before it becomes visible; it says when that was."""
+    """Return the name of a file that is not visible yet. The name holds the time, so that leftovers can be found."""
     return f".tmp-{int(now.timestamp() * 1000):013d}-{token}"
 
 
 def came_too_late(written: int, names: Iterable[str]) -> bool:
-    """Decide whether a version that was just written had been written, overtaken and deleted before.
+    """Decide whether other writers had already written, passed and deleted the version that was just written.
 
-    A writer that stood still since its look, for as long as it takes others to write so many versions that the next one of
-    its look is deleted again, finds that name free. What it writes there is not current, and counts for nothing.
+    A writer may pause between its read and its write. If others write at least `MIN_KEEP` versions meanwhile, its version may be
+    deleted already, and its name is free again. A file that is written under it is not current.
 
     Args:
         written: the version that was just written.
-        names: the names in the folder since then.
+        names: the names that were in the folder after the write.
     """
     return newest_version(names) - written >= MIN_KEEP
 
 
 def superfluous(names: Iterable[str], newest: int, keep: int, now: datetime) -> list[str]:
-    """Return which files may be deleted: versions that are older than the newest `keep`, and what dead writers left."""
+    """Return the files to delete: versions older than the newest `keep`, and leftovers of dead writers."""
     names = sorted(names)
     old = [name for name in names if 0 < (version_of(name) or 0) <= newest - max(keep, MIN_KEEP)]
     left = [name for name in names if _is_leftover(name, now)]
@@ -105,7 +107,7 @@ def _is_leftover(name: str, now: datetime) -> bool:
 
 
 def dump_offset_file(file: OffsetFile) -> bytes:
-    """Write the document: a partition a line, so that two versions can be compared with `diff`."""
+    """Write the document, one partition per line, so that `diff` can compare two versions."""
     document = {
         "group": file.group,
         "version": file.version,
@@ -118,27 +120,24 @@ def dump_offset_file(file: OffsetFile) -> bytes:
 
 
 def load_offset_file(content: bytes, group: str, version: int, where: str) -> OffsetFile:
-    """Read a document; fields that are unknown here are ignored, and only the group and the offsets must be there.
+    """Read a document. Unknown fields are ignored; only the group and the offsets are required.
 
     Args:
         content: what the file holds.
-        group: whose it must be.
-        version: what its name says.
+        group: the group that it must belong to.
+        version: the version in its name.
         where: the file, for the message.
 
     Raises:
-        StoreContentError: it is not such a document, or that of another group.
+        StoreContentError: it is not such a document, or belongs to another group.
     """
     try:
         document = json.loads(content.decode(), object_pairs_hook=refuse_duplicates)
-    except (
-        ValueError,
-        RecursionError,
-    ) as exc:  # ValueError: also of what is not UTF-8, and of a key that is there twice
+    except (ValueError, RecursionError) as exc:  # ValueError also if it is not UTF-8, or a key is there twice
         raise _not_offsets(where, f"it is not JSON ({exc})") from exc
     if not isinstance(document, dict) or document.get("group") != group:
-        whose = repr(document.get("group")) if isinstance(document, dict) else "nobody"
-        raise _not_offsets(where, f"it is of group {whose[:80]}")
+        other = repr(document.get("group")) if isinstance(document, dict) else "None"
+        raise _not_offsets(where, f"its group is {other[:80]}")
     return OffsetFile(
         group,
         version,
@@ -152,7 +151,7 @@ def load_offset_file(content: bytes, group: str, version: int, where: str) -> Of
 def _offsets(document: dict[str, Any], where: str) -> dict[TopicPartition, int]:
     offsets = document.get(_NEXT_OFFSETS)
     try:
-        # A text would be parsed as JSON: whoever writes it by hand shall see one form only.
+        # Not a text, which would be parsed as JSON: a file written by hand has one form only.
         return load_offsets(offsets if isinstance(offsets, dict) else {})
     except OffsetsJsonError as exc:
         raise _not_offsets(where, f"{_NEXT_OFFSETS}: {exc}") from exc
@@ -173,6 +172,6 @@ def _time(value: object) -> datetime | None:
 
 def _not_offsets(where: str, why: str) -> StoreContentError:
     return StoreContentError(
-        f"{where} does not hold the offsets of the group: {why}. It has the highest number, and is not skipped: the file before "
-        "it may be older than what was committed. Mend it, or move it away"
+        f"{where} does not hold the offsets of the group: {why}. It has the highest number, so no older file is used instead: "
+        'correct it, or move it away, see "Files: a local disk, S3, HDFS" in the docs (docs/stores/files.md#when-something-is-wrong)'
     )

@@ -1,4 +1,4 @@
-"""The name of a Redis hash: a pattern with the topic and the group in it."""
+"""The key of a Redis hash: a pattern with the topic and the group in it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 
 DEFAULT = "offset:{topic}:{group}"
 TAGGED = "offset:{group_tag}:{topic}"
-"""The pattern for several topics in Redis Cluster."""
+"""The pattern for a group of several topics in Redis Cluster."""
 
 _PARTS = re.compile(r"\{(topic|group)(_tag)?\}")
-# Topics and groups consist of these; whatever else stands between them tells where one ends.
+# The characters of topics and groups. Any other character between the two names shows where the first ends.
 _OF_NAMES = re.compile(r"[A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPattern:
-    """How topic and group make a key: ``{topic}`` and ``{group}`` stand for the names, once each.
+    """How topic and group make a key. The pattern has ``{topic}`` and ``{group}`` once each.
 
-    ``{group_tag}`` and ``{topic_tag}`` stand for a name in braces, which Redis Cluster calls a hash tag: keys with the same tag
-    live on the same node.
+    ``{group_tag}`` and ``{topic_tag}`` put the name in braces. Redis Cluster calls this a hash tag: keys with the same tag are
+    on the same node.
 
     >>> KeyPattern().key("orders", "lake.orders")
     'offset:orders:lake.orders'
@@ -37,18 +37,18 @@ class KeyPattern:
     def __post_init__(self) -> None:
         if sorted(found[1] for found in _PARTS.finditer(self.text)) != ["group", "topic"]:
             raise BadInputError(
-                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}, got {short(self.text)}"
+                f"The key of an offset store must name topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; got {short(self.text)}"
             )
         before, _, _, between, _, _, after = _PARTS.split(self.text)
         if any(brace in before + between + after for brace in "{}"):
             raise BadInputError(
-                f"The key of an offset store has a brace that is not ours: {short(self.text)}. Literal braces round a name are written "
+                f"The key of an offset store has an unknown brace: {short(self.text)}. For a name in literal braces, write "
                 "{group_tag} or {topic_tag}"
             )
         if not self.is_tagged and _OF_NAMES.fullmatch(between):
             raise BadInputError(
-                f"The key {short(self.text)} of an offset store would be the same for different topics and groups: put a character "
-                f"between them that no name has, as in {DEFAULT!r}"
+                f"The key {short(self.text)} of an offset store can be the same for different topics and groups: put a character "
+                f"between the two that no name may contain, as in {DEFAULT!r}"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Offsets and partitions as other people's code writes them into a store: decimal text."""
+"""Reads offsets and partitions that other tools wrote into a store as decimal text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_kafka_offsets.core.errors import StoreContentError
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET
 
 MAX_PARTITION = 2**31 - 1
-# The same partition must not have two names: "07" would be another field than "7".
+# A partition must have one name only: "07" and "7" are different fields.
 _PARTITION = re.compile(rb"0|[1-9][0-9]{0,9}")
 _OFFSET = re.compile(rb"[0-9]{1,19}")
 
@@ -28,8 +28,8 @@ def read_offset(text: bytes, where: str) -> int:
     """
     if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
         raise StoreContentError(
-            f"{where} holds {_short(text)}, which is not an offset (a whole number from 0 on, in decimal digits). Look who "
-            "writes there, and correct or delete it"
+            f"{where} holds {_short(text)}, which is not an offset (a whole number, 0 or more, in decimal digits). Find out what "
+            "wrote it, and correct or delete it"
         )
     return int(text)
 
@@ -49,8 +49,8 @@ def read_partition(text: bytes, where: str) -> int:
     """
     if not _PARTITION.fullmatch(text) or int(text) > MAX_PARTITION:
         raise StoreContentError(
-            f"{where} has an entry {_short(text)}, which is not a partition (a whole number from 0 on). Look who writes there, "
-            "and delete the entry or keep our offsets under another name"
+            f"{where} has an entry {_short(text)}, which is not a partition (a whole number, 0 or more). Find out what wrote it, "
+            "and delete the entry or keep this group's offsets under another name"
         )
     return int(text)
 

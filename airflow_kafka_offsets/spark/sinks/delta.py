@@ -82,16 +82,15 @@ class DeltaTable:
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
-                f"{self.name} has a column {WINDOW_ID}, so windows are written there with mode='{REPLACE}': appended, a window that "
-                "is there would be there twice. Go on with that mode, or append to another table"
+                f"{self.name} has a column {WINDOW_ID}, so its windows are written with mode='{REPLACE}': an append could write a window "
+                "twice. Use that mode, or append to another table"
             )
         named = self._notes_of_window()
         if not all(self._label.is_of(note) for note in named if "digest" in note):
             raise OtherWindowError(
                 f"{self.name} has another window {self._label.window_id}, with other offset ranges, topics or another cut "
-                "time: this one would be left out for it, and lost. Was the ledger lost and made again, or does another "
-                "environment write there? Then bring the right ledger back, or continue under another name of the group or in "
-                'another table: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
+                "time, so Delta would skip this one. The other one may belong to another ledger or environment: "
+                '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it)'
             )
         return bool(named)
 
@@ -155,6 +154,6 @@ def _refuse_session_transactions(spark: SparkSession) -> None:
     for name in ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"):
         if spark.conf.get(name, None) is not None:
             raise WriteOptionError(
-                f"{name} is set in the session: Delta would skip writes of this window in silence. Unset it; "
-                f"write_delta(mode='{APPEND}') does what it is for"
+                f"{name} is set in the session, so Delta would silently skip writes of this window. Unset it, and use "
+                f"write_delta(mode='{APPEND}')"
             )

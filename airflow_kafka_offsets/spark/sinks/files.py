@@ -1,4 +1,4 @@
-"""A directory of files per window, in any format that Spark writes, replaced as a whole."""
+"""A directory of files for each window, in any format that Spark writes. It is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Files:
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
             raise KafkaWindowError(
-                "Files are put in their place by renaming directories, and over Spark Connect there is no way to do that: "
-                "write_delta() and write_iceberg() work there, or run the job with spark-submit"
+                "Writing files renames directories, which is not possible over Spark Connect: use write_delta() or write_iceberg(), or "
+                "run the job with spark-submit"
             )
         session: Any = spark
         self._jvm = session._jvm
@@ -174,7 +174,7 @@ def publish(
                 moved.append(f"{aside}-{number}")
                 check(moved[-1])
         raise PublishError(
-            f"{target} could not be replaced in {_ROUNDS} rounds: other jobs of the same window were faster each time; stop "
+            f"{target} could not be replaced in {_ROUNDS} attempts, because other jobs of the same window were faster each time: stop "
             "them"
         )
     except BaseException as exc:
@@ -201,9 +201,8 @@ def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -
     except Exception as failed:
         why = f"{type(failed).__name__}: {failed}"
     kept = (
-        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and what was there before could not be put back ({why}). It "
-        f"lies in {old}, complete. Run the window again, which replaces whatever is in {target}; then delete {old}. Or move it "
-        f"back: delete {target}, and rename {old} to it"
+        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output could not be restored ({why}): it is complete "
+        f"in {old}. Run the window again, which replaces {target}, and delete {old}; or restore it: delete {target}, and rename {old} to it"
     )
     if not isinstance(exc, Exception):  # the end of the process, which no other error may take the place of
         _log.error("%s", kept)

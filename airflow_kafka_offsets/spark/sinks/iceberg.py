@@ -46,9 +46,8 @@ class IcebergTable:
         partitions = self._partitions()
         if WINDOW_ID not in partitions:
             raise WriteOptionError(
-                f"{self.name} is not partitioned by {WINDOW_ID}: Iceberg replaces whole files only, so no window could be "
-                f"replaced by itself. {self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this "
-                "write make a new table"
+                f"{self.name} is not partitioned by {WINDOW_ID}. Iceberg replaces whole files, so it could not replace one window: "
+                f"{self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
             )
         self._refuse_other()
         writer = rows.writeTo(self.name)
@@ -70,9 +69,7 @@ class IcebergTable:
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
         self._create(rows, partition_by)
         if self._add_column():
-            raise WriteOptionError(
-                f"{self.name} has no column that says which window a row is of. {self._add_column()}"
-            )
+            raise WriteOptionError(f"{self.name} has no column for the window of each row. {self._add_column()}")
         self._refuse_other()
         self._announce()
         view = f"kafka_window_{uuid.uuid4().hex}"
@@ -205,7 +202,7 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
         return frame.withColumn(number, F.row_number().over(newest_first)).filter(F.col(number) == 1).drop(number)
     two = F.raise_error(
         F.lit(
-            f"Two rows have the same {', '.join(keys)}: say which is newer with order_by, or make them one before the write"
+            f"Two rows have the same {', '.join(keys)}: set order_by to choose the newer one, or merge them before the write"
         )
     )
     counted = frame.withColumn(number, F.count(F.lit(1)).over(of_key))

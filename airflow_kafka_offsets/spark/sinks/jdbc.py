@@ -85,8 +85,8 @@ class JdbcTable:
         names = [name for name in self._options if _SECRET.search(name)]
         if names or _PASSWORD.search(self.target.url):
             raise WriteOptionError(
-                f"{', '.join(names) or 'url'}: over Spark Connect, a password in here stands in clear in the server's UI and event "
-                "log. Give it to the server: PostgreSQL's driver takes ~/.pgpass or PGPASSFILE, MariaDB's takes "
+                f"{', '.join(names) or 'url'}: over Spark Connect, the server's UI and event log would show this password. "
+                "Store it on the server: PostgreSQL's driver reads ~/.pgpass or PGPASSFILE, MariaDB's reads "
                 'credentialType=ENV in the url: "A table of a database" in the docs (docs/sinks/jdbc.md), Passwords'
             )
 
@@ -134,14 +134,13 @@ class JdbcTable:
         written = observed(observation, timeout).get("rows")
         if written is None:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, and did not say in time how many it wrote; nothing was published. "
-                "Run the window again"
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, but did not report in time how many it wrote. Nothing was published: "
+                "run the window again"
             )
         if found != written:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, and says that it wrote {written}. A task that ran twice "
-                "may have left its rows twice (spark.speculation, or an executor that was lost in the middle); nothing was "
-                "published. Run the window again"
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, and reported that it wrote {written}: a task may have run and "
+                "written twice (spark.speculation, or a lost executor). Nothing was published: run the window again"
             )
         return Stage(stage, df.columns, found)
 

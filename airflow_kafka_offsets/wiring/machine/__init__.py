@@ -1,1 +1,1 @@
-"""What a worker's machine needs for a Spark job, and where it is kept."""
+"""What a worker's machine needs for a Spark job, and where it is stored."""

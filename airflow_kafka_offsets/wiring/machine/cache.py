@@ -1,4 +1,4 @@
-"""The cache folder: what can be made again at any time, and is kept as making it costs."""
+"""The cache folder. Its contents can be made again at any time, but making them is slow."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ OPTION = "cache_folder"
 
 
 def cache_folder() -> Path:
-    """Return the cache folder; one that is not there is made, for this user alone. Nothing in it is made here.
+    """Return the cache folder. A missing one is made, for this user alone and empty.
 
     It is ``[kafka_offsets] cache_folder`` of Airflow's configuration, else ``airflow_kafka_offsets`` in the user's folder for
     caches (https://specifications.freedesktop.org/basedir-spec/latest/).
 
     Raises:
-        BadInputError: the path is relative, or there is no such folder and it can't be made.
+        BadInputError: the path is relative, or the folder can't be made.
     """
     from airflow.sdk.configuration import conf
 
     folder = chosen_folder(conf.get(SECTION, OPTION, fallback=None))
     try:
-        # A folder that is there keeps its mode: several users may read what root has put there.
+        # An existing folder keeps its mode: several users may read what root has put there.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise BadInputError(
-            f"The cache folder {folder} can't be made ({exc.strerror}). Mend that, or {NAME_ANOTHER}"
+            f"The cache folder {folder} can't be made ({exc.strerror}). Correct that, or {NAME_ANOTHER}"
         ) from exc
     return folder
 
@@ -39,7 +39,7 @@ def chosen_folder(configured: str | None) -> Path:
     """Return the path of the cache folder.
 
     Args:
-        configured: what the configuration says; ``~`` and environment variables in it count. None or empty: nothing.
+        configured: the configured path, in which ``~`` and environment variables are expanded; None or empty: not configured.
 
     Raises:
         BadInputError: it is relative, or the user has no home.
@@ -55,5 +55,5 @@ def chosen_folder(configured: str | None) -> Path:
 
 def _users_caches() -> str:
     given = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification: a relative path there counts as none.
+    # The specification says to ignore a relative path.
     return given if Path(given).is_absolute() else "~/.cache"

@@ -1,6 +1,6 @@
-"""What a launch needs of the machine that it starts on: spark-submit, Java, and Python files of one version.
+"""Checks of the machine that starts a launch: spark-submit, Java, and Python files of one version.
 
-What is certain to fail is refused. Where a script could still find Java by itself, nothing is said: it knows better.
+Only what certainly fails is refused. If a script could still find Java by itself, there is no check.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SUBMIT = "spark-submit"
 
 
 def check_submit(binary: str, environment: Mapping[str, str]) -> None:
-    """Refuse a launch by a spark-submit that could not start here.
+    """Refuse a launch if spark-submit can't start here.
 
     Args:
         binary: its name, or its path.
         environment: that it is started with.
 
     Raises:
-        BadInputError: with what to install, or to set.
+        BadInputError: it can't start. The message says what to install or set.
     """
     program = shutil.which(binary, path=environment.get("PATH"))
     if program is None:
@@ -51,23 +51,22 @@ def check_submit(binary: str, environment: Mapping[str, str]) -> None:
     try:
         check_pyspark()
     except BadInputError:
-        if find_home(binary, environment) == home_of_pyspark({}):  # another Spark has Python files of its own
+        if find_home(binary, environment) == home_of_pyspark({}):  # another Spark has its own Python files
             raise
 
 
 def check_session(environment: Mapping[str, str]) -> None:
-    """Refuse a task whose process can't start a Spark of its own.
+    """Refuse a task if its process can't start its own Spark.
 
     Raises:
-        BadInputError: with what to install, or to set.
+        BadInputError: it can't start. The message says what to install or set.
     """
     _check_spark_home(environment)
     home = home_of_pyspark(environment)
     if home is None or find_spec("py4j") is None:  # pyspark alone requires it
         raise BadInputError(
-            "This worker has no Spark of its own: pyspark-client, which is installed, can only be a client of a Spark Connect server. "
-            f"Nothing was planned. Install Spark on each worker: {_INSTALL}; or give the task the conn_id of a connection of type "
-            "spark_connect"
+            "This worker has no Spark: the installed pyspark-client can only be a client of a Spark Connect server. Nothing was planned: "
+            f"install Spark on each worker ({_INSTALL}), or give the task the conn_id of a connection of type spark_connect"
         )
     _check_java(home, environment)
     if environment.get("SPARK_HOME"):
@@ -78,7 +77,7 @@ def check_pyspark() -> None:
     """Refuse Python files of two versions of Spark in one folder.
 
     Raises:
-        BadInputError: with the command that mends it.
+        BadInputError: there are two versions. The message names the command that corrects it.
     """
     check_versions_agree(_installed("pyspark"), _installed("pyspark-client"))
 
@@ -98,9 +97,9 @@ def _no_submit(binary: str, environment: Mapping[str, str]) -> str:
     for folder in [*places, Path(sys.executable).parent]:
         if (folder / name).exists():
             path = f"{said} It is in {folder}: export PATH={folder}:$PATH where the worker is started"
-            is_of_pip = (folder / "find_spark_home.py").exists()  # it asks the Python of the path where Spark is
-            return path if is_of_pip else f"{path}, or say spark_binary='{folder / name}' on the operator"
-    other = "" if name == _SUBMIT else f" (which brings {_SUBMIT}: that has to be the connection's spark-binary then)"
+            is_of_pip = (folder / "find_spark_home.py").exists()  # it finds Spark with the Python of the PATH
+            return path if is_of_pip else f"{path}, or set spark_binary='{folder / name}' on the operator"
+    other = "" if name == _SUBMIT else f" (and set the connection's spark-binary to {_SUBMIT})"
     return (
         f"{said} Install Spark on each worker: {_INSTALL}{other}; or, for another version of Spark, put the bin folder of an unpacked one "
         "on the PATH"
@@ -111,7 +110,7 @@ def _check_spark_home(environment: Mapping[str, str]) -> None:
     home = environment.get("SPARK_HOME")
     if home and not Path(home, "bin", "spark-class").exists():
         raise BadInputError(
-            f"SPARK_HOME is {home}, where no bin/spark-class is, so no Spark can be started; nothing was planned. Set it to the folder of an "
+            f"SPARK_HOME is {home}, which has no bin/spark-class, so Spark can't start; nothing was planned. Set it to the folder of an "
             "unpacked Spark on each worker, or unset it"
         )
 
@@ -128,7 +127,7 @@ def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -
         else ""
     )
     raise BadInputError(
-        f"{program} asks {asked} where its Spark is, and that Python has none, so no Spark job can be launched; nothing was planned. It must be the "
+        f"{program} looks for Spark with {asked}, and that Python has none, so no Spark job can be launched; nothing was planned. Let it find the "
         f"Python that Spark is installed for: {path}set SPARK_HOME to the folder of Spark"
     )
 
@@ -155,11 +154,11 @@ def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
 def _refuse_without_java(environment: Mapping[str, str]) -> None:
     java_home = environment.get("JAVA_HOME")
     what = (
-        f"JAVA_HOME is {java_home}, where no bin/java is"
+        f"JAVA_HOME is {java_home}, which has no bin/java"
         if java_home
         else "no java is on the PATH, and JAVA_HOME is not set"
     )
     raise BadInputError(
-        f"Spark needs Java where its job is launched, and the worker has none: {what}. Nothing was planned. Install Java 17 or later on "
-        "each worker (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+        f"The worker has no Java, which launching a Spark job requires: {what}. Nothing was planned: install Java 17 or later on each "
+        "worker (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
     )

@@ -21,7 +21,7 @@ class LocalSpark:
 
     Attributes:
         home: its folder.
-        build: what its jars say.
+        build: its versions, from the names of its jars.
         environment: that it is started with.
     """
 
@@ -47,17 +47,17 @@ def session_spark(environment: Mapping[str, str]) -> LocalSpark | None:
 
 
 def spark_at(home: Path, environment: Mapping[str, str]) -> LocalSpark | None:
-    """Return the Spark in a folder; None: its jars do not say which one it is."""
+    """Return the Spark in a folder; None: its jars do not show its version."""
     build = spark_build(spark_home.jar_names(home))
     return LocalSpark(home, build, environment) if build else None
 
 
 def jars_in(cache: Path, how: Fetching) -> tuple[list[Path], bool]:
-    """Return the jars of the connector, by name, and whether they had to be fetched.
+    """Return the jars of the connector, sorted by name, and whether they were fetched now.
 
     Args:
-        cache: the folder below which they are kept, or will be.
-        how: they are fetched, if they are not there.
+        cache: the cache folder.
+        how: how they are fetched, if they are not there.
 
     Raises:
         ConnectorUnavailableError: they are not there, and can't be fetched.

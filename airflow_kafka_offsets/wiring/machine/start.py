@@ -1,7 +1,7 @@
-"""How a launch gets its start archive and its compiler: by two environment variables of spark-submit, and nothing else.
+"""Gives a launch its start archive and its compiler, by two environment variables of spark-submit only.
 
-Spark puts what stands there before the user's own options of the driver's JVM. So nobody has to read or merge those, wherever they stand (operator, connection,
-properties file, spark-defaults.conf), and where both say something, the user's counts. An executor gets none of it.
+Spark puts their options before the user's options of the driver's JVM (of operator, connection, properties file or spark-defaults.conf). So the
+user's options take precedence, and this package does not have to read or merge them. Executors get none of it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
-    """Return what is to be done about the start archive: what the operator says, else ``[kafka_offsets] start_archive``.
+    """Return the choice about the start archive: the operator's, else ``[kafka_offsets] start_archive``.
 
     Raises:
-        BadInputError: the configuration says something else.
+        BadInputError: the configuration has another value.
     """
     if of_operator is not None:
         return of_operator
@@ -60,15 +60,15 @@ def start_environment(
     program: str | None = "spark-submit",
     said: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the environment variables that a launch in client mode adds; what stands in them already is kept.
+    """Return the environment variables that a launch in client mode adds. Their present values are kept.
 
     Args:
         environment: of spark-submit.
-        archive: what is to be done about the start archive.
+        archive: the choice about the start archive.
         compiler: of the driver's JVM.
         span: of the window, in offsets.
         program: spark-submit; None: the one that pyspark starts for a session of this process.
-        said: settings of the user, in which they may have chosen an archive themselves.
+        said: the user's settings, which may already have options about archives.
     """
     of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
     is_off = archive == "off" or speak_of_archives([*said, *of_java])
@@ -76,7 +76,7 @@ def start_environment(
         return {}
     spark = _spark(environment, program)
     if spark is None or not spark.java.has_archives:
-        return {}  # a JVM that does not know an option may not start
+        return {}  # a JVM may not start with an unknown option
     chosen = compiler_options(compiler, span)
     ours = [*([] if is_off else _archive_options(spark)), *chosen]
     launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))} if chosen else {}
@@ -112,17 +112,17 @@ def make_archive(
     """Make the start archive of a Spark, unless there is one.
 
     Args:
-        home: Spark's; None: nobody knows.
+        home: of Spark; None: not known.
         environment: of spark-submit.
         folder: the cache folder; None: the configured one.
-        again: also where there is one.
+        again: make it also if there is one.
         before_exec: called in the process that makes it, before it runs.
 
     Returns:
         The archive (None: another process makes it now), and whether it was made now.
 
     Raises:
-        StartArchiveError: there can't be one, or it could not be made.
+        StartArchiveError: an archive is not possible, or making it failed.
         BadInputError: the cache folder can't be used.
     """
     from airflow_kafka_offsets.adapters.machine import archives
@@ -132,7 +132,7 @@ def make_archive(
     if spark is None:
         raise StartArchiveError(
             f"No start archive can be made: there is no {'Spark' if home is None else f'Spark in {home}, or no Java'} here. Set SPARK_HOME "
-            "and JAVA_HOME as the tasks have them"
+            "and JAVA_HOME to the same values as in tasks"
         )
     cache = cache_folder() if folder is None else folder
     there = None if again else archives.find_archive(spark, cache)
@@ -145,7 +145,7 @@ def make_archive(
 def make_archive_after(
     environment: Mapping[str, str], program: str | None, before_exec: Callable[[], None] | None
 ) -> None:
-    """Make the start archive if there is none, after the work of a task: whatever goes wrong is no reason to fail it."""
+    """Make the start archive after the work of a task, if there is none. A failure here does not fail the task."""
     from airflow_kafka_offsets.adapters.machine import archives
 
     try:
@@ -154,7 +154,7 @@ def make_archive_after(
             return
         archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
     except (KafkaOffsetsError, OSError) as exc:
-        log.warning("The start archive could not be made; launches start as they do without one. %s", exc)
+        log.warning("The start archive could not be made, so drivers start without one: %s", exc)
         return
     if is_new:
         log.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)

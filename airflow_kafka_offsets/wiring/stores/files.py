@@ -1,4 +1,4 @@
-"""The offset stores of files: a local folder, S3 by a connection of type ``aws``, HDFS by one of type ``webhdfs``."""
+"""The offset stores of files: a local folder, S3 with a connection of type ``aws``, HDFS with one of type ``webhdfs``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.stores.files import FilesStore, Place
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
 
-# What only the Amazon provider's hook can do; a connection that asks for it must not be read without that.
+# Settings that only the Amazon provider's hook supports. A connection with one of them requires that provider.
 _ROLES = ("role_arn", "assume_role_method", "session_factory")
 
 
 def open_files(address: StoreAddress) -> FilesStore:
-    """Open a folder; the group's name is that of its folder."""
+    """Open a local folder."""
     from airflow_kafka_offsets.adapters.stores.local import LocalPlace
 
     return _open(address, LocalPlace(address.path))
@@ -51,7 +51,7 @@ def _open(address: StoreAddress, place: Place) -> FilesStore:
 
 
 def _s3_client(address: StoreAddress) -> Callable[[], Any]:
-    """Return what makes the client, as the Amazon provider's hook does; a role is assumed at the first use only."""
+    """Return a function that makes the client, as the Amazon provider's hook does. A role is assumed only at the first use."""
     import boto3
 
     connection = connection_of_type(address.conn_id, "aws")
@@ -63,7 +63,7 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
         return lambda: S3Hook(aws_conn_id=address.conn_id, config=config).get_conn()
     if asked := [name for name in _ROLES if extra.get(name)]:
         raise BadInputError(
-            f"Connection {address.conn_id!r} says {asked[0]} in its extra, which needs the Amazon provider: "
+            f"Connection {address.conn_id!r} has {asked[0]} in its extra, which requires the Amazon provider: "
             "pip install apache-airflow-providers-amazon"
         )
     keys, place = aws_keys(connection), s3_endpoint(extra)
@@ -73,13 +73,13 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
 def _s3_config(of_connection: Mapping[str, Any] | None, timeout: float) -> Any:
     from botocore.config import Config
 
-    # Tried again by whoever calls us; else a service that is silent would take five times the time-out.
+    # Callers retry. With boto3's own retries, a silent service would take five times the time-out.
     ours = Config(connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1})
     return Config(**(of_connection or {})).merge(ours)
 
 
 def aws_keys(connection: Connection) -> dict[str, str]:
-    """Return boto3's arguments of a session from a connection, as AwsConnectionWrapper of the Amazon provider reads it."""
+    """Return the arguments of a boto3 session from a connection, as the Amazon provider's AwsConnectionWrapper reads it."""
     extra = connection.extra_dejson
     found = {name: extra.get(name) for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")}
     if connection.login and connection.password:
@@ -89,21 +89,21 @@ def aws_keys(connection: Connection) -> dict[str, str]:
 
 
 def s3_endpoint(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return boto3's arguments of a client: another endpoint than Amazon's, for all services or for S3, and its TLS."""
+    """Return the arguments of a boto3 client: an endpoint other than Amazon's, for all services or for S3, and its TLS."""
     of_service = extra.get("service_config", {}).get("s3", {})
     endpoint = of_service.get("endpoint_url", extra.get("endpoint_url"))
     return {"endpoint_url": endpoint or None, "verify": extra.get("verify")}
 
 
 def name_nodes(connection: Connection) -> list[str]:
-    """Return the URLs of name nodes: the host may name several, the schema a path before ``/webhdfs``.
+    """Return the URLs of the name nodes. The host may name several, and the schema a path before ``/webhdfs``.
 
     Raises:
         BadInputError: the connection has no host.
     """
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
     if not hosts:
-        raise BadInputError(f"Connection {connection.conn_id!r} has no host: name the name nodes of HDFS there")
+        raise BadInputError(f"Connection {connection.conn_id!r} has no host: set it to the name nodes of HDFS")
     scheme = "https" if is_true(connection.extra_dejson.get("use_ssl")) else "http"
     port = f":{connection.port}" if connection.port else ""
     path = f"/{connection.schema}" if connection.schema else ""
@@ -111,7 +111,7 @@ def name_nodes(connection: Connection) -> list[str]:
 
 
 def hdfs_login(connection: Connection) -> HdfsLogin:
-    """Return who we are from a connection, as WebHDFSHook reads it; but certificates are checked unless it says no."""
+    """Return the login from a connection, as WebHDFSHook reads it. Unlike there, certificates are checked by default."""
     from airflow.sdk.configuration import conf
     from airflow.sdk.log import mask_secret
 
@@ -119,7 +119,7 @@ def hdfs_login(connection: Connection) -> HdfsLogin:
 
     extra = connection.extra_dejson
     headers, cookies = extra.get("headers") or {}, extra.get("cookies") or {}
-    mask_secret([*headers.values(), *cookies.values()])  # a gateway's tokens, under names of its own
+    mask_secret([*headers.values(), *cookies.values()])  # a gateway's tokens, which may have any name
     verify, cert, key = extra.get("verify", True), extra.get("cert"), extra.get("key")
     return HdfsLogin(
         user=connection.login or "",

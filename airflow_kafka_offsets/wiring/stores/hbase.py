@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def open_hbase(address: StoreAddress) -> OffsetStore:
-    """Open the table behind a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
+    """Open the table of a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
     from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
 
     connection = connection_of_type(address.conn_id, "hbase", "generic")
     if not connection.host:
-        raise BadInputError(f"Connection {address.conn_id!r} names no host: that of HBase's Thrift 1 gateway")
+        raise BadInputError(f"Connection {address.conn_id!r} names no host: set it to that of HBase's Thrift 1 gateway")
     options, extra = address.options, connection.extra_dejson
     return HBaseStore(
         str(address),

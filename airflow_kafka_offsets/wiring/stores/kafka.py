@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 CALLBACKS = frozenset(
     {"error_cb", "log_cb", "logger", "oauth_cb", "on_commit", "on_delivery", "stats_cb", "throttle_cb"}
 )
-"""The settings of confluent-kafka that are functions of Python."""
+"""The settings of confluent-kafka that are Python functions."""
 
 
 def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, Any] | None = None) -> OffsetStore:
-    """Open the consumer group behind a connection of type ``kafka``; see docs/stores/kafka.md.
+    """Open the consumer group of a connection of type ``kafka``; see docs/stores/kafka.md.
 
     Args:
-        address: an address that names a connection means that one.
-        group: whose own Kafka is meant otherwise.
+        address: the address, which may name a connection.
+        group: the group whose Kafka is used if the address names no connection.
         config: librdkafka's settings for the group's own Kafka; None: those of its connection.
     """
     from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore

@@ -1,4 +1,4 @@
-"""Offset stores from their addresses and Airflow's connections. A missing client library names the extra to install."""
+"""Opens offset stores from their addresses and Airflow's connections. If a client library is missing, the error names the extra to install."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ EXTRA_OF_MODULE: Mapping[str, str] = {
     "hdfs": "hdfs",
     "requests_kerberos": "hdfs-kerberos",
 }
-"""Which extra of this package installs a client library, by its top-level module."""
+"""The extra of this package that installs a client library, by the library's top-level module."""
 
 
 def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[str, Any] | None = None) -> OffsetStore:
-    """Open a store; nothing is asked of its server yet.
+    """Open a store, without a connection to its server yet.
 
     Args:
-        address: where it is.
-        group: the group whose offsets it keeps.
+        address: its address.
+        group: the group whose offsets it holds.
         kafka_config: librdkafka's settings for the group's own Kafka; None: those of its connection.
 
     Raises:

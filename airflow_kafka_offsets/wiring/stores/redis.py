@@ -20,10 +20,10 @@ _TLS = ("ssl_cert_reqs", "ssl_ca_certs", "ssl_keyfile", "ssl_certfile")
 
 
 def open_redis(address: StoreAddress) -> OffsetStore:
-    """Open the Redis behind a connection of type ``redis``.
+    """Open the Redis of a connection of type ``redis``.
 
     Raises:
-        BadInputError: the connection is missing, of another type or names no host; the key does not do.
+        BadInputError: the connection is missing, has another type or names no host; or the key pattern is not valid.
     """
     from airflow_kafka_offsets.adapters.stores.redis import RedisStore
 
@@ -44,10 +44,10 @@ def open_redis(address: StoreAddress) -> OffsetStore:
 
 
 def redis_settings(connection: Connection) -> dict[str, Any]:
-    """Return redis-py's settings from a connection; with TLS, the server's name is checked unless the connection says no.
+    """Return redis-py's settings from a connection. With TLS, the server's name is checked by default.
 
     Raises:
-        BadInputError: it names no host, or its database is not a number.
+        BadInputError: the connection names no host, or its database is not a number.
     """
     if not connection.host:
         raise BadInputError(f"Connection {connection.conn_id!r} names no host")
@@ -57,14 +57,14 @@ def redis_settings(connection: Connection) -> dict[str, Any]:
         "port": connection.port or _PORT,
         "db": _number(extra.get("db"), f"Connection {connection.conn_id!r}: db") or 0,
         "username": connection.login or None,
-        # Airflow's hook takes these words for "no password".
+        # Airflow's hook reads these words as "no password".
         "password": None if str(connection.password).lower() in ("none", "false", "") else connection.password,
         **(_tls(extra) if is_true(extra.get("ssl")) else {}),
     }
 
 
 def _tls(extra: Mapping[str, Any]) -> dict[str, Any]:
-    # redis-py before 6 checks no name unless it is told to, and can't where it checks no certificate.
+    # By default, redis-py before 6 does not check the name. It can't check it without checking the certificate.
     is_checked = extra.get("ssl_cert_reqs") != "none" and is_true(extra.get("ssl_check_hostname", True))
     return {"ssl": True, "ssl_check_hostname": is_checked, **{name: extra[name] for name in _TLS if extra.get(name)}}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_sql(address: StoreAddress) -> OffsetStore:
-    """Open the table behind a connection of a database; see docs/stores/sql.md."""
+    """Open the table of a database connection; see docs/stores/sql.md."""
     from airflow_kafka_offsets.adapters.stores.sql import Layout, SqlStore
 
     options = dict(address.options)

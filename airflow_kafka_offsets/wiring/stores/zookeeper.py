@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _PORT = 2181
 _SMALLEST = 1024
-# The names that Airflow's Redis connections have too; kazoo's own differ.
+# The same names as in Airflow's Redis connections, and kazoo's names.
 _TLS = {"ssl_ca_certs": "ca", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile"}
 
 
 def open_zookeeper(address: StoreAddress) -> OffsetStore:
-    """Open the ensemble behind a connection of type ``zookeeper`` or ``generic``.
+    """Open the ensemble of a connection of type ``zookeeper`` or ``generic``.
 
     Raises:
-        BadInputError: the connection is missing, of another type or names no host; an option does not do.
+        BadInputError: the connection is missing, has another type or names no host; or an option is not valid.
     """
     from airflow_kafka_offsets.adapters.stores.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore
 
@@ -66,7 +66,7 @@ def _layout(name: str) -> type[NodeLayout | JsonLayout]:
 
     layouts: dict[str, type[NodeLayout | JsonLayout]] = {"nodes": NodeLayout, "json": JsonLayout}
     if name not in layouts:
-        raise BadInputError(f"The layout of offsets in ZooKeeper is 'nodes' or 'json', got {name!r}")
+        raise BadInputError(f"The layout of offsets in ZooKeeper must be 'nodes' or 'json', got {name!r}")
     return layouts[name]
 
 
@@ -76,7 +76,9 @@ def _access(name: str | None) -> Access | None:
     try:
         return Access(name) if name is not None else None
     except ValueError as exc:
-        raise BadInputError(f"The acl of offsets in ZooKeeper is {', '.join(Access)}, got {name!r}") from exc
+        raise BadInputError(
+            f"The acl of offsets in ZooKeeper must be one of {', '.join(Access)}, got {name!r}"
+        ) from exc
 
 
 def _bytes(text: str) -> int:

@@ -512,15 +512,15 @@ def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one(
     client = kafka_client._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     first, second, third = (kafka_client.Line({}, 1) for _ in range(3))
     time.sleep(0.5)  # nobody asks, librdkafka reports all the same: that all brokers are down, only once
-    with client.heard_by(first):
+    with client.reporting_to(first):
         client.admin.poll(0)
-    with client.heard_by(second):
-        assert DOWN in {error.code() for error in second.heard}
-        assert list(second.heard) == list(first.heard)
+    with client.reporting_to(second):
+        assert DOWN in {error.code() for error in second.reports}
+        assert list(second.reports) == list(first.reports)
     client.has_answered = True
     time.sleep(0.5)
-    with client.heard_by(third):
-        assert not third.heard
+    with client.reporting_to(third):
+        assert not third.reports
         assert client.admin.poll(0) == 0
 
 

@@ -148,7 +148,7 @@ def test_a_repository_that_does_not_answer_is_given_up_after_the_time_limit(
 ) -> None:
     mirror.flows.clear()
     before = set(psutil.Process().children(recursive=True))  # servers of other tests
-    with pytest.raises(ConnectorUnavailableError, match=r"it was not done after 0\.5 s"):
+    with pytest.raises(ConnectorUnavailableError, match=r"it was not finished after 0\.5 s"):
         fetch_jars(folder, how_of(mirror, tmp_path, seconds=0.5))
     assert left_in(folder) == []
     assert not set(psutil.Process().children(recursive=True)) - before

@@ -58,7 +58,7 @@ def test_a_file_url(tmp_path: Path) -> None:
 def test_a_directory_that_is_none(tmp_path: Path, what: str) -> None:
     fill(tmp_path)
     (tmp_path / what).rename(tmp_path / "elsewhere")
-    with pytest.raises(BadInputError, match=f"has no {what}: is it the checkpointLocation"):
+    with pytest.raises(BadInputError, match=f"has no {what}: name the checkpointLocation"):
         read(tmp_path).read()
     (tmp_path / what).write_text("a file")
     with pytest.raises(BadInputError, match=f"has no {what}"):

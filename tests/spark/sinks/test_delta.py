@@ -116,7 +116,7 @@ def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ra
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t")
     again = make_window(ranges)
-    with pytest.raises(WriteOptionError, match=r"windows are written there with mode='replace': .* there twice"):
+    with pytest.raises(WriteOptionError, match=r"windows are written with mode='replace': .* twice"):
         again.write_delta(values(again), f"{tmp_path}/t", mode="append")
 
 
@@ -128,7 +128,7 @@ def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
     for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
         other = make_window(topics, until=until)
-        with pytest.raises(OtherWindowError, match=r"another window .* would be left out for it, and lost"):
+        with pytest.raises(OtherWindowError, match=r"another window .* so Delta would skip this one"):
             other.write_delta(values(other), f"{tmp_path}/t", mode="append")
         with monkeypatch.context() as patch:
             # As if that were many commits ago; Delta itself forgets nothing.
@@ -158,7 +158,9 @@ def test_a_session_that_lets_delta_skip_writes_is_refused(
     window = make_window(ranges)
     spark.conf.set("spark.databricks.delta.write.txnAppId", "loader")
     try:
-        with pytest.raises(WriteOptionError, match="txnAppId is set in the session: Delta would skip writes"):
+        with pytest.raises(
+            WriteOptionError, match="txnAppId is set in the session, so Delta would silently skip writes"
+        ):
             window.write_delta(values(window), f"{tmp_path}/t")
     finally:
         spark.conf.unset("spark.databricks.delta.write.txnAppId")

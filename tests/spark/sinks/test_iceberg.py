@@ -150,7 +150,7 @@ def test_a_row_that_another_window_has_taken_over_meanwhile_is_not_deleted(
 
 
 def test_without_an_order_two_rows_of_one_key_are_an_error(spark: SparkSession, merge: Merge, table: str) -> None:
-    with pytest.raises(Exception, match="Two rows have the same k: say which is newer with order_by"):
+    with pytest.raises(Exception, match="Two rows have the same k: set order_by to choose the newer one"):
         merge(1, ("a", 1, "one"), ("a", 1, "two"))
     assert not spark.catalog.tableExists(table) or spark.table(table).count() == 0
 
@@ -208,7 +208,7 @@ def test_a_table_to_merge_into_may_be_of_the_users_own_making(
     spark.sql(f"CREATE TABLE {table} (n bigint) USING iceberg PARTITIONED BY (bucket(2, n))")
     window = make_window(ranges)
     frame = window.read().selectExpr("partition * 10 + offset as n")
-    with pytest.raises(WriteOptionError, match=r"no column that says which window .* ADD COLUMN window_id string"):
+    with pytest.raises(WriteOptionError, match=r"no column for the window of each row.* ADD COLUMN window_id string"):
         window.write_iceberg(frame, table, merge_on="n")
     spark.sql(f"ALTER TABLE {table} ADD COLUMN window_id string")
     window.write_iceberg(frame, table, merge_on="n")

@@ -1,4 +1,4 @@
-"""Which series of tries an attempt is of."""
+"""The series of tries that an attempt belongs to."""
 
 import sqlalchemy as sa
 
@@ -9,5 +9,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the column; what is there already is of no series, and is not continued."""
+    """Add the column. Existing attempts have no series, so no later try continues them."""
     add_column("kafka_offsets_attempts", sa.Column("series", sa.String(64)))

@@ -1,4 +1,4 @@
-"""The task that each group belongs to: of groups that are there, the one that cut the newest live window."""
+"""The task that each group belongs to. For existing groups: the task that cut the newest live window."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +18,7 @@ _claim_windows = sa.table("kafka_offsets_claim_windows", *map(sa.column, ("claim
 
 
 def upgrade() -> None:
-    """Add the owner, and look for it in what is there."""
+    """Add the owner, and set it for existing groups."""
     connection = op.get_bind()
     exact = mysql.VARCHAR(250, charset="utf8mb4", collation="utf8mb4_bin")
     for name in COLUMNS:
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 def _planner(group_id: int) -> sa.Select[tuple[str, str]]:
-    """Find who cut the newest live window: of all who had it, the oldest claim. Mapped tasks and other runs had it later."""
+    """Find the task that cut the newest live window: that of its oldest claim. Mapped tasks and other runs had it later."""
     newest = sa.select(sa.func.max(_windows.c.seq)).where(_windows.c.group_id == group_id, _windows.c.lane == "live")
     had_it = (_claim_windows.c.group_id == group_id, _claim_windows.c.seq == newest.scalar_subquery())
     first = sa.select(sa.func.min(_claim_windows.c.claim_id)).where(*had_it)
