@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 
@@ -228,32 +229,29 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         for name, path in launch_files(self._given(FIELDS), folders_of(self.get_dag())).items():
             setattr(self, name, path)
 
-    def look_ahead(self, dag: DAG) -> list[str]:
+    def look_ahead(self, dag: DAG) -> Ahead:
         """Refuse what is missing and can be seen before a run, without asking a cluster: the connection, and the files beside the DAG.
 
         Args:
             dag: the task's.
 
         Returns:
-            The fields that nobody can look at yet: they hold templates, or what another task returns.
+            What only the run knows, or only its machine.
 
         Raises:
             BadInputError: as a task would.
         """
-        from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, is_rendered, launch_files
+        from airflow_kafka_offsets.task.dag_files import FIELDS, Ahead, folders_of, is_rendered, look_ahead
         from airflow_kafka_offsets.wiring import connections
 
         connection = connections.find_connection(self.spark_conn_id, "spark")
-        if standalone.is_cluster_mode(
-            connection, self.chosen_deploy_mode
-        ):  # all paths are those of the cluster's nodes
-            if not is_rendered(self.application):
-                return ["application"]
-            standalone.check_reachable(self.application, ship=self.ship)
-            return []
-        given = self._given(FIELDS)
-        launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
-        return [name for name, value in given.items() if not is_rendered(value)]
+        if not standalone.is_cluster_mode(connection, self.chosen_deploy_mode):
+            return look_ahead(self._given(FIELDS), folders_of(dag))
+        # All paths are those of the cluster's nodes.
+        if not is_rendered(self.application):
+            return Ahead(unseen=("application",))
+        standalone.check_reachable(self.application, ship=self.ship)
+        return Ahead()
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
