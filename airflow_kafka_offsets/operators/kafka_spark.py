@@ -257,6 +257,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _all(self, run: Callable[[Planned], Report]) -> Any:
         from airflow_kafka_offsets.task.work import task_result
 
+        self._returned = {}  # a new one: the tries of `airflow dags test` run on shallow copies of one object
         work = self._work(run=run)
         results = work.all(self._planned)
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))

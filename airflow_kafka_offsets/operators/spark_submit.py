@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.launch.jobs import JobName
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
+    from airflow_kafka_offsets.core.spark_log import SparkSaid
     from airflow_kafka_offsets.core.window import Claim, Window
     from airflow_kafka_offsets.launch.connector import Told
     from airflow_kafka_offsets.launch.job_files import Report
@@ -131,7 +132,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         self._has_retry = False
         self._reconnects = False
         self._told: Told | None = None
-        self._spark_said: str | None = None
+        self._spark_said: SparkSaid | None = None
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -162,7 +163,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         with Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
-            spark_said=lambda: self._spark_said,
+            spark_said=lambda: self._spark_said.error if self._spark_said else None,
         ) as ending:
             work = Work(
                 *(context, service, self.group, claim),
@@ -431,9 +432,9 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         return start.variables(hook, command, self._archive, self.compiler, self._span)
 
     def _hear(self, line: str) -> None:
-        from airflow_kafka_offsets.core.spark_log import more_telling
+        from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
 
-        self._spark_said = more_telling(self._spark_said, line)
+        self._spark_said = heard(self._spark_said or SparkSaid(), line)
 
     def _noted(self, job: str) -> None:
         if self._note:

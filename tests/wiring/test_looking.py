@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import WindowCommittedSensor, wiring
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, WindowCommitted
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, LagAtMost, WindowCommitted
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.plan.waiting import Answer
 from airflow_kafka_offsets.service.watch import Watch
@@ -51,6 +51,18 @@ def test_before_the_first_plan_a_group_is_a_new_one_and_no_ledger_is_made(home: 
     assert not until.is_met
     assert isinstance(ask(WindowCommitted("lake-000001")), NoLedgerError)
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("starting_offsets", ["earliest", "latest"])
+def test_a_group_that_has_never_planned_has_not_caught_up_wherever_it_is_to_start(
+    home: Path, starting_offsets: str
+) -> None:
+    new = group(starting_offsets=starting_offsets)
+    behind, within = ask(LagAtMost(new, 4)), ask(LagAtMost(new, 5))
+    assert isinstance(behind, Answer)
+    assert isinstance(within, Answer)
+    assert (behind.is_met, within.is_met) == (False, True)
+    assert behind.facts["lag"] == 5, "all that Kafka holds"
 
 
 def test_a_sensor_makes_no_ledger(home: Path) -> None:
