@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from airflow_kafka_offsets.cli.running import explained
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.task.dag_files import Ahead
 from airflow_kafka_offsets.task.runs import is_given_window, tasks_of_groups
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
@@ -55,10 +57,12 @@ class Outlook:
 
     Attributes:
         problems: why they can't run, a sentence each.
+        warnings: what is not on this machine and may be on that of the task, a sentence each.
         unseen: what could not be looked at yet, by the task's name.
     """
 
     problems: tuple[str, ...]
+    warnings: tuple[str, ...]
     unseen: tuple[str, ...]
 
 
@@ -116,30 +120,49 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
 
 def look_ahead(tasks: Iterable[Any]) -> Outlook:
     """Look at what the tasks of a group need beside Kafka and the ledger."""
-    problems, unseen = [], []
+    problems, warnings, unseen = [], [], []
     for task in tasks:
         try:
-            fields = _look_ahead(task)
+            ahead = _look_ahead(task)
         except BadInputError as exc:
             problems.append(f"{_owner(task)} can't run: {explained(exc)}")
-        else:
-            unseen += [f"{_owner(task)} ({name_some(fields, ', ')})"] if fields else []
-    return Outlook(tuple(problems), tuple(unseen))
+            continue
+        if ahead.elsewhere:
+            warnings.append(
+                f"{_owner(task)}: {', '.join(ahead.elsewhere)} {'is' if len(ahead.elsewhere) == 1 else 'are'} not on this machine "
+                f"({platform.node()}). Check that each worker of this task has it"
+            )
+        if ahead.unseen:
+            unseen.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
+    return Outlook(tuple(problems), tuple(warnings), tuple(unseen))
 
 
-def _look_ahead(task: Any) -> list[str]:
+def _look_ahead(task: Any) -> Ahead:
     if not getattr(task, "is_mapped", False):
-        return task.look_ahead(task.get_dag()) if hasattr(task, "look_ahead") else []
+        return _asked(task, task.get_dag())
     if not hasattr(task.operator_class, "look_ahead"):
-        return []
-    from airflow.sdk.exceptions import AirflowException
-
+        return Ahead()
     try:
         operator = task.unmap({})
-    except (TypeError, AirflowException):  # it takes an argument that only the expansion has
-        return ["mapped"]
-    fields: list[str] = operator.look_ahead(task.get_dag())
-    return [*fields, "what it is mapped over"]
+    except BadInputError:
+        raise
+    except Exception:  # the operator reads an argument that only the expansion has, or does what its author likes
+        return Ahead(unseen=("mapped",))
+    ahead = _asked(operator, task.get_dag())
+    return replace(ahead, unseen=(*ahead.unseen, "what it is mapped over"))
+
+
+def _asked(operator: Any, dag: Any) -> Ahead:
+    """Ask an operator; one of the user's may call something else `look_ahead`."""
+    if not hasattr(operator, "look_ahead"):
+        return Ahead()
+    try:
+        ahead = operator.look_ahead(dag)
+    except BadInputError:
+        raise
+    except Exception as exc:
+        return Ahead(unseen=(f"its look_ahead raised {type(exc).__name__}: {_one_line(str(exc))}",))
+    return ahead if isinstance(ahead, Ahead) else Ahead(unseen=("its look_ahead is not that of this package",))
 
 
 def _dags_of_file(path: str) -> list[Any]:
@@ -263,6 +286,10 @@ def _message(traceback: str) -> str:
     below = frame + 1
     while below < len(lines) - 1 and lines[below].startswith(" "):
         below += 1
+    return _one_line(" ".join(lines[below:]))
+
+
+def _one_line(text: str) -> str:
     # Before it is cut: half a secret would not be known for one.
-    message = str(without_secrets(" ".join(" ".join(lines[below:]).split())))
+    message = str(without_secrets(" ".join(text.split())))
     return message if len(message) <= MAX_REASON else message[: MAX_REASON - 3] + "..."

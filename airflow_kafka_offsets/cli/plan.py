@@ -10,7 +10,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownGroupError, counted
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import Owner
@@ -27,8 +27,15 @@ def plan(args: Namespace) -> Answer:
     if not args.group and not args.dag:
         raise BadInputError("Name the group, or with --dag the DAG that plans it")
     definition = find_definition(args.dag, args.group) if args.dag else None
-    answer = _planned(args, definition)
-    return _with_outlook(answer, look_ahead(definition.tasks)) if definition else answer
+    if definition is None:
+        return _planned(args, None)
+    outlook = look_ahead(definition.tasks)
+    try:
+        return _with_outlook(_planned(args, definition), outlook)
+    except KafkaOffsetsError as exc:  # Kafka is away, for instance: what the tasks lack is no less true
+        for sentence in (*outlook.problems, *_told(outlook)):
+            exc.add_note(sentence)
+        raise
 
 
 def _planned(args: Namespace, definition: Definition | None) -> Answer:
@@ -62,11 +69,22 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
 
 def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
     """Say what else keeps the DAG's tasks from running, and what nobody could look at."""
-    document = {**answer.document, "task_problems": list(outlook.problems), "not_checked": list(outlook.unseen)}
-    unseen = f"\n\nNot checked, as only a run knows it: {', '.join(outlook.unseen)}." if outlook.unseen else ""
+    document = {
+        **answer.document,
+        "task_problems": list(outlook.problems),
+        "task_warnings": list(outlook.warnings),
+        "not_checked": list(outlook.unseen),
+    }
+    more = _told(outlook)
+    if outlook.unseen:
+        more.append(f"Not checked, as only a run knows it: {', '.join(outlook.unseen)}.")
     errors = [error for error in (answer.error, *outlook.problems) if error]
     code = ExitCode.USAGE if outlook.problems and answer.code is ExitCode.OK else answer.code
-    return Answer(document, lambda: answer.text() + unseen, code, "\n".join(errors) or None)
+    return Answer(document, lambda: "\n\n".join([answer.text(), *more]), code, "\n".join(errors) or None)
+
+
+def _told(outlook: Outlook) -> list[str]:
+    return [f"Warning: {warning}" for warning in outlook.warnings]
 
 
 def _known(ledger: Ledger, group: str) -> KafkaGroup:

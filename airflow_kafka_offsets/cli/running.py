@@ -44,7 +44,7 @@ def run(function: str, args: Namespace) -> int:
             answer = _imported(function)(args)
         _print(answer, args.output)
     except KafkaOffsetsError as exc:
-        print(explained(exc), file=sys.stderr)
+        print(explained(exc), *getattr(exc, "__notes__", ()), sep="\n", file=sys.stderr)
         return code_of(exc)
     except KeyboardInterrupt:
         return 130

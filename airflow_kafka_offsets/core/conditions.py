@@ -99,7 +99,11 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class LagAtMost:
-    """The lag, in sum over all partitions, is at most a bound; without a watermark, all that Kafka holds is lag."""
+    """The lag, in sum over all partitions, is at most a bound.
+
+    Without a watermark, all that Kafka holds is lag, whatever the starting offsets say: a group that has never planned, or whose ledger
+    is not here, has not caught up.
+    """
 
     group: KafkaGroup
     max_lag: int

@@ -65,7 +65,7 @@ class Left:
         why_unknown: why `state` is not known.
         can_reconnect: the next try can go on with the driver of this one.
         has_policy: whether a try follows is also for the task's retry policy to say.
-        spark_said: the line of Spark's output that says most of the failure, without secrets; None: nobody read it.
+        spark_said: the line of Spark's output that says what ended the job, without secrets; None: nobody read it, or it does not say.
     """
 
     window: Window

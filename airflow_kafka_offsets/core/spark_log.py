@@ -1,30 +1,126 @@
-"""What the output of Spark says of a failure: the last exception, as Java and Python end a trace with what began it or with their last word."""
+"""What ended a job, in the output of Spark; an exception that somebody caught and logged is none.
+
+Python and Java print what nobody caught in their own way: below ``Traceback``, below ``Exception in thread "main"``. What was caught
+may be logged with its trace, below a log's line, and the job goes on: a lost task that is tried again, a time-out. So a trace below a log's
+line counts only if Spark itself says by it that the application is over. Once Spark begins another job, nothing before that ended
+the application. Where this leaves nothing, nothing is said.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
-# "ValueError: no such day", "Caused by: java.io.IOException", ": org.apache.spark.SparkException: ..." (of Py4J), "Error: no class".
-_EXCEPTION = re.compile(
-    r'(Exception in thread "[^"]*" |Caused by: |: )?([A-Za-z_$][\w$]*\.)*([A-Z_][\w$]*)?(Error|Exception)(:|$)'
+_LOGGED = re.compile(r"[\d/:., TZ+-]+ \[?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\]? ")
+"""A line of log4j, as Spark's own settings write it, or with the time in another form."""
+
+_LOGGED_BY_PYTHON = re.compile(
+    r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):|\d{4}-\d\d-\d\d .*\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b"
 )
-_LOGGED = re.compile(r"[\d/:., TZ-]+ ERROR ")  # as Spark's own log4j settings write it
-_EXIT_CODE = "SparkUserAppException"
+"""A line of Python's logging, below which it writes the trace of what was caught."""
+
+_OVER = re.compile(
+    r"[\d/:., TZ+-]+ \[?(ERROR|FATAL)\]? (\[[^]]*\] )?([\w.]+\.)?(SparkContext|ApplicationMaster|SparkSubmit)\b"
+)
+_GOES_ON = re.compile(r".* (SparkContext|\S+\.SparkContext): (Starting job|Running Spark version)\b")
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_SYNTAX_ERROR = re.compile(r'  File "[^"]*", line \d+$')
+"""What Python prints of a file that it can't compile, without a head; in a trace, the line goes on."""
+
+# "org.apache.spark.SparkException: ...", "Caused by: java.io.IOException", ": org.apache.spark.SparkException: ..." (of Py4J).
+_EXCEPTION = re.compile(r"(Caused by: |: )?([A-Za-z_$][\w$]*\.)+[\w$]*(Error|Exception)(:|$)")
+_CAUSE = re.compile(rf"(?=Caused by: |: ){_EXCEPTION.pattern}")
+_EXIT_CODE = re.compile(r"SparkUserAppException|exited with")
 """By which Spark only says that the Python of a job ended with an exit code: Python has said why."""
 
 
-def more_telling(before: str | None, line: str) -> str | None:
-    """Return what says most of a failure: the last exception, or else the last error that was logged.
+class _Place(Enum):
+    """Where in the output a line stands."""
 
-    >>> more_telling("ValueError: no such day", "26/11/23 07:18:44 ERROR Inbox: Ignoring error")
+    ANYWHERE = auto()
+    LOGGED_BY_PYTHON = auto()
+    """Below a line of Python's logging."""
+    LOGGED = auto()
+    """In a trace that was logged."""
+    OVER = auto()
+    """Below the line in which Spark says that the application is over."""
+    TRACEBACK = auto()
+    """In what Python prints of an exception that nobody caught, before its last line."""
+    UNCAUGHT = auto()
+    """Below the line with such an exception, of Python or Java: its causes follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSaid:
+    """What was heard until now.
+
+    Attributes:
+        error: the line that says what ended the job; None: none did.
+        place: where the next line stands.
+    """
+
+    error: str | None = None
+    place: _Place = _Place.ANYWHERE
+
+
+def heard(before: SparkSaid, line: str) -> SparkSaid:
+    """Return what is known after one more line.
+
+    >>> lines = ["Traceback (most recent call last):", "ValueError: no such day", "26/11/23 07:18:44 ERROR Inbox: Ignoring error"]
+    >>> said = SparkSaid()
+    >>> for line in lines:
+    ...     said = heard(said, line)
+    >>> said.error
     'ValueError: no such day'
 
     Args:
-        before: the line that said most until now; None: none.
+        before: what was known.
         line: the next one.
     """
     line = line.rstrip()
-    if _EXCEPTION.match(line) and _EXIT_CODE not in line:
-        return line.removeprefix(": ")
-    is_first = before is None or _LOGGED.match(before) is not None
-    return line if is_first and _LOGGED.match(line) else before
+    if _GOES_ON.match(line):
+        return SparkSaid()
+    if _LOGGED.match(line) or _LOGGED_BY_PYTHON.match(line):
+        return _below_log(before, line)
+    if line.startswith("Exception in thread "):
+        return _below_thread(before, line)
+    if line == _TRACEBACK or _SYNTAX_ERROR.match(line):
+        is_logged = before.place is _Place.LOGGED_BY_PYTHON
+        return replace(before, place=_Place.LOGGED if is_logged else _Place.TRACEBACK)
+    if line.startswith(_CHAINED) and before.place is _Place.LOGGED:
+        return replace(before, place=_Place.LOGGED_BY_PYTHON)
+    if line.startswith("Error: "):  # of spark-submit or java, before there is a job
+        return SparkSaid(line, _Place.UNCAUGHT)
+    return _in_trace(before, line)
+
+
+def _below_log(before: SparkSaid, line: str) -> SparkSaid:
+    if _OVER.match(line) and not _EXIT_CODE.search(line):
+        return SparkSaid(line, _Place.OVER)
+    # Whatever of Spark's stands above it, Python's own head of a trace is that of an exception which nobody caught.
+    return replace(before, place=_Place.LOGGED_BY_PYTHON if _LOGGED_BY_PYTHON.match(line) else _Place.ANYWHERE)
+
+
+def _below_thread(before: SparkSaid, line: str) -> SparkSaid:
+    # The application goes on without any other thread.
+    if line.startswith('Exception in thread "main" ') and not _EXIT_CODE.search(line):
+        return SparkSaid(line, _Place.UNCAUGHT)
+    return replace(before, place=_Place.LOGGED)
+
+
+def _in_trace(before: SparkSaid, line: str) -> SparkSaid:
+    is_head = line[:1].strip() != ""
+    match before.place:
+        case _Place.TRACEBACK if is_head:
+            return SparkSaid(line, _Place.UNCAUGHT)
+        case _Place.OVER if _EXCEPTION.match(line):
+            return SparkSaid(line, _Place.UNCAUGHT)
+        case _Place.UNCAUGHT if _CAUSE.match(line):
+            of_python = line.endswith(_TRACEBACK)
+            return SparkSaid(line.removeprefix(": "), _Place.TRACEBACK if of_python else _Place.UNCAUGHT)
+        case _Place.ANYWHERE | _Place.LOGGED_BY_PYTHON if is_head:
+            return replace(before, place=_Place.LOGGED if _EXCEPTION.match(line) else _Place.ANYWHERE)
+        case _:
+            return before

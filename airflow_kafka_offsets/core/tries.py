@@ -6,9 +6,9 @@ the task has at that moment. A retry moves nothing. So `max_tries` tells tries a
 `retries` can bring a clear to the number of before. Two more facts settle that: the number of each try, which only grows, and the start of
 the run, which a clear moves once the run has ended, and which another run under the same id does not share.
 
-Where these leave a doubt, the try begins again: that costs a job, and the other mistake costs records. One clear still looks like a
-retry, and nothing that Airflow says tells it apart: of a run that is still at work, with retries that were lowered before it and raised
-again after it.
+Where these leave a doubt, the try begins again: that costs a job, and the other mistake costs records. Two clears still look like a
+retry, and nothing that Airflow says tells them apart: of a run that is still at work, with retries that were lowered before it and raised
+again after it; and of a task whose worker was dead already, as Airflow moves `max_tries` only once the worker's process has ended well.
 """
 
 from __future__ import annotations

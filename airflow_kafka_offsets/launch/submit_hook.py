@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,15 @@ class Steps:
     variables: Callable[[SubmitHook, Sequence[str]], Mapping[str, str]]
     hear: Callable[[str], None]
     note: Callable[[str], None]
+
+
+@contextmanager
+def _told_as_bad_input() -> Iterator[None]:
+    """Let a launch fail at once for what the provider lacks or does not take: a retry would meet the same."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as exc:
+        raise BadInputError(str(exc)) from exc
 
 
 class SubmitHook(SparkSubmitHook):
@@ -123,18 +133,23 @@ class SubmitHook(SparkSubmitHook):
             namespace=self._connection.get("namespace"),
             rest=(self._connection.get("rest_scheme"), self._connection.get("rest_port")),
             yarn_address=self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY,
-            yarn=lambda: (self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth),
+            yarn=self._yarn,
         )
+
+    def _yarn(self) -> tuple[str, Any]:
+        with _told_as_bad_input():
+            return self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth
 
     def check_tracking(self, *, by_kubernetes: bool) -> None:
         """Check what the provider needs to track a job on its cluster.
 
         Raises:
-            ValueError: something is missing, and the message names it.
+            BadInputError: with what is missing.
         """
-        self._validate_yarn_track_via_rm_api_config()
-        if by_kubernetes:
-            self._validate_track_driver_via_k8s_api_config()
+        with _told_as_bad_input():
+            self._validate_yarn_track_via_rm_api_config()
+            if by_kubernetes:
+                self._validate_track_driver_via_k8s_api_config()
 
     # What is known of the launch.
 
@@ -305,16 +320,17 @@ class SubmitOperator(SparkSubmitOperator):
         """Return a hook from the current fields.
 
         Raises:
-            BadInputError: the provider refuses the connection.
+            BadInputError: the provider takes no such connection, or lacks a package for it.
         """
         return self._get_hook()
 
     def _get_hook(self) -> SubmitHook:
         try:
             hook = super()._get_hook()
-        except NameError as exc:  # the provider looks for what it did not import
+        except (NameError, RuntimeError) as exc:  # the provider looks for what it did not import
             raise BadInputError(
-                f"{self._conn_id!r} leads to Kubernetes: install apache-airflow-providers-cncf-kubernetes"
+                f"Connection {self._conn_id!r} leads to Kubernetes, and this machine has no package for that. Install it on each worker: "
+                "pip install apache-airflow-providers-cncf-kubernetes"
             ) from exc
         except ValueError as exc:  # what the provider does not take in a connection
             raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc

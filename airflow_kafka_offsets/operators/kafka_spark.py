@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 XCOM_WINDOW = "window"
@@ -128,16 +129,16 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
 
-    def look_ahead(self, dag: DAG) -> list[str]:
+    def look_ahead(self, dag: DAG) -> Ahead:
         """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
-        from airflow_kafka_offsets.task.dag_files import is_rendered
+        from airflow_kafka_offsets.task.dag_files import Ahead, is_rendered
         from airflow_kafka_offsets.wiring import connections
 
         if not is_rendered(self.conn_id):
-            return ["conn_id"]
+            return Ahead(unseen=("conn_id",))
         if self.conn_id:
             connections.find_connection(self.conn_id, "spark")
-        return []
+        return Ahead()
 
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""
@@ -256,6 +257,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _all(self, run: Callable[[Planned], Report]) -> Any:
         from airflow_kafka_offsets.task.work import task_result
 
+        self._returned = {}  # a new one: the tries of `airflow dags test` run on shallow copies of one object
         work = self._work(run=run)
         results = work.all(self._planned)
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))

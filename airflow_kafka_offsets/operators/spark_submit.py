@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.launch.jobs import JobName
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
+    from airflow_kafka_offsets.core.spark_log import SparkSaid
     from airflow_kafka_offsets.core.window import Claim, Window
     from airflow_kafka_offsets.launch.connector import Told
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 
@@ -130,7 +132,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         self._has_retry = False
         self._reconnects = False
         self._told: Told | None = None
-        self._spark_said: str | None = None
+        self._spark_said: SparkSaid | None = None
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -161,7 +163,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         with Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
-            spark_said=lambda: self._spark_said,
+            spark_said=lambda: self._spark_said.error if self._spark_said else None,
         ) as ending:
             work = Work(
                 *(context, service, self.group, claim),
@@ -228,32 +230,29 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         for name, path in launch_files(self._given(FIELDS), folders_of(self.get_dag())).items():
             setattr(self, name, path)
 
-    def look_ahead(self, dag: DAG) -> list[str]:
+    def look_ahead(self, dag: DAG) -> Ahead:
         """Refuse what is missing and can be seen before a run, without asking a cluster: the connection, and the files beside the DAG.
 
         Args:
             dag: the task's.
 
         Returns:
-            The fields that nobody can look at yet: they hold templates, or what another task returns.
+            What only the run knows, or only its machine.
 
         Raises:
             BadInputError: as a task would.
         """
-        from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, is_rendered, launch_files
+        from airflow_kafka_offsets.task.dag_files import FIELDS, Ahead, folders_of, is_rendered, look_ahead
         from airflow_kafka_offsets.wiring import connections
 
         connection = connections.find_connection(self.spark_conn_id, "spark")
-        if standalone.is_cluster_mode(
-            connection, self.chosen_deploy_mode
-        ):  # all paths are those of the cluster's nodes
-            if not is_rendered(self.application):
-                return ["application"]
-            standalone.check_reachable(self.application, ship=self.ship)
-            return []
-        given = self._given(FIELDS)
-        launch_files({name: value for name, value in given.items() if is_rendered(value)}, folders_of(dag))
-        return [name for name, value in given.items() if not is_rendered(value)]
+        if not standalone.is_cluster_mode(connection, self.chosen_deploy_mode):
+            return look_ahead(self._given(FIELDS), folders_of(dag))
+        # All paths are those of the cluster's nodes.
+        if not is_rendered(self.application):
+            return Ahead(unseen=("application",))
+        standalone.check_reachable(self.application, ship=self.ship)
+        return Ahead()
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -433,9 +432,9 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         return start.variables(hook, command, self._archive, self.compiler, self._span)
 
     def _hear(self, line: str) -> None:
-        from airflow_kafka_offsets.core.spark_log import more_telling
+        from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
 
-        self._spark_said = more_telling(self._spark_said, line)
+        self._spark_said = heard(self._spark_said or SparkSaid(), line)
 
     def _noted(self, job: str) -> None:
         if self._note:

@@ -63,6 +63,8 @@ class KafkaTimeSensor(ConditionSensor):
 class KafkaLagSensor(ConditionSensor):
     """Wait until the group's lag is small: the end offsets minus the watermark, in sum over all partitions.
 
+    For a group without watermark, all that Kafka holds, wherever it is to start.
+
     :param group: the group.
     :param max_lag: the largest lag, in offsets.
     """

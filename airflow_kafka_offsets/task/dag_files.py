@@ -11,6 +11,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,19 @@ _TEMPLATE = re.compile(r"\{\{|\{%")
 _ONE_FILE = ("application", "properties_file", "keytab")
 FIELDS = (*_ONE_FILE, "py_files", "files", "jars", "archives")
 """The provider's fields that name files of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a task can't tell before its run.
+
+    Attributes:
+        unseen: the fields that hold templates, or what another task returns.
+        elsewhere: the files that are not on this machine and may be on that of the task, with their fields.
+    """
+
+    unseen: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 def folders_of(dag: DAG | None) -> list[Path]:
@@ -50,6 +64,33 @@ def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str,
     """
     look = {name: found_file if name in _ONE_FILE else found_files for name in FIELDS}
     return {name: look[name](os.fspath(value), folders, name) or "" for name, value in given.items() if value}
+
+
+def look_ahead(given: Mapping[str, Any], folders: Sequence[Path]) -> Ahead:
+    """Look at the files of a launch on a machine that may be another than the task's.
+
+    Args:
+        given: the values of `FIELDS`, as the DAG file has them.
+        folders: where a relative path is looked for, in this order.
+
+    Raises:
+        BadInputError: a file beside the DAG is not there, which is on every machine that has the DAG.
+    """
+    elsewhere = []
+    for name, value in given.items():
+        for path in _paths(name, value) if is_rendered(value) else ():
+            try:
+                launch_files({name: path}, folders)
+            except BadInputError:
+                if is_relative(path) and all(folder.is_dir() for folder in folders):
+                    raise
+                elsewhere.append(f"{name} {path!r}")
+    return Ahead(tuple(name for name, value in given.items() if not is_rendered(value)), tuple(elsewhere))
+
+
+def _paths(name: str, value: str | os.PathLike[str] | None) -> list[str]:
+    text = os.fspath(value) if value else ""
+    return [text] if name in _ONE_FILE else [path.partition("#")[0].strip() for path in text.split(",")]
 
 
 def is_rendered(value: object) -> bool:

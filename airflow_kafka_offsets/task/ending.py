@@ -147,7 +147,7 @@ class Ending:
         planned: its windows, in the order in which it works on them.
         stop: of a task that runs the jobs itself; then what is logged meanwhile is folded. None: another launcher runs them.
         can_reconnect: a retry of the task can go on with the driver of the try before it.
-        spark_said: return the line of Spark's output that says most of a failure, if its output was read.
+        spark_said: return the line of Spark's output that says what ended the job, if its output was read and says it.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
+from airflow_kafka_offsets.core.errors import NoLedgerError
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 
 log = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ def open_ledger_or_absent(url: str) -> Ledger:
 
 
 def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
-    """Open a ledger as `wiring.open_ledger` does, for a sensor or trigger. A missing default ledger is not made, and has no groups.
+    """Open a ledger for a sensor or trigger: unlike `wiring.open_ledger`, it neither makes the default one nor upgrades it.
 
-    A default ledger of an older version is upgraded, because a sensor may run before the first task that plans.
+    A default ledger that is not there yet is taken as one without groups.
 
     Raises:
         BadInputError: the connection is missing or not that of a database which can hold the ledger.
@@ -75,13 +75,10 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
     url = wiring.ledger_url(conn_id)
     if url != wiring.default_ledger_url():
         return wiring.open_ledger_at(url)
-    try:
-        found = open_ledger_or_absent(url)
-        if isinstance(found, AbsentLedger):
-            _warn(found.where)
-        return found
-    except LedgerSchemaError:
-        return wiring.open_ledger(conn_id)  # upgrades it, or raises the reason why not
+    found = open_ledger_or_absent(url)
+    if isinstance(found, AbsentLedger):
+        _warn(found.where)
+    return found
 
 
 @cache

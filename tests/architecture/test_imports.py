@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,6 +120,17 @@ def folder_of(name: str) -> str:
 
 def test_each_folder_has_its_layer() -> None:
     assert {folder_of(name_of(path)) for path in MODULES} - {""} == set(LAYERS)
+
+
+def test_the_page_lists_the_layers_and_each_imports_only_from_those_above_it() -> None:
+    page = (ROOT.parent / "docs" / "design.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
+    rows = [re.findall(r"`(\w+)(?:/|\.py)`", row) for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)]
+    assert {layer for row in rows for layer in row} == set(LAYERS)
+    above: set[str] = set()
+    for row in rows:
+        for layer in row:
+            assert LAYERS[layer] <= above, f"{layer} imports from {', '.join(sorted(LAYERS[layer] - above))}"
+        above |= set(row)
 
 
 @pytest.mark.parametrize("folder", LAYERS)

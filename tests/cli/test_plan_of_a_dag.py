@@ -519,6 +519,107 @@ def test_a_refused_plan_and_a_missing_job_are_both_told(cli: Cli, folder: Path) 
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_missing_job_is_told_also_while_kafka_is_away(cli: Cli, lake: Lake, folder: Path) -> None:
+    lake.log.is_down = True
+    done = cli("plan", "--dag", write(folder, submit(LOAD.format("application='job/orders.py', files='/srv/eu.conf'"))))
+    assert (done.code, done.out) == (3, "")
+    kafka, job = done.err.splitlines()
+    assert kafka == "Kafka at nowhere:9092 did not answer within 1.0 s"
+    assert job.startswith("new/load can't run: application 'job/orders.py' is not there")
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_may_be_on_the_workers_is_told_also_while_kafka_is_away(cli: Cli, lake: Lake, folder: Path) -> None:
+    lake.log.is_down = True
+    done = cli(
+        "plan", "--dag", write(folder, submit(LOAD.format("application='/srv/orders.py', conn_id='spark_defualt'")))
+    )
+    assert (done.code, done.out) == (3, "")
+    assert "Airflow has no connection 'spark_defualt' (did you mean spark_default?)" in done.err
+    done = cli("plan", "--dag", write(folder, submit(LOAD.format("application='/srv/orders.py'"))))
+    assert "Warning: new/load: application '/srv/orders.py' is not on this machine" in done.err
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("load", "named"),
+    [
+        (LOAD.format("application='/opt/nowhere/orders.py'"), ["application '/opt/nowhere/orders.py'"]),
+        (
+            LOAD.format(
+                "application='jobs/orders.py', files='/srv/eu.conf#conf,jobs/orders.py,/srv/*.conf', keytab='/srv/k'"
+            ),
+            ["keytab '/srv/k'", "files '/srv/eu.conf'"],
+        ),
+        (
+            "plan = PlanBacklogOperator(task_id='plan', group=new); "
+            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='/srv/o.py').expand(window=plan.output)",
+            ["application '/srv/o.py'"],
+        ),
+    ],
+)
+def test_an_absolute_path_may_be_one_of_the_workers(cli: Cli, folder: Path, load: str, named: list[str]) -> None:
+    file = write(folder, submit(load))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    document = cli("plan", "--dag", file, "-o", "json").json
+    assert document["task_problems"] == []
+    [warning] = document["task_warnings"]
+    assert f"Warning: {warning}" in done.out
+    assert warning.startswith(f"new/load: {', '.join(named)} ")
+    assert "not on this machine" in warning
+    assert warning.endswith("Check that each worker of this task has it")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_relative_path_may_be_in_a_folder_of_the_workers(cli: Cli, folder: Path) -> None:
+    text = submit(LOAD.format("application='job/orders.py'"), ", template_searchpath='/opt/nowhere'")
+    document = cli("plan", "--dag", write(folder, text), "-o", "json").json
+    assert document["task_problems"] == []
+    assert "application 'job/orders.py'" in document["task_warnings"][0]
+
+
+OWN = """
+from airflow_kafka_offsets import KafkaSparkSubmitOperator, PlanBacklogOperator
+new = KafkaGroup("lake.new", topics=["orders"])
+class Own(KafkaSparkSubmitOperator):
+    {body}
+with DAG("new"):
+    plan = PlanBacklogOperator(task_id="plan", group=new)
+    {load}
+"""
+INIT = "def __init__(self, *, region=None, **kwargs): super().__init__(application=f'{region[0]}.py', **kwargs)"
+MAPPED = "Own.partial(task_id='load', group=new).expand(window=plan.output)"
+GIVEN_ONE = "Own(task_id='load', group=new, window='lake.new-000001')"
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("body", "load", "unseen"),
+    [
+        (INIT, MAPPED, "new/load (mapped)"),
+        (INIT.replace("region[0]", "dict()[region]"), MAPPED, "new/load (mapped)"),
+        (
+            "def look_ahead(self, dag): raise RuntimeError('no region\\nat all')",
+            GIVEN_ONE,
+            "new/load (its look_ahead raised RuntimeError: no region at all)",
+        ),
+        ("def look_ahead(self): return []", GIVEN_ONE, "new/load (its look_ahead raised TypeError: "),
+        ("def look_ahead(self, dag): return None", GIVEN_ONE, "new/load (its look_ahead is not that of this package)"),
+        ("look_ahead = 7", GIVEN_ONE, "new/load (its look_ahead raised TypeError: "),
+    ],
+)
+def test_what_an_operator_of_the_users_raises_when_it_is_looked_at_is_no_traceback(
+    cli: Cli, folder: Path, body: str, load: str, unseen: str
+) -> None:
+    file = write(folder, OWN.format(body=body, load=load))
+    done = cli("plan", "--dag", file)
+    assert (done.code, done.err) == (0, "")
+    assert f"Not checked, as only a run knows it: {unseen}" in done.out
+    assert cli("plan", "--dag", file, "-o", "json").json["not_checked"][0].startswith(unseen)
+
+
+@pytest.mark.usefixtures("spark")
 def test_a_job_in_the_template_searchpath_is_found_as_by_the_task(cli: Cli, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "etl").mkdir()
     (tmp_path / "etl" / "orders.py").touch()

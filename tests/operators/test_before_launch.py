@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -379,6 +380,26 @@ def test_what_the_spark_provider_does_not_take_is_bad_input(worker: Path, monkey
     refused(worker, "'spark_default': The `spark-home` extra is not allowed", launch, worker)
     connect_to(monkeypatch, "local[1]", **{"spark-binary": "my-submit"})
     refused(worker, "'spark_default': The spark-binary extra can be one of", launch, worker)
+
+
+def without_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the Spark provider as an import that failed leaves it: it suppresses the error, and has no such name then."""
+    monkeypatch.delattr(spark_submit, "kube_client")
+
+
+def without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the Spark provider with what it looks for itself."""
+    monkeypatch.setattr(spark_submit, "kube_client", None)
+
+
+@pytest.mark.parametrize("missing", [without_the_name, without_the_client])
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_kubernetes_without_its_provider_fails_at_once_and_names_the_package(
+    missing: Callable[[pytest.MonkeyPatch], None], mode: str, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing(monkeypatch)
+    connect_to(monkeypatch, "k8s://https://api:6443", **{"deploy-mode": mode, "namespace": "etl"})
+    refused(worker, "pip install apache-airflow-providers-cncf-kubernetes", launch, worker)
 
 
 @pytest.fixture

@@ -172,10 +172,28 @@ def test_where_the_driver_runs_is_said_on_it_so_that_no_file_of_sparks_says_othe
     operator_on(cluster, conf={"spark.submit.deployMode": "client"})._check_input()
 
 
-def test_kubernetes_without_its_provider_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(provider, "kube_client")
-    with pytest.raises(BadInputError, match="apache-airflow-providers-cncf-kubernetes"):
-        operator_on("k8s")._get_hook()
+@pytest.mark.usefixtures("kafka_connection")
+@pytest.mark.parametrize(
+    ("cluster", "values", "says"),
+    [
+        (
+            "yarn",
+            {"yarn_track_via_rm_api": True, "keytab": __file__, "principal": "etl"},
+            "Install `requests-kerberos`",
+        ),
+        (
+            "k8s",
+            {"track_driver_via_k8s_api": True, "conf": {"spark.kubernetes.submission.waitAppCompletion": "true"}},
+            "is incompatible with",
+        ),
+    ],
+)
+def test_what_the_provider_needs_to_ask_a_cluster_fails_at_once(
+    cluster: str, values: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
+    with pytest.raises(BadInputError, match=says):
+        operator_on(cluster, **values)._check_input()
 
 
 def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +26,15 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, spark
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.connect import remote_url
-from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
+from airflow_kafka_offsets.operators.kafka_spark import _no_job, quiet_conf
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.work import Work
 from airflow_kafka_offsets.wiring.connections import find_connection
+from tests.core.examples import claim, tp
 from tests.launch.test_job_files import window_of
+from tests.service.world import World, after_clear
 
 MINE = {"spark.jars.packages": "my:jar:1"}
 
@@ -156,6 +162,13 @@ class Window:
         pytest.fail("the function did not return")
 
 
+class Read(Window):
+    """A window of which everything is read."""
+
+    def finish(self) -> None:
+        """Nothing is missing."""
+
+
 @pytest.mark.parametrize(
     "end",
     [
@@ -191,6 +204,28 @@ def test_a_function_may_skip_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "KafkaWindow", Window)
     with pytest.raises(AirflowSkipException):
         operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+
+
+def test_a_try_has_no_value_of_the_try_before_it_on_the_same_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tries of `airflow dags test` run on shallow copies of one object, in one process."""
+    monkeypatch.setattr(spark, "KafkaWindow", Read)
+    world, mine, task = World(tmp_path), claim("mine"), operator_with()
+    world.kafka.produce(tp(0), 10)
+
+    first, planned = task.prepare_for_execution(), world.plan(mine)
+    first._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    first._job(lambda window: "of the first try", planned, spark=Session(is_connect=True))
+    world.work(planned.window, mine)  # its success is recorded, and then its worker dies
+
+    second, planned = task.prepare_for_execution(), world.plan(mine, this_try=replace(after_clear(0), number=2))
+    second._planned, pushed = [planned], {}
+    context: Any = {"ti": SimpleNamespace(try_number=2, max_tries=2, xcom_push=pushed.__setitem__)}
+    with Ending(context, world.service, mine, [planned]) as ending:
+        second._work = partial(Work, context, world.service, world.group, mine, stop=second._stop, ending=ending)
+        assert second._all(_no_job) is None
+    assert pushed["window"]["window_id"] == planned.window.id
 
 
 WITHOUT_A_SERVER = """

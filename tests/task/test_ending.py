@@ -534,7 +534,9 @@ def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
     program, told = tmp_path / "spark-submit", tmp_path / "told"
-    told.write_text(f"ValueError: no table at jdbc:x?password={'long-secret-' * 50}\n")
+    told.write_text(
+        f"Traceback (most recent call last):\nValueError: no table at jdbc:x?password={'long-secret-' * 50}\n"
+    )
     program.write_text(f"#!/bin/sh\ncat {told}\necho 26/11/23 07:18:44 INFO Hook: called\nexit 1\n")
     program.chmod(0o755)
     operator = KafkaSparkSubmitOperator(

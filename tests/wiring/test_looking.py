@@ -1,4 +1,4 @@
-"""Who only looks makes no ledger: a sensor, a trigger."""
+"""Who only looks makes no ledger, and upgrades none: a sensor, a trigger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import WindowCommittedSensor, wiring
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, WindowCommitted
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, LagAtMost, WindowCommitted
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.plan.waiting import Answer
 from airflow_kafka_offsets.service.watch import Watch
@@ -53,6 +53,18 @@ def test_before_the_first_plan_a_group_is_a_new_one_and_no_ledger_is_made(home: 
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.parametrize("starting_offsets", ["earliest", "latest"])
+def test_a_group_that_has_never_planned_has_not_caught_up_wherever_it_is_to_start(
+    home: Path, starting_offsets: str
+) -> None:
+    new = group(starting_offsets=starting_offsets)
+    behind, within = ask(LagAtMost(new, 4)), ask(LagAtMost(new, 5))
+    assert isinstance(behind, Answer)
+    assert isinstance(within, Answer)
+    assert (behind.is_met, within.is_met) == (False, True)
+    assert behind.facts["lag"] == 5, "all that Kafka holds"
+
+
 def test_a_sensor_makes_no_ledger(home: Path) -> None:
     with pytest.raises(NoLedgerError, match="There is no ledger in"):
         WindowCommittedSensor(task_id="wait", window_id="lake-000001").execute({})  # type: ignore[typeddict-item]
@@ -76,13 +88,33 @@ def test_a_trigger_makes_no_ledger(home: Path) -> None:
     assert list(home.iterdir()) == []
 
 
-def test_a_default_ledger_of_an_older_version_is_brought_up_to_date(home: Path) -> None:
+def old_ledger() -> Path:
+    """Make a default ledger of an older version, and return its file."""
     wiring.open_ledger()
     set_revision(wiring.default_ledger_url(), "0003")
-    with pytest.raises(LedgerSchemaError):
-        wiring.open_ledger_at(wiring.default_ledger_url())
+    return Path(wiring.default_ledger_url().removeprefix("sqlite:///"))
+
+
+def test_a_default_ledger_of_an_older_version_is_left_as_it_is_and_the_error_names_the_command(home: Path) -> None:
+    file = old_ledger()
+    before = file.read_bytes()
+    with pytest.raises(LedgerSchemaError, match=r"is at revision 0003, .* kafka-offsets db upgrade"):
+        open_ledger_to_look()
+    assert file.read_bytes() == before
+
+
+def test_a_sensor_upgrades_no_ledger_and_a_task_that_plans_does(home: Path) -> None:
+    file = old_ledger()
+    before = file.read_bytes()
+    sensor = WindowCommittedSensor(task_id="wait", window_id="lake-000001")
+    with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
+        sensor.execute({})  # type: ignore[typeddict-item]
+    trigger = WindowFreeTrigger(window_ids=["lake-000001"], ledger_conn_id=None, is_rerun=False, poll_interval=5)
+    with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
+        trigger.is_free()
+    assert file.read_bytes() == before
+    wiring.open_ledger()
     assert open_ledger_to_look().groups() == []
-    assert wiring.open_ledger_at(wiring.default_ledger_url()).groups() == []
 
 
 def test_an_absent_ledger_is_named_once_in_a_process(

@@ -1,0 +1,47 @@
+"""docs/design.md, Layers: a question writes nothing; a dry run is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from tests.cli.conftest import Cli, Lake
+from tests.cli.test_definition import NAMED
+
+# What writes without a word: the tables of the ledger, or the cache folder of this machine.
+WRITERS = {"db upgrade", "jars", "archive"}
+ELSEWHERE = {"audit"}  # it wants a table: test_audit.py
+
+QUESTIONS = (
+    "status",
+    "status lake.orders",
+    "windows lake.orders",
+    "windows lake.orders-000001",
+    "plan lake.orders",
+    "plan lake.orders --windows 1-2",
+    "abandon lake.orders-000003 --why test",
+    "commit lake.orders-000003 --why test",
+    "reset lake.clicks --to latest --why test",
+    "take-over lake.orders --dag other --task load --why test",
+    "import lake.new --from ledger --as lake.orders --topic orders --why test",
+    "export lake.orders",
+    "copy lake.orders --from ledger --to files://{folder} --why test",
+    "verify lake.orders",
+    "db current",
+)
+
+
+def test_each_command_that_asks_or_shows_is_here() -> None:
+    asked = {name for name in NAMED for line in QUESTIONS if f"{line} ".startswith(f"{name} ")}
+    assert asked == NAMED.keys() - WRITERS - ELSEWHERE
+
+
+@pytest.mark.parametrize("line", QUESTIONS)
+def test_a_question_leaves_the_ledger_as_it_is(cli: Cli, lake: Lake, tmp_path: Path, line: str) -> None:
+    before, files = lake.dump(), sorted(tmp_path.rglob("*"))
+    done = cli(*line.format(folder=tmp_path).split())
+    assert done.code in (ExitCode.OK, ExitCode.UNCONFIRMED), done.err
+    assert lake.dump() == before
+    assert sorted(tmp_path.rglob("*")) == files
