@@ -16,7 +16,7 @@ _EXPORTS = {
     "PlanBacklogOperator": "airflow_kafka_offsets.operators.window",
     "CommitWindowOperator": "airflow_kafka_offsets.operators.window",
     "replay_params": "airflow_kafka_offsets.params",
-    "KafkaEnoughSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaUnreadSensor": "airflow_kafka_offsets.sensors.kafka",
     "KafkaLagSensor": "airflow_kafka_offsets.sensors.kafka",
     "KafkaTimeSensor": "airflow_kafka_offsets.sensors.kafka",
     "WindowCommittedSensor": "airflow_kafka_offsets.sensors.window",
@@ -26,7 +26,7 @@ _EXPORTS = {
 
 __all__ = [
     "CommitWindowOperator",
-    "KafkaEnoughSensor",
+    "KafkaUnreadSensor",
     "KafkaGroup",
     "KafkaLagSensor",
     "KafkaOffsetsTrigger",

@@ -38,7 +38,7 @@ def replay_params() -> dict[str, Param]:
     """Return the params of a replay: ``DAG(..., params=replay_params())``, ``params={**replay_params(), "mine": 1}``.
 
     All are None by default. A run whose params here are all None reads what is new; Airflow's form sends those that
-    nobody filled in as well, so only a value that is not None asks for a replay.
+    no one filled in as well, so only a value that is not None asks for a replay.
     """
     from airflow.sdk import Param
 

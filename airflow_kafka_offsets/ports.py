@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
@@ -51,7 +51,7 @@ class LogOffsets(Protocol):
         ...
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
-        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely. Of no epoch nobody is
+        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely. Of no epoch no one is
         asked.
 
         What is not in the answer Kafka did not say: too old, a proxy, or not in time. That is no error.
@@ -124,7 +124,7 @@ class OffsetSource(Protocol):
 
     name: str
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return what is there; of these topics only where the place has to be asked by topic."""
         ...
 
@@ -158,7 +158,7 @@ class Ledger(Protocol):
     """
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
-        """Return what matters to somebody who asks for a window."""
+        """Return what matters to someone who asks for a window."""
         ...
 
     def add_windows(
@@ -188,13 +188,13 @@ class Ledger(Protocol):
         """
         ...
 
-    def hold(self, helds: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
+    def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think.
 
         What others have running of them is lost.
 
         Raises:
-            ConcurrentChangeError: somebody else took one first, or it was changed.
+            ConcurrentChangeError: someone else took one first, or it was changed.
         """
         ...
 

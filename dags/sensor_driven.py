@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from airflow_kafka_offsets import KafkaEnoughSensor, KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, KafkaUnreadSensor
 
 orders = KafkaGroup("lake.orders_by_size", topics=["orders"], kafka_conn_id="kafka_default")
 
 with DAG(
     "sensor_driven", schedule="*/15 * * * *", catchup=False, max_active_runs=1, default_args={"retries": 2}
 ) as dag:
-    enough = KafkaEnoughSensor(
+    enough = KafkaUnreadSensor(
         task_id="enough",
         group=orders,
         min_span=1_000_000,

@@ -97,6 +97,6 @@ def _done(document: Document) -> Iterator[str]:
 
 def _gap(document: Document) -> str:
     return (
-        "Nobody owns these offsets then (recorded as a gap); a replay of them reads them as long as Kafka holds them:\n\n"
+        "No one owns these offsets then (recorded as a gap); a replay of them reads them as long as Kafka holds them:\n\n"
         + ranges_table(document["skipped"])
     )

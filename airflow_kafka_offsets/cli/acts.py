@@ -75,11 +75,11 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
     """Say what a move of the watermark does to offsets and windows."""
     if document["replaced"]:
         yield (
-            "Kafka gave these offsets to other records after they were read. Nobody reads the new ones then (recorded):\n\n"
+            "Kafka gave these offsets to other records after they were read. No one reads the new ones then (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
-        yield "Nobody owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"])
+        yield "No one owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"])
     if found is not None and document["superseded"]:
         yield from _superseded_text(document, found)
 

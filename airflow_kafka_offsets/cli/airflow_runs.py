@@ -18,7 +18,7 @@ from airflow_kafka_offsets.wiring.runs import RUN_IS_ALIVE, state_name, task_is_
 
 _VARIABLE = "AIRFLOW_CONN_"
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def is_over(claim: Claim) -> bool | None:
@@ -28,7 +28,7 @@ def is_over(claim: Claim) -> bool | None:
     try:
         return _is_over(claim)
     except Exception as exc:  # whatever is wrong with that database must not keep a person from the command
-        log.debug("Airflow could not be asked: %s", type(exc).__name__)
+        logger.debug("Airflow could not be asked: %s", type(exc).__name__)
         return None
 
 
@@ -39,7 +39,7 @@ def connection_ids() -> list[str]:
         try:
             ids += _stored_connection_ids()
         except Exception as exc:  # that a connection is missing is the error to be told
-            log.debug("Airflow's connections could not be listed: %s", type(exc).__name__)
+            logger.debug("Airflow's connections could not be listed: %s", type(exc).__name__)
     return ids
 
 

@@ -90,7 +90,7 @@ def positive(value: str) -> int:
 
 
 def reason(value: str) -> str:
-    """Read why somebody does something."""
+    """Read why someone does something."""
     if not value.strip():
         raise argparse.ArgumentTypeError("say why: the reason is kept in the ledger for whoever finds this later")
     return text(value)
@@ -133,7 +133,7 @@ _SUPERSEDE = argument(
 _LEAVE_GAP = argument(
     "--leave-gap",
     action="store_true",
-    help="confirm that nobody owns the window's offsets then, as later windows start where it ends",
+    help="confirm that no one owns the window's offsets then, as later windows start where it ends",
 )
 _YES = argument("--yes", action="store_true", help="do it; without this, say what would happen")
 

@@ -28,5 +28,5 @@ def _told(document: Document) -> Iterator[str]:
     yield from heading("commit", document)
     yield (
         "Nothing proves that its job read all of it: look into the job's own log and at what it wrote. What is missing there is "
-        "never read again, unless somebody replays the window while Kafka still holds it."
+        "never read again, unless someone replays the window while Kafka still holds it."
     )

@@ -36,7 +36,7 @@ def copy(args: Namespace) -> Answer:
     if not unlike:
         return answer
     error = (
-        f"{found.store} does not hold what was written to it: somebody else writes there at this moment, or it lost a "
+        f"{found.store} does not hold what was written to it: someone else writes there at this moment, or it lost a "
         f"part. Compare: kafka-offsets verify {group.name} --store '{found.store}'"
     )
     return replace(answer, code=ExitCode.REFUSED, error=error)

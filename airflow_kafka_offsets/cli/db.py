@@ -39,4 +39,4 @@ def _what_helps(url: str) -> str | None:
         wiring.check_ledger(url)
     except LedgerSchemaError as exc:
         return str(exc)
-    return None  # somebody else has upgraded it just now
+    return None  # someone else has upgraded it just now

@@ -171,7 +171,7 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
         case CsvPlace():
             raise BadInputError(f"A file is no offset store; offsets go there by: kafka-offsets export {group.name}")
         case _:
-            raise BadInputError("A checkpoint belongs to its query: nobody else can write to it")
+            raise BadInputError("A checkpoint belongs to its query: no one else can write to it")
 
 
 def kafka_config(args: Namespace) -> dict[str, Any] | None:

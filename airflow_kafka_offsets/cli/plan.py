@@ -68,7 +68,7 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
 
 
 def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
-    """Say what else keeps the DAG's tasks from running, and what nobody could look at."""
+    """Say what else keeps the DAG's tasks from running, and what no one could look at."""
     document = {
         **answer.document,
         "task_problems": list(outlook.problems),
@@ -128,7 +128,7 @@ def _replay_text(document: Document) -> str:
         parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{table(keys, rows)}")
     for number, window in enumerate(document["new"], start=1):
         parts.append(
-            f"New backfill window {number} of {len(document['new'])}, for what nobody owned, span {window['span']}:\n\n"
+            f"New backfill window {number} of {len(document['new'])}, for what no one owned, span {window['span']}:\n\n"
             + ranges_table(window["ranges"])
         )
     return "\n\n".join(parts)

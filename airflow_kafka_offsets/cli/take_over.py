@@ -39,7 +39,7 @@ def _told(document: Document) -> Iterator[str]:
     before = (
         f"no longer to {owner_name(document['from'])}, whose runs"
         if document["from"]
-        else "was nobody's yet: all others"
+        else "was no one's yet: all others"
     )
     yield (
         f"Group {document['group']} {verb} to {owner_name(document['to'])}, and {before} get no live window from then on. Make sure "

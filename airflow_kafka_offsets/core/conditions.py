@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 
 
 @dataclass(frozen=True, slots=True)
-class Enough:
+class UnreadAtLeast:
     """Enough is unread, or something unread is old enough: Spark's minOffsetsPerTrigger and maxTriggerDelay.
 
     Attributes:
@@ -63,7 +63,7 @@ class Arrived:
             `waiting.CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take a dead run's window over.
     """
 
-    enough: Enough
+    enough: UnreadAtLeast
     last: Event | None = None
 
     @property
@@ -142,14 +142,14 @@ class CommittedUntil:
         _check_time(self.until)
 
 
-LogCondition = Enough | Arrived | TimePassed | LagAtMost
+LogCondition = UnreadAtLeast | Arrived | TimePassed | LagAtMost
 """What wants a look at Kafka; all but `TimePassed` at the ledger too."""
 
 LedgerCondition = WindowCommitted | CommittedUntil
 """What only the ledger knows."""
 
 Condition = LogCondition | LedgerCondition
-_KINDS = {kind.__name__: kind for kind in (Enough, TimePassed, LagAtMost, WindowCommitted, CommittedUntil)}
+_KINDS = {kind.__name__: kind for kind in (UnreadAtLeast, TimePassed, LagAtMost, WindowCommitted, CommittedUntil)}
 
 
 def ledger_conn_id(condition: Condition) -> str | None:

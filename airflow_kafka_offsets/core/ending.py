@@ -58,14 +58,14 @@ class Left:
         job: what is known of its job, whose success is recorded; None: no success is recorded.
         taken_by: the task, or the later try of this one, that had it last; None: this try.
         next_try: Airflow's number of the try that follows by itself; None: none does.
-        was_stopped: somebody stopped the task; after a person did that, no try follows by itself.
+        was_stopped: someone stopped the task; after a person did that, no try follows by itself.
         was_skipped: its job said that the task is to be skipped.
         needs_person: Kafka no longer has what the window is to read: no try can succeed until a person has decided.
         is_rerun: the window was committed before this task.
         why_unknown: why `state` is not known.
         can_reconnect: the next try can go on with the driver of this one.
         has_policy: whether a try follows is also for the task's retry policy to say.
-        spark_said: the line of Spark's output that says what ended the job, without secrets; None: nobody read it, or it does not say.
+        spark_said: the line of Spark's output that says what ended the job, without secrets; None: no one read it, or it does not say.
     """
 
     window: Window
@@ -292,7 +292,7 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
 def _next(one: Left) -> str:
     window = one.window
     if one.state is State.SUPERSEDED:
-        return "a retry of this task is refused, as a reset gave its offsets to others. A new run reads what nobody has"
+        return "a retry of this task is refused, as a reset gave its offsets to others. A new run reads what no one has"
     if one.state is State.ABANDONED and window.lane is Lane.BACKFILL:
         return "no run plans its offsets by itself; a replay of them does"
     if one.state is State.ABANDONED:

@@ -29,7 +29,7 @@
     │   │   ├── StoreUnavailableError     it did not answer, nothing was written: try again later
     │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that shows what it did
     │   │   └── StoreRefusedError         it said no (login, rights, read-only, full): correct that first
-    │   ├── StoreDriftError         somebody else moved its offsets; nothing was written: look, then decide
+    │   ├── StoreDriftError         someone else moved its offsets; nothing was written: look, then decide
     │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
     │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
     │   └── StoreContentError       what it holds is not an offset
@@ -37,14 +37,14 @@
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
     │   ├── IllegalStepError        a step that a window's life does not have
-    │   ├── NoEvidenceError         nobody recorded that the job succeeded
+    │   ├── NoEvidenceError         no one recorded that the job succeeded
     │   └── ConfirmationError       it takes ownership away: say that you mean it
     ├── ClusterError                the Spark cluster; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
     │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
     ├── StartArchiveError           a start archive can't be made; launches go on without one
     ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
-    └── ConcurrentChangeError       somebody else was faster; nothing was written, ask again
+    └── ConcurrentChangeError       someone else was faster; nothing was written, ask again
 
 An adapter translates its client's exceptions into these, always ``from exc``.
 """
@@ -123,7 +123,7 @@ class KafkaOffsetsError(Exception):
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may heal an error; nothing is known of one that is not ours, so nobody waits for it."""
+    """Whether waiting may heal an error; nothing is known of one that is not ours, so no one waits for it."""
     return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
@@ -293,7 +293,7 @@ class StoreUnavailableError(StoreAnswerError):
 
 
 class StoreOutcomeUnknownError(StoreAnswerError):
-    """The offset store went silent while it wrote, or somebody else wrote at that moment; the same advance again tells."""
+    """The offset store went silent while it wrote, or someone else wrote at that moment; the same advance again tells."""
 
     may_pass = True
 
@@ -303,7 +303,7 @@ class StoreRefusedError(StoreAnswerError):
 
 
 class StoreDriftError(StoreError):
-    """Somebody else moved the offsets of a store; nothing was written.
+    """Someone else moved the offsets of a store; nothing was written.
 
     Attributes:
         store, group: where.
@@ -318,7 +318,7 @@ class StoreDriftError(StoreError):
             for tp, (before, after, found) in sorted(partitions.items())
         ]
         super().__init__(
-            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Somebody else "
+            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Someone else "
             "writes them, or it was not told of some commits. Nothing was written. Compare: "
             f"kafka-offsets verify {group} --store '{store}'. When the ledger is right: {publish_again(group, store)}"
         )
@@ -386,7 +386,7 @@ class IllegalStepError(WindowError):
 
 
 class NoEvidenceError(WindowError):
-    """Nobody recorded that the window's job succeeded."""
+    """No one recorded that the window's job succeeded."""
 
 
 class ConfirmationError(WindowError):
@@ -398,7 +398,7 @@ class ConnectorUnavailableError(KafkaOffsetsError):
 
 
 class ConcurrentChangeError(KafkaOffsetsError):
-    """Somebody else changed the group at the same moment; nothing was written."""
+    """Someone else changed the group at the same moment; nothing was written."""
 
 
 class ClusterError(KafkaOffsetsError):

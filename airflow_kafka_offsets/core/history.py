@@ -39,7 +39,7 @@ class Attempt:
         claim: who tried.
         try_number: Airflow's number of the try.
         outcome: how it ended.
-        records: what the job read; None: nobody told.
+        records: what the job read; None: no one told.
         started_at, ended_at: in UTC; ended_at None: it did not say.
         series: of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
     """
@@ -80,7 +80,7 @@ class WindowRow:
         held: the window and who worked on it last.
         planned_at, committed_at: in UTC.
         attempts: how many there were.
-        records: what the last successful attempt read; None: nobody told.
+        records: what the last successful attempt read; None: no one told.
     """
 
     held: Held

@@ -82,7 +82,7 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
         f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
         for tp, offsets in gone.items()
     }
-    # Retention may have passed the watermark since, and nobody can go back to what is not there.
+    # Retention may have passed the watermark since, and no one can go back to what is not there.
     on = {tp: max(offsets.end, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     back = {tp: max(offsets.start, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     to_read = (
@@ -136,7 +136,7 @@ def after_reset(before: Position, target: Collection[TopicPartition], log: LogSn
 
 
 def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> OffsetRanges:
-    """Return what nobody will read after watermarks were moved: offsets below them that belong to other records now."""
+    """Return what no one will read after watermarks were moved: offsets below them that belong to other records now."""
     gone = replaced(before.offsets, before.leader_epochs, epoch_ends)
     below = {tp: OffsetRange(r.start, max(r.start, min(r.end, target[tp]))) for tp, r in gone.items() if tp in target}
     return OffsetRanges(below).without_empty()
@@ -180,5 +180,5 @@ def _epoch_now(log: LogSnapshot, tp: TopicPartition) -> int | None:
 
 
 def _json(offsets: Mapping[TopicPartition, int]) -> str:
-    # A command that nobody can paste helps nobody.
+    # A command that no one can paste helps no one.
     return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'

@@ -1,6 +1,6 @@
-"""What ended a job, in the output of Spark; an exception that somebody caught and logged is none.
+"""What ended a job, in the output of Spark; an exception that someone caught and logged is none.
 
-Python and Java print what nobody caught in their own way: below ``Traceback``, below ``Exception in thread "main"``. What was caught
+Python and Java print what no one caught in their own way: below ``Traceback``, below ``Exception in thread "main"``. What was caught
 may be logged with its trace, below a log's line, and the job goes on: a lost task that is tried again, a time-out. So a trace below a log's
 line counts only if Spark itself says by it that the application is over. Once Spark begins another job, nothing before that ended
 the application. Where this leaves nothing, nothing is said.
@@ -47,7 +47,7 @@ class _Place(Enum):
     OVER = auto()
     """Below the line in which Spark says that the application is over."""
     TRACEBACK = auto()
-    """In what Python prints of an exception that nobody caught, before its last line."""
+    """In what Python prints of an exception that no one caught, before its last line."""
     UNCAUGHT = auto()
     """Below the line with such an exception, of Python or Java: its causes follow."""
 
@@ -99,7 +99,7 @@ def heard(before: SparkSaid, line: str) -> SparkSaid:
 def _below_log(before: SparkSaid, line: str) -> SparkSaid:
     if _OVER.match(line) and not _EXIT_CODE.search(line):
         return SparkSaid(line, _Place.OVER)
-    # Whatever of Spark's stands above it, Python's own head of a trace is that of an exception which nobody caught.
+    # Whatever of Spark's stands above it, Python's own head of a trace is that of an exception which no one caught.
     return replace(before, place=_Place.LOGGED_BY_PYTHON if _LOGGED_BY_PYTHON.match(line) else _Place.ANYWHERE)
 
 

@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.window_id import name_window
 
 
 class Lane(StrEnum):
-    """Live windows tile the log and move the watermark; backfill windows fill what nobody owned, below it."""
+    """Live windows tile the log and move the watermark; backfill windows fill what no one owned, below it."""
 
     LIVE = "live"
     BACKFILL = "backfill"
@@ -61,7 +61,7 @@ LIFE: Mapping[State, frozenset[State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Offset ranges under a name, for ever.
+    """Offset ranges under a name, forever.
 
     Attributes:
         group: the name of the group.
@@ -130,7 +130,7 @@ def check_steps(name: str, state: State, *steps: State) -> None:
 
 
 class Scope(StrEnum):
-    """What has to be over before somebody else may take the window."""
+    """What has to be over before someone else may take the window."""
 
     TASK = "task"
     RUN = "run"
@@ -161,7 +161,7 @@ class Claim:
         return (self.dag_id, self.run_id) == (other.dag_id, other.run_id)
 
     def lets_commit(self, other: Claim) -> bool:
-        """Whether another claim may commit what this one holds: a task's own work, nobody else; a plan task's, its whole run."""
+        """Whether another claim may commit what this one holds: a task's own work, no one else; a plan task's, its whole run."""
         return self == other if self.scope is Scope.TASK else self.is_same_run(other)
 
 
@@ -209,7 +209,7 @@ class Outcome(StrEnum):
     """How an attempt ended.
 
     ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
-    worker); ``running`` as long as nobody said, ``lost`` when nobody will: another began since.
+    worker); ``running`` as long as no one said, ``lost`` when no one will: another began since.
     """
 
     RUNNING = "running"

@@ -51,7 +51,7 @@ _PROGRESS = "spark.connect.progress.reportInterval"
 SILENCE = 15.0
 """Seconds of silence. In this time, a running operation reports its progress many times."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
@@ -164,7 +164,7 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
         told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
         for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
-            log.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
+            logger.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
             if not _has_ended(server, request, builder.metadata(), tells):

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 if TYPE_CHECKING:
     from airflow_kafka_offsets.launch.submit_hook import SubmitHook
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def variables(
@@ -81,6 +81,6 @@ def make_archive_after(environment: Mapping[str, str], program: str | None) -> N
     try:
         start.make_archive_after(environment, program, dying_with_parent())
     except AirflowTaskTimeout:
-        log.warning(
+        logger.warning(
             "The task timed out while it made a start archive; its windows are committed, so the task does not fail"
         )

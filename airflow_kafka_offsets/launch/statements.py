@@ -32,7 +32,7 @@ _SQL = Kind(
     lambda sql: isinstance(sql, str) or (isinstance(sql, Sequence) and all(isinstance(text, str) for text in sql)),
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def split(sql: str | Sequence[str]) -> list[str]:
@@ -105,7 +105,7 @@ def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], va
     for name in ("window_id", "seq"):
         spark.conf.set(name, str(values[name]))  # ${window_id}, for where Spark's grammar takes no marker
     for number, statement in enumerate(statements, 1):
-        log.info("Window %s: statement %d of %d", window.id, number, len(statements))
+        logger.info("Window %s: statement %d of %d", window.id, number, len(statements))
         frame = spark.sql(statement, args=dict(values))
         if frame.columns:
             frame.write.format("noop").mode("overwrite").save()

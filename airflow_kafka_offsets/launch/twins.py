@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.launch.jobs import JobName, Step
     from airflow_kafka_offsets.ports import Cluster
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PATIENCE = 180.0
 """Seconds that a launch waits for a job that it stopped to end, or for the cluster to identify a job."""
@@ -49,7 +49,9 @@ def settle(
         step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect, noted=noted)
         for job in step.stop:
             if job not in asked:
-                log.warning("Window %s: job %s of an earlier launch is still running; stopping it", name.window_id, job)
+                logger.warning(
+                    "Window %s: job %s of an earlier launch is still running; stopping it", name.window_id, job
+                )
                 cluster.stop(job)
                 asked.add(job)
         if not step.stop and not step.unknown:
@@ -65,7 +67,7 @@ def stop(cluster: Cluster, name: JobName) -> None:
 
     for job in cluster.jobs(name):
         if job.state is JobState.ALIVE and job.job == name.job:
-            log.info("Window %s: stopping job %s", name.window_id, job.id)
+            logger.info("Window %s: stopping job %s", name.window_id, job.id)
             cluster.stop(job.id)
 
 

@@ -42,7 +42,7 @@ _FUNCTION = {
     "op_kwargs": or_none(MAPPING),
 }
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
@@ -241,7 +241,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         from airflow_kafka_offsets.spark import KafkaWindow
 
         self._spark = spark
-        self._stop.check()  # again: a session may have taken long to open, and nobody had it to stop
+        self._stop.check()  # again: a session may have taken long to open, and no one had it to stop
         window_id = planned.window.id
         spark.clearTags()  # of the window before
         spark.addTag(window_id)
@@ -290,7 +290,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return self._reader.with_jaas_file(str(write_login(self._reader.jaas, directory)))
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
-        """Return what makes a session load the connector; a Connect server has it, or nobody can give it."""
+        """Return what makes a session load the connector; a Connect server has it, or no one can give it."""
         from airflow_kafka_offsets.launch.connector import for_session
 
         if self._remote:
@@ -364,7 +364,7 @@ def _interrupt(spark: SparkSession) -> None:
             spark.interruptAll()
             spark.stop()  # the function goes on until the process is killed: what else it asks for is refused
     except Exception:
-        log.warning("Spark could not be told to stop its work", exc_info=True)
+        logger.warning("Spark could not be told to stop its work", exc_info=True)
 
 
 def _no_job(planned: Planned) -> Report:

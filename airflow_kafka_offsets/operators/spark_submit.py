@@ -299,7 +299,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
 
         Args:
             context: of the task.
-            is_first: nobody has tried the window before, so there is no job of it.
+            is_first: no one has tried the window before, so there is no job of it.
         """
         store = context.get("task_state_store")
         self._note = None if store is None else lambda found: store.set(self.external_id_key, found)
@@ -313,7 +313,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             found = twins.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted)
         except ClusterUnavailableError as exc:
             if not (noted and can_reconnect and self._goes_on(noted, context)):
-                raise  # another one would be submitted beside jobs that nobody could ask for
+                raise  # another one would be submitted beside jobs that no one could ask for
             self.log.warning(
                 "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
             )
@@ -420,7 +420,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
 
         cluster = open_standalone(hook.target)
         driver = hook.submit_to(cluster, application)
-        if self._stop.is_set:  # while the master answered, when nobody knew the driver
+        if self._stop.is_set:  # while the master answered, when no one knew the driver
             cluster.stop(driver)
         self._stop.check()
         return driver
@@ -454,11 +454,11 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             cluster = None if self.hook_at_work is None else self._cluster(self.hook_at_work)
             if cluster is None or cluster.knows(str(external_id)):
                 raise
-            self.log.warning("The cluster knows no job %s (any more): launching the window anew", external_id)
+            self.log.warning("The cluster knows no job %s (any more): launching the window again", external_id)
             return "NotFound"
 
     def is_job_active(self, status: str) -> bool:
-        """Whether a job may still be at work: also a pod of whose node nobody hears."""
+        """Whether a job may still be at work: also a pod of whose node no one hears."""
         return super().is_job_active(status) or status.upper() == "UNKNOWN"
 
     def on_kill(self) -> None:
@@ -479,7 +479,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             super().on_kill()
 
     def _stop_in_cluster(self, hook: SubmitHook) -> None:
-        """Stop the job also where nobody knows its id yet."""
+        """Stop the job also where no one knows its id yet."""
         try:
             cluster = None if self._job is None else self._cluster(hook)
             if cluster is not None and self._job is not None:

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.fields import FLAG, check_attributes
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_kafka_offsets.core.plan.waiting import Answer
+    from airflow_kafka_offsets.core.plan.waiting import Decision
 
 
 class ConditionSensor(BaseSensorOperator):
@@ -68,7 +68,7 @@ class ConditionSensor(BaseSensorOperator):
         self.log.info("%s: %s", "There" if answer.is_met else "Waiting", dict(answer.facts))
         return PokeReturnValue(answer.is_met, dict(answer.facts))
 
-    def _look(self) -> Answer:
+    def _look(self) -> Decision:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.service.watch import Watch
         from airflow_kafka_offsets.wiring import absent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.conditions import TIME_PASSED, Enough, LagAtMost, TimePassed, parse_moment
+from airflow_kafka_offsets.core.conditions import TIME_PASSED, LagAtMost, TimePassed, UnreadAtLeast, parse_moment
 from airflow_kafka_offsets.core.fields import check_attributes
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
 
 
-class KafkaEnoughSensor(ConditionSensor):
+class KafkaUnreadSensor(ConditionSensor):
     """Wait until enough is unread, or until something unread is old enough.
 
     These are `minOffsetsPerTrigger` and `maxTriggerDelay` of Spark's streams. Unread is what lies between the group's
@@ -29,9 +29,9 @@ class KafkaEnoughSensor(ConditionSensor):
         self, *, group: KafkaGroup, min_span: int | None = None, max_age: timedelta | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.enough = Enough(group, min_span, max_age)
+        self.enough = UnreadAtLeast(group, min_span, max_age)
 
-    def condition(self) -> Enough:
+    def condition(self) -> UnreadAtLeast:
         """Return what is waited for."""
         return self.enough
 

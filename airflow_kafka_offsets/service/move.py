@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
 from airflow_kafka_offsets.core.place.importing import Moves, Taken
-from airflow_kafka_offsets.core.place.place import Found, Meaning, next_offsets, only
+from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.place.verifying import Difference
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
@@ -48,7 +48,7 @@ class Asked:
     meaning: Meaning = Meaning.NEXT
     topics: tuple[str, ...] = ()
 
-    def read(self, topics: Sequence[str]) -> Found:
+    def read(self, topics: Sequence[str]) -> PlaceOffsets:
         """Return what the place holds.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.place import verifying
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
 
@@ -21,13 +21,13 @@ class LedgerSource:
         self._ledger = ledger
         self._group = group
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return the watermark, of all topics that it has."""
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
         mark = watermark(state)
         topic_ids = mark.topic_ids if mark else {}
-        return Found(verifying.published(state), verifying.committing_note(state), topic_ids, state.open)
+        return PlaceOffsets(verifying.published(state), verifying.committing_note(state), topic_ids, state.open)
 
 
 class StoreSource:
@@ -38,10 +38,10 @@ class StoreSource:
         self._store = store
         self._group = group
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return what is there of these topics."""
         _check_topics(self.name, topics)
-        return Found(self._store.read(self._group, topics))
+        return PlaceOffsets(self._store.read(self._group, topics))
 
 
 class ConsumerGroupSource:
@@ -52,12 +52,12 @@ class ConsumerGroupSource:
         self._kafka = kafka
         self._group_id = group_id
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return what is committed of these topics."""
         _check_topics(self.name, topics)
         partitions = sorted(self._kafka.snapshot(topics, IsolationLevel.READ_UNCOMMITTED).bounds)
         committed = self._kafka.committed(self._group_id, partitions)
-        return Found({tp: offset for tp, offset in committed.items() if offset is not None})
+        return PlaceOffsets({tp: offset for tp, offset in committed.items() if offset is not None})
 
 
 def _check_topics(place: str, topics: Sequence[str]) -> None:

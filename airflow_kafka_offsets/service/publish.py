@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service.replay import pages
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Publisher:
@@ -77,12 +77,12 @@ class Publisher:
             found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
-            # Perhaps it was ourselves: somebody who commits the next window has published this one too.
+            # Perhaps it was ourselves: someone who commits the next window has published this one too.
             now = self._ledger.load(group)
             if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
                 raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None
             raise
-        log.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
+        logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
         """Return where the store may stand while commits are under way, see `advance.publishing.path`; none is: nothing."""
@@ -112,7 +112,7 @@ class Publisher:
 
         Raises:
             BadInputError: the first window would start elsewhere than where the store stands.
-            StoreDriftError: somebody else moved its offsets.
+            StoreDriftError: someone else moved its offsets.
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
@@ -133,19 +133,19 @@ class Publisher:
         advance.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
         if strange := advance.strange(start, known, found):
             named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
-            log.warning(
-                "Group %s: %s holds offsets of partitions that are new to the group, %s; they start anew",
+            logger.warning(
+                "Group %s: %s holds offsets of partitions that are new to the group, %s; they start again",
                 group,
                 store.name,
                 named,
             )
-            # What was read is of nobody only if nobody has planned since: who commits has planned before.
+            # What was read is of no one only if no one has planned since: who commits has planned before.
             self._check_version(group, state)
             store.advance(group, strange, {tp: start[tp] for tp in strange})
 
     def _check_version(self, group: str, state: GroupState) -> None:
         if self._ledger.load(group).version != state.version:
-            raise ConcurrentChangeError(f"Group {group} was changed by somebody else just now")
+            raise ConcurrentChangeError(f"Group {group} was changed by someone else just now")
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""

@@ -16,14 +16,14 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
-from airflow_kafka_offsets.core.plan.request import Offsets, Replay, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def rows(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRow]:
@@ -44,12 +44,12 @@ class Answer:
     """What a replay runs.
 
     Attributes:
-        helds: the windows that own what is asked, oldest first.
+        held_windows: the windows that own what is asked, oldest first.
         drafts: new windows for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
     """
 
-    helds: Sequence[Held] = ()
+    held_windows: Sequence[Held] = ()
     drafts: Sequence[Draft] = ()
     seen: LogSnapshot | None = None
 
@@ -63,12 +63,12 @@ class Answers:
         self._clock = clock
 
     def answer(self, group: KafkaGroup, request: Replay, state: GroupState) -> Answer:
-        """Return the windows that own what is asked, and drafts for what nobody owns. Writes nothing.
+        """Return the windows that own what is asked, and drafts for what no one owns. Writes nothing.
 
         Raises:
             BadInputError: at or above the watermark, unknown, or nothing; with the numbers.
             IllegalStepError: a window that is named can't be replayed.
-            LogError: Kafka does not hold what nobody owns.
+            LogError: Kafka does not hold what no one owns.
         """
         if state.position is None:
             raise NotYetError(
@@ -78,10 +78,10 @@ class Answers:
         match request:
             case Windows(seqs):
                 return Answer(self._named(group.name, seqs))
-            case Span():
+            case TimeSpan():
                 replay.check_divides(request)
                 return self.of_span(group, request, state)
-            case Offsets(ranges):
+            case Ranges(ranges):
                 return self._of_offsets(group, ranges, state)
 
     def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
@@ -92,31 +92,31 @@ class Answers:
             )
         for held in rows.values():
             replay.check_replayable(held.window)
-        if helds := [rows[seq] for seq in seqs if rows[seq].window.span]:
-            return helds
+        if held_windows := [rows[seq] for seq in seqs if rows[seq].window.span]:
+            return held_windows
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
-    def of_span(self, group: KafkaGroup, span: Span, state: GroupState, own: Sequence[Held] = ()) -> Answer:
+    def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Answer:
         """Return what belongs to a span beside windows that the run has; then, what the live lane will read is left to it.
 
         Raises:
             BadInputError, LogError: see `answer`.
         """
         had = {held.window.seq for held in own}
-        helds = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
-        seen = self._look(group, group.topics, [*own, *helds])
+        held_windows = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
+        seen = self._look(group, group.topics, [*own, *held_windows])
         asked = self._offsets_of(group, span, seen)
         if own:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
         drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
-        if not own and not helds and not drafts:
+        if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
             nothing = replay.nothing_to_replay(what, [held.window for held in owners])
             if not span.is_interval:
                 raise nothing
-            log.warning("Group %s: %s", group.name, nothing)
-        return Answer(helds, drafts, seen)
+            logger.warning("Group %s: %s", group.name, nothing)
+        return Answer(held_windows, drafts, seen)
 
     def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Answer:
         check_reads(group, (tp.topic for tp in asked))
@@ -128,7 +128,7 @@ class Answers:
         seen = self._look(group, topics_of(gaps), owners)
         return Answer(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
 
-    def _cut_in(self, group: str, span: Span) -> list[Held]:
+    def _cut_in(self, group: str, span: TimeSpan) -> list[Held]:
         """Return the windows that belong to a span, oldest first."""
         found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
         return sorted(
@@ -136,12 +136,12 @@ class Answers:
             key=lambda held: held.window.seq,
         )
 
-    def _look(self, group: KafkaGroup, topics: Sequence[str], helds: Sequence[Held]) -> LogSnapshot:
+    def _look(self, group: KafkaGroup, topics: Sequence[str], held_windows: Sequence[Held]) -> LogSnapshot:
         """Look at topics, and at those of the windows that will be run again, which have to be readable."""
-        of_windows = (tp.topic for held in helds for tp in held.window.ranges.without_empty())
+        of_windows = (tp.topic for held in held_windows for tp in held.window.ranges.without_empty())
         return self._kafka.snapshot(sorted({*topics, *of_windows}), group.isolation_level)
 
-    def _offsets_of(self, group: KafkaGroup, span: Span, seen: LogSnapshot) -> OffsetRanges:
+    def _offsets_of(self, group: KafkaGroup, span: TimeSpan, seen: LogSnapshot) -> OffsetRanges:
         """Return the offsets whose records are of a time, by the timestamp index."""
         partitions, level = [tp for tp in seen.bounds if tp.topic in group.topics], group.isolation_level
         starts = self._kafka.offsets_at(partitions, max(span.start, EPOCH), level)

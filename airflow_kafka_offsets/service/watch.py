@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.waiting import (
-    Answer,
+    Decision,
     OffsetsAt,
     Seen,
     decide,
@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.windows import utc_now
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -50,7 +50,7 @@ class Watch:
         self._open_log = open_log
         self._clock = clock or utc_now
 
-    def ask(self, conditions: Sequence[Condition]) -> list[Answer | Exception]:
+    def ask(self, conditions: Sequence[Condition]) -> list[Decision | Exception]:
         """Answer each condition, or say why there is no answer: what is wrong with one harms no other."""
         look = _Look(self._open_ledger, self._open_log, self._clock())
         # The ledger first: a commit in between must not look like a log that ends before the watermark.
@@ -119,7 +119,7 @@ class _Look:
             return _by_topic(whole, topics)
         if len(topics) == 1 or not self._is_about_some(whole, topics):
             return dict.fromkeys(topics, whole)
-        log.warning("Looking at %s one by one: %s", counted(len(topics), "topic"), whole)
+        logger.warning("Looking at %s one by one: %s", counted(len(topics), "topic"), whole)
         return {topic: _attempt(partial(self._kafka.snapshot, [topic], level)) for topic in topics}
 
     def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:
@@ -152,7 +152,7 @@ class _Look:
         for time, partitions in wanted.items():
             self._at[level, time] = _attempt(partial(self._kafka.offsets_at, sorted(partitions), time, level))
 
-    def answer(self, condition: Condition) -> Answer:
+    def answer(self, condition: Condition) -> Decision:
         """Decide one condition.
 
         Raises:

@@ -42,7 +42,7 @@ from airflow_kafka_offsets.core.plan.planning import (
     with_held_back,
 )
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind
-from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, Span, parse_seq
+from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.plan.reset import (
     Reset,
     check_confirmed,
@@ -66,13 +66,13 @@ from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Answer, Answers
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LIVE = Live()
 FIRST_TRY = Try()
 
 RACES = 60
-"""How often somebody who lost a race looks again: with the pauses, for half a minute."""
+"""How often someone who lost a race looks again: with the pauses, for half a minute."""
 LONGEST_PAUSE = 1.0
 
 SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -159,11 +159,11 @@ class _Asking:
     this_try: Try
     at_most: int | None = None
 
-    def check_replays(self, state: GroupState, helds: Sequence[Held]) -> None:
-        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, helds)
+    def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
+        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, held_windows)
 
-    def check_given(self, state: GroupState, helds: Sequence[Held]) -> None:
-        ownership.check_given(self.group.name, self.group.topics, state, self.claim, helds)
+    def check_given(self, state: GroupState, held_windows: Sequence[Held]) -> None:
+        ownership.check_given(self.group.name, self.group.topics, state, self.claim, held_windows)
 
     def check_number(self, spans: Sequence[int]) -> None:
         number = _filled(spans)
@@ -230,8 +230,8 @@ class WindowService:
         planned = self._racing(lambda: self._plan(asking, request))
         for p in planned:
             for warning in p.warnings:
-                log.warning("Group %s: %s", group.name, warning)
-            log.info(
+                logger.warning("Group %s: %s", group.name, warning)
+            logger.info(
                 "Group %s window %s (%s): %s, span %d",
                 group.name,
                 p.window.id,
@@ -262,8 +262,8 @@ class WindowService:
     def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
             more = self._more_of_interval(asking, request, state, own)
-            helds = sorted([*own, *more.helds], key=lambda held: held.window.seq)
-            first, *others = self._give(asking, state, replace(more, helds=helds), how=How.AGAIN)
+            held_windows = sorted([*own, *more.held_windows], key=lambda held: held.window.seq)
+            first, *others = self._give(asking, state, replace(more, held_windows=held_windows), how=How.AGAIN)
             warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
         if request is None:
@@ -273,7 +273,7 @@ class WindowService:
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
         answer = self._answers.answer(asking.group, request, state)
-        asking.check_replays(state, answer.helds)
+        asking.check_replays(state, answer.held_windows)
         return self._give(asking, state, answer, how=How.REPLAY)
 
     def _settled(self, group: str, claim: Claim) -> GroupState:
@@ -282,7 +282,7 @@ class WindowService:
         half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
         if not half_way:
             return state
-        log.info(
+        logger.info(
             "Group %s: the commit of %s had stopped half-way, and is finished now",
             group,
             counted(len(half_way), "window"),
@@ -321,7 +321,7 @@ class WindowService:
         except LogError as exc:
             if not choice.adopt:
                 raise
-            log.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
+            logger.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
             return []
         if not state.open:
             return plans
@@ -331,29 +331,29 @@ class WindowService:
 
     def _give(self, asking: _Asking, state: GroupState, answer: Answer, *, how: How) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
-        helds, drafts = answer.helds, answer.drafts
-        asking.check_number([held.window.span for held in helds] + [draft.ranges.span for draft in drafts])
-        foreign = ownership.of_others(state, helds, asking.claim, how)
+        held_windows, drafts = answer.held_windows, answer.drafts
+        asking.check_number([held.window.span for held in held_windows] + [draft.ranges.span for draft in drafts])
+        foreign = ownership.of_others(state, held_windows, asking.claim, how)
         # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
         if how is How.GIVEN:
             asking.check_given(state, foreign)
-        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if helds else {}
+        done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if held_windows else {}
         # What is not run again may have expired since.
-        again = [held.window for held in helds if held.window.seq not in done]
+        again = [held.window for held in held_windows if held.window.seq not in done]
         self._check_readable(again, asking.group, answer.seen)
-        take = ownership.to_hold(helds, asking.claim)
+        take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
             added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
-        elif helds:
+        elif held_windows:
             if take:
                 self._ledger.hold(take, asking.claim, asking.now)
             # Who commits these windows later may know the group's name only, and goes by what is written down.
             self._ledger.define(asking.group, asking.claim)
-        there = [_planned(held, how, done.get(held.window.seq)) for held in helds]
+        there = [_planned(held, how, done.get(held.window.seq)) for held in held_windows]
         return there + [
             Planned(held.window, False, How.NEW, warnings=draft.warnings)
             for held, draft in zip(added, drafts, strict=True)
@@ -405,7 +405,7 @@ class WindowService:
         epoch_ends = self._kafka.epoch_ends(asked)
         check_all_readable(windows, seen, epoch_ends)
         if silent := leader_epochs.unanswered(asked, epoch_ends):
-            log.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
+            logger.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
 
     def _look_again(self, wanted: Offsets, level: IsolationLevel) -> dict[TopicPartition, Bounds]:
         """Look again at logs that seem to end before these offsets, until none does: a new leader may be slow."""
@@ -426,7 +426,7 @@ class WindowService:
             BadInputError, LogError: as in `plan`.
         """
         answer = self._answers.answer(group, request, self._ledger.load(group.name))
-        windows = [held.window for held in answer.helds]
+        windows = [held.window for held in answer.held_windows]
         self._check_readable(windows, group, answer.seen)
         return windows, answer.drafts
 
@@ -434,18 +434,20 @@ class WindowService:
         self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]
     ) -> Answer:
         """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
-        if not isinstance(request, Span) or not request.is_interval or request.start == request.end:
+        if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
             return Answer()
         more = self._answers.of_span(asking.group, request, state, own)
-        asking.check_replays(state, more.helds)
+        asking.check_replays(state, more.held_windows)
         # What another task of the run has is given by that one.
-        helds = [h for h in more.helds if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)]
-        spans = [held.window.span for held in (*own, *helds)] + [draft.ranges.span for draft in more.drafts]
+        held_windows = [
+            h for h in more.held_windows if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)
+        ]
+        spans = [held.window.span for held in (*own, *held_windows)] + [draft.ranges.span for draft in more.drafts]
         if asking.at_most is not None and _filled(spans) > asking.at_most:
-            left_out = [held.window.id for held in helds] + [
-                f"{counted(draft.ranges.span, 'offset')} of nobody" for draft in more.drafts
+            left_out = [held.window.id for held in held_windows] + [
+                f"{counted(draft.ranges.span, 'offset')} of no one" for draft in more.drafts
             ]
-            log.warning(
+            logger.warning(
                 "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
                 asking.group.name,
                 asking.claim,
@@ -453,7 +455,7 @@ class WindowService:
                 name_some(left_out, ", "),
             )
             return Answer(seen=more.seen)
-        return replace(more, helds=helds)
+        return replace(more, held_windows=held_windows)
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -581,13 +583,13 @@ class WindowService:
         )
         if in_two_steps and is_first:
             is_first = self._finish(window_id)
-        log.info(
+        logger.info(
             "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
         )
         return is_first
 
     def _finish(self, window_id: str) -> bool:
-        """Finish the commit of a window; False: somebody else was faster."""
+        """Finish the commit of a window; False: someone else was faster."""
         group, seq = parse_window_id(window_id)
         finished = self._racing(lambda: self._publisher.finish(group))
         # A backfill window moves no store: its commit was done in one step.
@@ -656,7 +658,7 @@ class WindowService:
         """Give a group to another DAG or task, which was renamed usually: a person's act.
 
         Returns:
-            Whose it was; None: nobody's yet.
+            Whose it was; None: no one's yet.
 
         Raises:
             UnknownGroupError: there is no such group.
@@ -760,12 +762,12 @@ class WindowService:
         return first_offsets(start, snapshot, at_time=at_time)
 
     def _racing(self, step: Callable[[], _T]) -> _T:
-        """Take a step again when somebody else was faster; forty backfill runs may plan at one moment."""
+        """Take a step again when someone else was faster; forty backfill runs may plan at one moment."""
         for look in range(RACES):
             try:
                 return step()
             except ConcurrentChangeError as exc:
-                log.info("%s; looking again", exc)
+                logger.info("%s; looking again", exc)
                 # Of a random length, or all who lost together lose together again.
                 self._sleep(random.uniform(0, min(LONGEST_PAUSE, 0.01 * 2**look)))
         try:
@@ -793,7 +795,7 @@ def told(attempts: Sequence[Attempt]) -> int | None:
 
 
 def _is_interval(request: Request) -> bool:
-    return isinstance(request, Span) and request.is_interval
+    return isinstance(request, TimeSpan) and request.is_interval
 
 
 def _filled(spans: Sequence[int]) -> int:
@@ -801,7 +803,7 @@ def _filled(spans: Sequence[int]) -> int:
 
 
 def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
-    # A task that committed and then failed runs for the first time still: nobody was told yet.
+    # A task that committed and then failed runs for the first time still: no one was told yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)

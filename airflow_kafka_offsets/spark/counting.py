@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     # What has its own count: a topic-partition, a topic (no partition), or the window (neither).
     Unit = tuple[str | None, int | None]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_MERGED = 10_000_000
 """Partitions times tasks up to which each partition is counted by itself, and beyond it each topic: Spark's driver merges the
@@ -197,13 +197,13 @@ class CountedRead:
 def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
     """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
     java = _java(observation)
-    # `get` blocks until there was an action, for ever if need be; over Spark Connect it never blocks.
+    # `get` blocks until there was an action, forever if need be; over Spark Connect it never blocks.
     if java is not None and not _wait_for(java.future().isCompleted, timeout):
         return {}
     try:
         metrics: Mapping[str, Any] = observation.get
     except Exception:  # Spark 4.2 raises what the action failed with
-        _log.warning("The frame was not read to its end", exc_info=True)
+        logger.warning("The frame was not read to its end", exc_info=True)
         return {}
     return metrics
 
@@ -291,7 +291,7 @@ def check_complete(counts: Counts) -> None:
         if read < planned:
             missing[_label(unit)] = (read, planned)
         elif read > planned:
-            _log.warning(
+            logger.warning(
                 "%s: %s counted where %d were planned: tasks ran twice", _label(unit), counted(read, "record"), planned
             )
     if not missing:

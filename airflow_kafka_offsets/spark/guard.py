@@ -42,7 +42,7 @@ class Guarded(Protocol):
 _guarded: list[Guarded] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
-"""Whether the process ends by an exception that nobody caught."""
+"""Whether the process ends by an exception that no one caught."""
 
 
 def arm(window: Guarded) -> None:

@@ -125,7 +125,7 @@ def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) ->
 
 
 def read_note(text: str | None) -> dict[str, Any] | None:
-    """Read a note; None: there is none, or these are somebody else's words."""
+    """Read a note; None: there is none, or these are someone else's words."""
     try:
         note = json.loads(text or "null")
     except ValueError:

@@ -62,10 +62,10 @@ MIN_SLICE = 100_000
 """Records that are worth a task of their own."""
 
 FREE_SLICE = 1_000_000
-"""Records of a task where nobody knows how many run at once: about a second of reading, and more tasks ask for executors."""
+"""Records of a task where no one knows how many run at once: about a second of reading, and more tasks ask for executors."""
 
 FREE_CORES = 16
-"""Ranges are not put together into fewer tasks than so many cores want, where nobody knows how many there are."""
+"""Ranges are not put together into fewer tasks than so many cores want, where no one knows how many there are."""
 
 RANGE_COST = 20_000
 """What opening a range costs, in records: a consumer of its own, with its connections."""
@@ -99,7 +99,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
     Args:
         spans: of the ranges; none is 0.
-        parallelism: how many tasks run at once; None: nobody knows.
+        parallelism: how many tasks run at once; None: no one knows.
 
     >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all of it
     Layout(max_records=628750, tasks=17)

@@ -10,19 +10,19 @@ from typing import Literal
 from airflow_kafka_offsets.spark.errors import KafkaWindowError, UnfinishedReadError, WriteOptionError
 
 State = Literal["unread", "taken", "read", "checked", "skipped", "unwritten", "writing", "written", "failed"]
-Step = Literal["take", "read", "run", "check", "skip", "anew", "write", "done", "fail"]
+Step = Literal["take", "read", "run", "check", "skip", "again", "write", "done", "fail"]
 
 # "taken": the job has both bounds and reads by its own means. "read": a frame waits for its check. "skipped": an earlier run
-# wrote the output, so the frame may stay as it is ("run": it was run all the same). "anew": the job begins again after a failure.
+# wrote the output, so the frame may stay as it is ("run": it was run all the same). "again": the job begins again after a failure.
 LIFE: Mapping[State, Mapping[Step, State]] = {
     "unread": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
     "taken": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
-    "read": {"take": "read", "check": "checked", "skip": "skipped", "anew": "unread"},
+    "read": {"take": "read", "check": "checked", "skip": "skipped", "again": "unread"},
     "checked": {"take": "checked", "read": "read", "check": "checked", "skip": "checked"},
     "skipped": {"take": "skipped", "read": "skipped", "run": "read", "check": "checked", "skip": "skipped"},
     "unwritten": {"write": "writing"},
     "writing": {"done": "written", "fail": "failed"},
-    "written": {"anew": "unwritten"},
+    "written": {"again": "unwritten"},
     "failed": {"write": "writing"},
 }
 
@@ -68,16 +68,16 @@ class Progress:
         self.read = after(self.read, step, self._subject)
 
     def begin(self) -> None:
-        """Make sure that the job may read; after a failure it begins anew, and writes again what it wrote before."""
+        """Make sure that the job may read; after a failure it begins again, and writes again what it wrote before."""
         if self.failures:
-            self.read = LIFE[self.read].get("anew", self.read)
+            self.read = LIFE[self.read].get("again", self.read)
             self.forget_written()
         after(self.read, "read", self._subject)
 
     def forget_written(self) -> None:
         """Let the job write all of it again."""
         with self._lock:
-            self._outputs = {target: LIFE[state].get("anew", state) for target, state in self._outputs.items()}
+            self._outputs = {target: LIFE[state].get("again", state) for target, state in self._outputs.items()}
 
     @contextlib.contextmanager
     def writing(self, write: str, **to: object) -> Iterator[None]:

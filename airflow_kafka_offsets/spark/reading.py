@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark import StorageLevel
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
 """Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
@@ -56,7 +56,7 @@ _AT_THE_END = 15.0
 """Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
 
 _AFTER_A_SKIP = 5.0
-"""Seconds to wait for Spark's count of a frame that nobody needed to run, as its output was there."""
+"""Seconds to wait for Spark's count of a frame that no one needed to run, as its output was there."""
 
 UNPUBLISHED = "nothing was published"
 
@@ -171,7 +171,7 @@ class WindowReading:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
 
         What the *first* action reads is counted on the way, and must be all of it. A second action reads Kafka again, and
-        nobody counts that: for several outputs, or to look into it first, take `persisted`.
+        no one counts that: for several outputs, or to look into it first, take `persisted`.
 
         A range that would keep the other cores waiting is split over several tasks, so the order of a partition holds within a
         task only; ranges that are not worth a task are read several by one. Who says ``minPartitions`` or
@@ -290,7 +290,7 @@ class WindowReading:
                 raise
             raise DataLossError(
                 f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
-                "Retention removed them, or the topic was made anew, after the window was planned"
+                "Retention removed them, or the topic was made again, after the window was planned"
             ) from exc
 
     def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
@@ -360,7 +360,7 @@ class WindowReading:
         self._unchecked = None
         self._checked = counts
         if counts.gaps and not self._handoff.report:  # of what is reported, the end of the task's log tells
-            _log.info(
+            logger.info(
                 "Window %s: %s; %s without one",
                 *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),
             )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
@@ -61,7 +61,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks can run at once; None: nobody knows yet."""
+    """Return how many tasks can run at once; None: no one knows yet."""
     if (_conf(spark, "spark.dynamicAllocation.enabled") or "").lower() == "true":
         return None
     known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
@@ -120,7 +120,7 @@ def _try_to_set(spark: SparkSession, name: str, value: str) -> bool:
     try:
         spark.conf.set(name, value)
     except Exception:
-        _log.info("%s can't be set here", name)
+        logger.info("%s can't be set here", name)
         return False
     return True
 

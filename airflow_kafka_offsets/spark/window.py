@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PUBLISHED = ". What was read is in its place already: correct the job and run the window again, which replaces it"
 _BY_FUNCTION = "what the function wrote until then is there until the window is run again"
@@ -278,7 +278,7 @@ class KafkaWindow(WindowReading):
             published = self._handoff.output_tables
             if published is not None and table not in published:
                 raise TargetError(
-                    f"Nobody would publish what is staged for {table}: output_tables of the group {self.group} are "
+                    f"No one would publish what is staged for {table}: output_tables of the group {self.group} are "
                     f"{', '.join(published) or 'none'}. Write the name as it stands there; or add {table!r} to them in the DAG, and clear "
                     "the task"
                 )
@@ -300,7 +300,7 @@ class KafkaWindow(WindowReading):
             function: runs an action of the whole frame, once.
             check_first: let Spark keep what it read, check that, and call the function then; over Spark Connect it is always so.
                 Needed where the function can't undo an incomplete write, uses the frame twice, or runs it by
-                ``foreachPartition`` or ``rdd``, which nobody counts.
+                ``foreachPartition`` or ``rdd``, which no one counts.
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
@@ -362,7 +362,7 @@ class KafkaWindow(WindowReading):
         return written
 
     def _skip(self, where: str) -> None:
-        _log.warning("Window %s: %s has it from an earlier run, nothing was written", self.id, where)
+        logger.warning("Window %s: %s has it from an earlier run, nothing was written", self.id, where)
         self._progress.to("skip")
         self._written = bool(self._written)
         self._report()

@@ -31,7 +31,7 @@ JOB: Kinds = {
 
 
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a task fail without a retry when somebody has to correct what they wrote: a retry would read the same again.
+    """Let a task fail without a retry when someone has to correct what they wrote: a retry would read the same again.
 
     What may be there later is tried again, such as the end of a backfill's interval that the live lane has not passed yet.
     For `execute` and `resume` of an operator.
@@ -54,7 +54,7 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class Stop:
-    """Whether somebody stopped the task: `on_kill` runs in a signal handler, and does not stop `execute`."""
+    """Whether someone stopped the task: `on_kill` runs in a signal handler, and does not stop `execute`."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -64,7 +64,7 @@ class Stop:
         self.is_set = True
 
     def is_kill(self, exc: BaseException) -> bool:
-        """Whether the task failed because somebody stopped it, and not by its time-out, which stops it too."""
+        """Whether the task failed because someone stopped it, and not by its time-out, which stops it too."""
         from airflow.sdk.exceptions import AirflowTaskTimeout
 
         return self.is_set and not isinstance(exc, AirflowTaskTimeout)

@@ -70,7 +70,7 @@ _SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreAnswerError)
 # Of these a command shows more than what they say.
 _SHOWN_BY_PLAN = (LogError, KafkaAnswerError)
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -88,14 +88,14 @@ def until_windows(context: Context, group: str | None, given: str | None = None)
         raise
     except BaseException as exc:
         try:
-            log.error("%s", no_window(_unplanned(context, group, given, exc)))
+            logger.error("%s", no_window(_unplanned(context, group, given, exc)))
         except Exception:
             # How the task ends is not for its log to decide.
-            log.warning("What failed can't be told", exc_info=True)
+            logger.warning("What failed can't be told", exc_info=True)
         if not isinstance(exc, _SAYS_ALL):
             raise
         if exc.__cause__ is not None:
-            log.debug("The cause of what failed", exc_info=exc.__cause__)
+            logger.debug("The cause of what failed", exc_info=exc.__cause__)
         raise exc from None
 
 
@@ -134,7 +134,7 @@ def _has_policy(context: Context) -> bool:
 def tell_handed_on(planned: Sequence[Planned]) -> None:
     """Let the log of a plan task end with what it gives to the tasks after it, if there is anything."""
     if planned:
-        log.info("%s", handed_on([p.window for p in planned]))
+        logger.info("%s", handed_on([p.window for p in planned]))
 
 
 class Ending:
@@ -184,28 +184,30 @@ class Ending:
 
     def __enter__(self) -> Ending:
         if self._folded:
-            log.info("::group::Spark, on %s: %s", counted(len(self._folded), "window"), name_some(self._folded, ", "))
+            logger.info(
+                "::group::Spark, on %s: %s", counted(len(self._folded), "window"), name_some(self._folded, ", ")
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         if self._folded:
-            log.info("::endgroup::")
+            logger.info("::endgroup::")
         try:
             self._tell(exc)
         except Exception:
             # How the task ends is not for its log to decide.
-            log.warning("What became of the windows can't be told", exc_info=True)
+            logger.warning("What became of the windows can't be told", exc_info=True)
 
     def _tell(self, exc: BaseException | None) -> None:
         if exc is None:
-            log.info("%s", last_words(self._done))
+            logger.info("%s", last_words(self._done))
             return
         if not (rest := self._planned[len(self._done) :]):
-            log.error("%s", failed_afterwards(self._done))
+            logger.error("%s", failed_afterwards(self._done))
             return
         not_begun = [Left(p.window, p.window.state) for p in rest[1:]]
         level = logging.INFO if isinstance(exc, AirflowSkipException) else logging.ERROR
-        log.log(level, "%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
+        logger.log(level, "%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
 
     def _left(self, planned: Planned, exc: BaseException) -> Left:
         left = Left(

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
     short,
 )
-from airflow_kafka_offsets.core.plan.request import Live, Request, Span, names_replay
+from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, names_replay
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.task.runs import given_params, request_of, try_of
 from airflow_kafka_offsets.wiring.runs import is_over
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 PATIENCE = 60.0
@@ -95,8 +95,8 @@ def plan(
     from airflow.sdk.exceptions import AirflowSkipException
 
     request = _request(operator.group, context, service, claim, new)
-    if isinstance(request, Span) and request.is_interval and names_replay(given_params(context)):
-        log.warning("A backfill run replays its data interval; what its conf names is left aside")
+    if isinstance(request, TimeSpan) and request.is_interval and names_replay(given_params(context)):
+        logger.warning("A backfill run replays its data interval; what its conf names is left aside")
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + operator.group.grace)
     planned = _unless_busy(
@@ -105,7 +105,7 @@ def plan(
         lambda: service.plan(operator.group, claim, is_over, request, this_try=try_of(context), at_most=at_most),
     )
     if not planned:
-        assert isinstance(request, Span)
+        assert isinstance(request, TimeSpan)
         raise AirflowSkipException(
             f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no record of that "
             "time is without an owner: nothing to replay"
@@ -175,8 +175,8 @@ def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
         if operator.on_open_window == "fail":
             raise
         if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim) and not _is_sibling(busy.holder, claim):
-            raise  # to wait for the end of one's own run would be for ever
-        log.info("Waiting: %s", busy)
+            raise  # to wait for the end of one's own run would be forever
+        logger.info("Waiting: %s", busy)
         _defer(operator, busy)
         raise  # not reached: defer raises
 
@@ -206,7 +206,7 @@ def _wait_until(operator: Planner, moment: datetime) -> None:
 
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > MIN_POLL:
-        log.info("Waiting until %s, for records that are under way", moment.isoformat())
+        logger.info("Waiting until %s, for records that are under way", moment.isoformat())
         operator.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", timeout=operator.execution_timeout)
     elif left > 0:  # not worth a deferral, and a trigger that fires at once can fail its task
         time.sleep(left)

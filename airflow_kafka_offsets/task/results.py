@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import (
-    counted,
-)
+from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.launch.job_files import Report, ranges_by_topic
-from airflow_kafka_offsets.task.plan import log
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.service.windows import Planned
 
+logger = logging.getLogger(__name__)
 
 MAX_RANGES_IN_XCOM = 1000
 """A result with more ranges than this, of all its windows together, leaves them to the ledger."""
@@ -68,7 +67,7 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """
     if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
         return [dict(result) for result in results]
-    log.info("The ranges of %s are left to the ledger: they are too many for XCom", counted(len(results), "window"))
+    logger.info("The ranges of %s are left to the ledger: they are too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
 

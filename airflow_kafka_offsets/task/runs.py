@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.plan.request import (
     REPLAY_KEYS,
     Live,
     Request,
-    Span,
+    TimeSpan,
     check_keys,
     is_of_group,
     names_replay,
@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.window import Claim, Scope
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def claim_of(context: Context, scope: Scope) -> Claim:
@@ -128,19 +128,19 @@ def given_params(context: Context) -> Mapping[str, Any]:
     is_form = len(declared) == len(REPLAY_KEYS)
     own = set() if is_form else declared | ({GROUP} & set(context["dag"].params))
     if own:
-        log.info(
+        logger.info(
             "The DAG's own params %s choose no replay; replay_params() gives it those that do", ", ".join(sorted(own))
         )
     return {key: value for key, value in given.items() if key not in own}
 
 
-def _interval(context: Context) -> Span:
+def _interval(context: Context) -> TimeSpan:
     start, end = _plain(context.get("data_interval_start")), _plain(context.get("data_interval_end"))
     if start is None or end is None:
         raise BadInputError(
             "This backfill run has no data interval, so no window belongs to it: use a timetable with intervals"
         )
-    return Span(start, end, is_interval=True)
+    return TimeSpan(start, end, is_interval=True)
 
 
 def _plain(time: datetime | None) -> datetime | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.task.definition import Stop
     from airflow_kafka_offsets.task.ending import Ending
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Work:
         group: the group.
         claim: the task.
         run: run the job on a window, and return what it reported; raises when it fails.
-        stop: whether somebody stopped the task.
+        stop: whether someone stopped the task.
         ending: told how it goes.
     """
 
@@ -94,7 +94,7 @@ class Work:
         try:
             self.service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
-            log.warning("Could not record how the attempt ended: %s", exc)
+            logger.warning("Could not record how the attempt ended: %s", exc)
 
 
 def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_kafka_offsets.core.conditions import Arrived, Enough, Event, condition_from_json, condition_to_json
+from airflow_kafka_offsets.core.conditions import Arrived, Event, UnreadAtLeast, condition_from_json, condition_to_json
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
 from airflow_kafka_offsets.core.fields import POLL_INTERVAL, check_fields
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -38,13 +38,13 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
     ) -> None:
         super().__init__()
         if isinstance(group, Mapping):  # from `serialize`
-            stored = {"kind": Enough.__name__, "group": group, "min_span": min_span, "max_age": max_age}
+            stored = {"kind": UnreadAtLeast.__name__, "group": group, "min_span": min_span, "max_age": max_age}
             enough = condition_from_json(stored)
-            assert isinstance(enough, Enough)
+            assert isinstance(enough, UnreadAtLeast)
             self.enough = enough
         else:
             check_fields({"poll_interval": poll_interval}, {"poll_interval": POLL_INTERVAL})
-            self.enough = Enough(group, min_span, max_age)
+            self.enough = UnreadAtLeast(group, min_span, max_age)
         self.poll_interval = poll_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

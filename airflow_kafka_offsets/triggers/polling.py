@@ -20,24 +20,24 @@ from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import Condition
-    from airflow_kafka_offsets.core.plan.waiting import Answer
+    from airflow_kafka_offsets.core.plan.waiting import Decision
     from airflow_kafka_offsets.ports import LogOffsets
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-Place = tuple[str | None, str | None]
+Endpoints = tuple[str | None, str | None]
 """Connection to Kafka (None: it is not asked) and to the ledger."""
 
 
-async def answered(condition: Condition, poll_interval: float) -> Answer:
+async def answered(condition: Condition, poll_interval: float) -> Decision:
     """Wait until a condition is met.
 
     Args:
         condition: the condition.
         poll_interval: seconds between two looks, at least 5. Whoever waits with the same interval is asked for at the
-            same moments, and nobody sooner than 5 s from now.
+            same moments, and no one sooner than 5 s from now.
 
     Raises:
         Exception: what stood in the place of an answer. Whether to wait on is for the caller to say.
@@ -53,12 +53,12 @@ async def answered(condition: Condition, poll_interval: float) -> Answer:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """Somebody who waits, in an event loop of any thread."""
+    """Someone who waits, in an event loop of any thread."""
 
     condition: Condition
     interval: float
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[Decision]
     due: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,14 +68,14 @@ class _Waiting:
         """Be due at the first multiple of the interval after a moment: that is what brings many together."""
         self.due = (moment // self.interval + 1) * self.interval
 
-    def settle(self, answer: Answer | Exception) -> None:
+    def settle(self, answer: Decision | Exception) -> None:
         """Give the answer, from another thread."""
         try:
             self.loop.call_soon_threadsafe(self._set, answer)
         except RuntimeError:
-            log.debug("The event loop that waited for %s is closed", type(self.condition).__name__)
+            logger.debug("The event loop that waited for %s is closed", type(self.condition).__name__)
 
-    def _set(self, answer: Answer | Exception) -> None:
+    def _set(self, answer: Decision | Exception) -> None:
         if self.future.done():
             return
         if isinstance(answer, Exception):
@@ -84,7 +84,7 @@ class _Waiting:
             self.future.set_result(answer)
 
 
-_pollers: dict[Place, _Poller] = {}
+_pollers: dict[Endpoints, _Poller] = {}
 # Re-entrant: whoever holds it may be interrupted by the garbage collector, which ends a wait that was given up: `leave`.
 _lock = threading.RLock()
 
@@ -99,15 +99,15 @@ def _join(waiting: _Waiting) -> _Poller:
     return poller
 
 
-def _place(condition: Condition) -> Place:
+def _place(condition: Condition) -> Endpoints:
     kafka = None if isinstance(condition, LedgerCondition) else condition.group.kafka_conn_id
     return kafka, ledger_conn_id(condition)
 
 
 class _Poller:
-    """A thread that looks for all who wait on one place; it ends when nobody waits."""
+    """A thread that looks for all who wait on one place; it ends when no one waits."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Endpoints) -> None:
         self._place = place
         self._waiting: set[_Waiting] = set()
         self._changed = threading.Condition(_lock)
@@ -117,7 +117,7 @@ class _Poller:
         self._thread = threading.Thread(target=self._run, name=f"kafka-offsets {place}", daemon=True)
 
     def add(self, waiting: _Waiting) -> None:
-        """Take somebody in; the caller holds the lock."""
+        """Take someone in; the caller holds the lock."""
         self._waiting.add(waiting)
         if not self._thread.ident:
             self._thread.start()
@@ -125,7 +125,7 @@ class _Poller:
             self._changed.notify()
 
     def leave(self, waiting: _Waiting) -> None:
-        """Forget somebody who got an answer or was cancelled."""
+        """Forget someone who got an answer or was cancelled."""
         with _lock:
             self._waiting.discard(waiting)
             if not self._waiting:
@@ -141,7 +141,7 @@ class _Poller:
                     waiting.put_off(time.monotonic())
 
     def _next_due(self) -> list[_Waiting]:
-        """Sleep until somebody is due; nobody: the last one left."""
+        """Sleep until someone is due; no one: the last one left."""
         with _lock:
             while self._waiting:
                 now = time.monotonic()
@@ -154,7 +154,7 @@ class _Poller:
             del _pollers[self._place]
             return []
 
-    def _ask(self, conditions: Sequence[Condition]) -> Sequence[Answer | Exception]:
+    def _ask(self, conditions: Sequence[Condition]) -> Sequence[Decision | Exception]:
         from airflow_kafka_offsets.service.watch import Watch
         from airflow_kafka_offsets.wiring import absent
 
@@ -180,6 +180,6 @@ class _Poller:
         except BadInputError as exc:
             if name not in self._opened:
                 raise
-            log.warning("Going on with the connection of before: %s", exc)
+            logger.warning("Going on with the connection of before: %s", exc)
         opened: _T = self._opened[name]
         return opened

@@ -68,5 +68,5 @@ class WindowFreeTrigger(BaseTrigger):
         from airflow_kafka_offsets.wiring.runs import is_over
 
         ledger = open_ledger_to_look(self.ledger_conn_id)
-        helds = (ledger.window(window_id).held for window_id in self.window_ids)
-        return any(ownership.is_free(h, is_rerun=self.is_rerun, holder_is_over=is_over(h.holder)) for h in helds)
+        held_windows = (ledger.window(window_id).held for window_id in self.window_ids)
+        return any(ownership.is_free(h, is_rerun=self.is_rerun, holder_is_over=is_over(h.holder)) for h in held_windows)

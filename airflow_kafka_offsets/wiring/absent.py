@@ -12,7 +12,7 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import NoLedgerError
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -84,7 +84,7 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
 @cache
 def _warn(where: str) -> None:
     """Warn once in a process, not at each poll."""
-    log.warning(
+    logger.warning(
         "There is no ledger in %s on %s: until the first task plans, it counts as one without groups. If the ledger is elsewhere, "
         "check AIRFLOW_HOME and [kafka_offsets] ledger_conn_id of this process",
         where,

@@ -45,7 +45,7 @@ PRELOADED = (
 _OF_DRIVERS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **FEW_RECORDS}
 
 LINGER = 20.0
-"""Seconds between a file of tests and the next one. Servers that nobody asks take a tenth of a core, and the memory of three Sparks."""
+"""Seconds between a file of tests and the next one. Servers that no one asks take a tenth of a core, and the memory of three Sparks."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The form of a replay in a real browser: Airflow's Trigger dialog, of a DAG with `replay_params()`.
 
-With `SAVE_SCREENSHOTS=1` in the environment, the picture in the docs is taken anew:
+With `SAVE_SCREENSHOTS=1` in the environment, the picture in the docs is taken again:
 `SAVE_SCREENSHOTS=1 python -m pytest tests/acceptance/test_form.py`.
 """
 

@@ -43,7 +43,7 @@ class Pods:
 
     def list_namespaced_pod(self, namespace: str, **query: Any) -> Any:
         assert namespace == "etl"
-        assert query.pop("_request_timeout"), "the client waits for ever by default"
+        assert query.pop("_request_timeout"), "the client waits forever by default"
         kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
         found = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
         return SimpleNamespace(items=found)

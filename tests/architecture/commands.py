@@ -19,4 +19,4 @@ if __name__ == "__main__":
         if ended.code:
             raise
     found = beyond_the_standard_library(set(sys.modules) - before)
-    print(json.dumps({name: importers.of.get(name, "nobody by its name") for name in found}))
+    print(json.dumps({name: importers.of.get(name, "no one by its name") for name in found}))

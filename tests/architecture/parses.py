@@ -22,7 +22,7 @@ def imported(files: tuple[str, str]) -> dict[str, str]:
     sys.meta_path.insert(0, importers)
     exec(ours, _names | {"__name__": "the DAG file"})
     found = beyond_the_standard_library(set(sys.modules) - before)
-    return {name: importers.of.get(name, "nobody by its name") for name in found}
+    return {name: importers.of.get(name, "no one by its name") for name in found}
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ ALLOWED = {
     "PlanWindowOperator": WINDOW,
     "PlanBacklogOperator": WINDOW,
     "CommitWindowOperator": WINDOW,
-    "KafkaEnoughSensor": {*SENSOR, "sensors.kafka"},
+    "KafkaUnreadSensor": {*SENSOR, "sensors.kafka"},
     "KafkaTimeSensor": {*SENSOR, "sensors.kafka"},
     "KafkaLagSensor": {*SENSOR, "sensors.kafka"},
     "WindowCommittedSensor": {*SENSOR, "sensors.window"},

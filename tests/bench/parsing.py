@@ -108,11 +108,11 @@ from airflow_kafka_offsets import CommitWindowOperator
 with DAG("d"): CommitWindowOperator(task_id="t", window="lake.orders-000012")
 """,
     ),
-    "KafkaEnoughSensor": (
+    "KafkaUnreadSensor": (
         SENSOR,
         f"""{GROUP}
-from airflow_kafka_offsets import KafkaEnoughSensor
-with DAG("d"): KafkaEnoughSensor(task_id="t", group=group, min_span=1)
+from airflow_kafka_offsets import KafkaUnreadSensor
+with DAG("d"): KafkaUnreadSensor(task_id="t", group=group, min_span=1)
 """,
     ),
     "KafkaTimeSensor": (

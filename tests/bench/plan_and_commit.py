@@ -1,8 +1,8 @@
 """`make bench`: what planning and committing a window cost, beside their floors, interleaved in one run.
 
-The floor of planning is what nobody can do without: two batched ListOffsets calls (beginning and end of every partition, in
+The floor of planning is what no one can do without: two batched ListOffsets calls (beginning and end of every partition, in
 chunks of 1,000 issued together) and one SQL transaction of one statement that writes a document of the same size. The second
-ratio adds what a plan can't do without if it shall notice a topic that was made anew or has new partitions: describe_topics.
+ratio adds what a plan can't do without if it shall notice a topic that was made again or has new partitions: describe_topics.
 The floor of committing is one SQL transaction of one statement on a row of that size. Each window holds one record of each
 partition.
 """

@@ -35,9 +35,9 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import (
     Condition,
-    Enough,
     LagAtMost,
     TimePassed,
+    UnreadAtLeast,
     condition_to_json,
     ledger_conn_id,
 )
@@ -63,7 +63,7 @@ class Seen:
         lag: how much later than it should a sleeping task woke up, in seconds, over and over.
         queue: how long another trigger's call waited for asgiref's thread, in seconds, over and over.
         calls: how often Kafka and ledger were asked what.
-        polls: how often somebody looked.
+        polls: how often someone looked.
         clients: Kafka clients of this process.
         threads: our own threads.
     """
@@ -90,7 +90,7 @@ def main(seconds: float = 30) -> None:
         kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
         conditions = stack.enter_context(waiting_groups(kafka, folder))
         ways: dict[str, Callable[[Condition], Any]] = {
-            "nobody waits": lambda _: None,
+            "no one waits": lambda _: None,
             "one poll for all": shared,
             "each for itself": alone,
         }
@@ -138,8 +138,8 @@ def condition(topic: str, number: int) -> Condition:
     group = KafkaGroup(topic, topics=[topic], kafka_conn_id="bench_kafka", ledger_conn_id="bench_ledger")
     now = datetime.now(UTC)
     kinds: Sequence[Condition] = (
-        Enough(group, min_span=1_000_000),
-        Enough(group, min_span=1_000_000, max_age=timedelta(hours=1)),
+        UnreadAtLeast(group, min_span=1_000_000),
+        UnreadAtLeast(group, min_span=1_000_000, max_age=timedelta(hours=1)),
         TimePassed(group, now),
         TimePassed(group, now, idle_after=timedelta(hours=1)),
         LagAtMost(group, 0),

@@ -154,7 +154,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture
 def quiet(lake: Lake) -> Lake:
-    """The same, and nobody works on lake.orders: its third window is abandoned."""
+    """The same, and no one works on lake.orders: its third window is abandoned."""
     lake.service.abandon("lake.orders-000003", "ann", "the job was wrong")
     return lake
 

@@ -104,7 +104,7 @@ def test_a_committed_window_is_refused(cli: Cli, lake: Lake, yes: tuple[str, ...
     assert lake.dump() == before
 
 
-@pytest.mark.parametrize("window", ["lake.orders-3", "lake.orders", "lake.orders-000009", "nobody-000001", "-000001"])
+@pytest.mark.parametrize("window", ["lake.orders-3", "lake.orders", "lake.orders-000009", "no one-000001", "-000001"])
 def test_bad_window_ids(cli: Cli, window: str) -> None:
     done = cli("abandon", "--why", "w", "--yes", "--", window)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)

@@ -78,13 +78,13 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     assert json.loads(ours.stdout) == json.loads(through_airflow.stdout)
 
     # The exit code comes through, and so does the sentence.
-    refused = run("airflow", "kafka-offsets", "plan", "nobody", "--ledger", "my_ledger")
+    refused = run("airflow", "kafka-offsets", "plan", "no one", "--ledger", "my_ledger")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "The ledger has no group nobody; it has lake.orders" in refused.stderr
-    missing = run("kafka-offsets", "plan", "nobody", "--ledger", "no_such_connection")
+    assert "The ledger has no group no one; it has lake.orders" in refused.stderr
+    missing = run("kafka-offsets", "plan", "no one", "--ledger", "no_such_connection")
     assert missing.returncode == 2
     assert "Airflow has no connection 'no_such_connection'. Create it, e.g.: airflow connections add" in missing.stderr
-    slip = run("kafka-offsets", "plan", "nobody", "--ledger", "my_ledgr")
+    slip = run("kafka-offsets", "plan", "no one", "--ledger", "my_ledgr")
     assert slip.returncode == 2
     assert "Airflow has no connection 'my_ledgr' (did you mean my_ledger?)" in slip.stderr
     assert "Traceback" not in missing.stderr

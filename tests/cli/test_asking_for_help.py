@@ -1,4 +1,4 @@
-"""What somebody types who does not know the commands: a slip, ``help``, ``version``, the tab key."""
+"""What someone types who does not know the commands: a slip, ``help``, ``version``, the tab key."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_what_is_read_back_is_compared(cli: Cli, lake: Lake, stores: Stores) -> 
     [
         ("ledger", "offsets go there by: kafka-offsets import lake.orders"),
         ("csv:x.csv", "offsets go there by: kafka-offsets export lake.orders"),
-        ("checkpoint:/x", "nobody else can write to it"),
+        ("checkpoint:/x", "no one else can write to it"),
         ("mongo://m", "There is no offset store 'mongo'"),
     ],
 )

@@ -114,6 +114,6 @@ def test_what_a_place_has_to_say_goes_to_stderr(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_a_group_that_the_ledger_does_not_know(cli: Cli) -> None:
-    done = cli("export", "nobody")
+    done = cli("export", "no one")
     assert (done.code, done.out) == (2, "")
-    assert "The ledger has no group nobody" in done.err
+    assert "The ledger has no group no one" in done.err

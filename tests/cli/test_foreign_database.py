@@ -58,7 +58,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def with_write_ahead_log(path: Path) -> None:
-    """Let the other application use a write-ahead log; nobody has the file open."""
+    """Let the other application use a write-ahead log; no one has the file open."""
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
     connection.close()

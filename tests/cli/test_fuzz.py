@@ -120,12 +120,12 @@ def commands() -> Iterator[tuple[tuple[str, ...], Command]]:
 
 PLACES = [
     "ledger", "csv:there.csv", "csv:-", "csv:", "csv:nowhere", "csv:.", "checkpoint:.", "checkpoint:there.csv", "checkpoint:",
-    "checkpoint:~nobody/x", "checkpoint:nosuch://a/b", "checkpoint:file:///nowhere?source=1", "checkpoint:s3://u:p@b/c",
+    "checkpoint:~no one/x", "checkpoint:nosuch://a/b", "checkpoint:file:///nowhere?source=1", "checkpoint:s3://u:p@b/c",
     "redis://nobody", "kafka://", "sql://nobody/a/b?create=x", "files:///nowhere/at/all?keep=10", "files://x", "s3://[", "://",
     "redis://x?timeout=1e999", "files:///x?keep=" + "9" * 30, "zookeeper://x?layout=", "hbase://\u00eb", "kafka://?commit=no",
 ]  # fmt: skip
 LEDGERS = [
-    "sqlite:///ledger.db", "sqlite://", "sqlite:///nowhere/at/all.db", "sqlite:///.", "sqlite:///there.csv", "nobody",
+    "sqlite:///ledger.db", "sqlite://", "sqlite:///nowhere/at/all.db", "sqlite:///.", "sqlite:///there.csv", "no one",
     "sqlite+nonsense:///ledger.db", "sqlite+aiosqlite:///ledger.db", "nonsense://x", "mysql+nonsense://u@127.0.0.1:1/d",
     "sqlite:////", "sqlite:///..", "sqlite:///file:new.db?uri=true", "sqlite:///%00", "sqlite:///" + "x" * 5000, "postgresql://u@127.0.0.1:99999/d", "mysql://u@127.0.0.1:99999/d",
     "mysql://u@" + "x" * 300 + ":1/d", "postgresql+x://", "://", "a://b:c", "sqlite:///ledger.db?", "oracle://u@h/d",
@@ -163,7 +163,7 @@ _OPTION_VALUES = [
     "1&timeout=2",
 ]
 WORDS = [
-    "", " ", "lake.orders", "lake.clicks", "lake.orders-000003", "lake.orders-000001", "nobody", "-1", "0", "3", "1-3", "1,,2", "orders",
+    "", " ", "lake.orders", "lake.clicks", "lake.orders-000003", "lake.orders-000001", "no one", "-1", "0", "3", "1-3", "1,,2", "orders",
     NOT_UTF8, "zo\u00eb", "\U0001f4a9", "a/b", "'; DROP TABLE x", "%s", "{}", "\\", "\n", LONG, "9" * 19, "9" * 18, "1" + "0" * 30,
     "2026-01-31T00:00:00+00:00", "2026-01-31", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "1969-01-01T00:00:00Z",
     "earliest", "latest", "nan", "inf", "none", "there.csv", "dangling", "new.csv", "nowhere/x", ".", "~", "x" * 5000,

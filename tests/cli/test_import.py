@@ -255,7 +255,7 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     place = csv(tmp_path, "orders,1,400\n")
     done = cli(*KNOWN, "--from", place)
     assert done.code == 4
-    assert "Nobody owns these offsets then (recorded as a gap)" in done.out
+    assert "No one owns these offsets then (recorded as a gap)" in done.out
     assert "The place does not name orders-0: they stay where they are." in done.out
     assert quiet.dump() == before
     assert cli(*KNOWN, "--from", place, "--yes", "--who", "zoe").code == 0

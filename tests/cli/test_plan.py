@@ -70,7 +70,7 @@ def test_kafka_down_is_exit_code_3(cli: Cli, lake: Lake) -> None:
 
 
 def test_an_unknown_group(cli: Cli) -> None:
-    assert cli("plan", "nobody").code == 2
+    assert cli("plan", "no one").code == 2
 
 
 def test_what_a_replay_would_run_is_shown_and_nothing_is_written(cli: Cli, lake: Lake) -> None:

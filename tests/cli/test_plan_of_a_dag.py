@@ -457,7 +457,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
         (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
         (
             "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=['lake.new-000001'])",
-            None,  # it plans nothing, and nobody else does
+            None,  # it plans nothing, and no one else does
         ),
         (
             "plan = PlanBacklogOperator(task_id='plan', group=new); "

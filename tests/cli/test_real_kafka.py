@@ -83,7 +83,7 @@ def test_a_recreated_topic_has_no_lag(kafka: KafkaBroker, shore: Lake, group: Ka
     [found] = document["groups"]
     assert (code, found["lag"], found["trouble"]) == (0, 0, f"{topic}-0 topic recreated, {topic}-1 topic recreated")
     assert ask(shore, kafka.bootstrap_servers, "plan", "lake.real")[0] == 1
-    reset = ("reset", "lake.real", "--to", "earliest", "--topic", topic, "--why", "made anew", "--yes")
+    reset = ("reset", "lake.real", "--to", "earliest", "--topic", topic, "--why", "made again", "--yes")
     assert ask(shore, kafka.bootstrap_servers, *reset)[0] == 0
     code, document, error = ask(shore, kafka.bootstrap_servers, "plan", "lake.real")
     assert (code, document.get("span")) == (0, 0), error

@@ -67,9 +67,9 @@ main(["version"])
 
 
 def test_errors_are_one_sentence_on_stderr(lake: Lake) -> None:
-    done = in_a_process("windows", "nobody", "--ledger", lake.url)
+    done = in_a_process("windows", "no one", "--ledger", lake.url)
     assert (done.code, done.out) == (2, "")
-    assert done.err == "The ledger has no group nobody; it has lake.clicks, lake.orders\n"
+    assert done.err == "The ledger has no group no one; it has lake.clicks, lake.orders\n"
 
 
 def test_a_reader_that_leaves_is_no_error(lake: Lake) -> None:

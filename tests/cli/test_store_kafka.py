@@ -44,7 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 @pytest.fixture
 def own(quiet: Lake) -> Lake:
-    """A ledger that knows lake.orders with an offset store of its own, and nobody works on it."""
+    """A ledger that knows lake.orders with an offset store of its own, and no one works on it."""
     definition = KafkaGroup("lake.orders", topics=["orders"], offset_store="kafka://", kafka_conn_id="nowhere")
     window = quiet.service.plan(definition, Claim("orders", "r", "load"), is_over=lambda claim: True)[0].window
     quiet.service.abandon(window.id, "ann", "only its definition counts")

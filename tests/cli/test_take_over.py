@@ -58,7 +58,7 @@ def test_status_says_whose_a_group_is(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("nobody", "--dag", "d"), ("lake.orders", "--dag", "a b"), ("lake.orders", "--dag", ""), ("lake.orders",)],
+    [("no one", "--dag", "d"), ("lake.orders", "--dag", "a b"), ("lake.orders", "--dag", ""), ("lake.orders",)],
 )
 def test_bad_input_changes_nothing(cli: Cli, lake: Lake, arguments: tuple[str, ...]) -> None:
     before = lake.dump()

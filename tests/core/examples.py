@@ -27,7 +27,7 @@ def group(name: str = "lake", **options: Any) -> KafkaGroup:
 
 
 def ids(partitions: Mapping[TopicPartition, Any]) -> dict[str, str]:
-    """Give every topic the id that it has as long as nobody recreates it."""
+    """Give every topic the id that it has as long as no one recreates it."""
     return {p.topic: f"id-of-{p.topic}" for p in partitions}
 
 

@@ -11,9 +11,9 @@ import pytest
 from airflow_kafka_offsets.core.conditions import (
     CommittedUntil,
     Condition,
-    Enough,
     LagAtMost,
     TimePassed,
+    UnreadAtLeast,
     WindowCommitted,
     condition_from_json,
     condition_to_json,
@@ -28,11 +28,11 @@ HOUR = timedelta(hours=1)
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Enough(group()),
-        lambda: Enough(group(), min_span=0),
-        lambda: Enough(group(), min_span=True),
-        lambda: Enough(group(), max_age=timedelta(0)),
-        lambda: Enough(group(), max_age=60),  # type: ignore[arg-type]
+        lambda: UnreadAtLeast(group()),
+        lambda: UnreadAtLeast(group(), min_span=0),
+        lambda: UnreadAtLeast(group(), min_span=True),
+        lambda: UnreadAtLeast(group(), max_age=timedelta(0)),
+        lambda: UnreadAtLeast(group(), max_age=60),  # type: ignore[arg-type]
         lambda: LagAtMost(group(), -1),
         lambda: TimePassed(group(), datetime(2026, 1, 1)),
         lambda: TimePassed(group(), NOON, idle_after=timedelta(0)),
@@ -52,8 +52,8 @@ def test_nonsense_is_refused(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "condition",
     [
-        Enough(group(starting_offsets=timedelta(hours=2)), min_span=5),
-        Enough(group(), max_age=timedelta(minutes=1.5)),
+        UnreadAtLeast(group(starting_offsets=timedelta(hours=2)), min_span=5),
+        UnreadAtLeast(group(), max_age=timedelta(minutes=1.5)),
         TimePassed(group(), NOON, HOUR),
         TimePassed(group(), NOON),
         LagAtMost(group(ledger_conn_id="ledger"), 0),

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets import KafkaGroup, StoreAddress
-from airflow_kafka_offsets.core.conditions import Enough, LagAtMost, TimePassed, WindowCommitted, parse_moment
+from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed, UnreadAtLeast, WindowCommitted, parse_moment
 from airflow_kafka_offsets.core.errors import MAX_MESSAGE, BadInputError
 from airflow_kafka_offsets.core.place.checkpoint import read_offsets
 from airflow_kafka_offsets.core.place.offsets_csv import load_csv
@@ -142,8 +142,8 @@ def test_a_time_with_a_character_that_nobody_can_print_is_refused_everywhere(tex
 
 @given(nasty, nasty, nasty)
 def test_a_condition_is_refused_or_made(first: Any, second: Any, third: Any) -> None:
-    is_said(lambda: Enough(first, second, third))
-    is_said(lambda: Enough(group(), second, third))
+    is_said(lambda: UnreadAtLeast(first, second, third))
+    is_said(lambda: UnreadAtLeast(group(), second, third))
     is_said(lambda: TimePassed(group(), parse_moment("until", second), third))
     is_said(lambda: LagAtMost(group(), second))
     is_said(lambda: WindowCommitted(second, third))

@@ -75,7 +75,7 @@ FULL, EMPTY = {tp(): (0, 5)}, {tp(): (5, 5)}
         # The run holds it, and any of its tasks commits: a green task is all the evidence there is.
         (State.PLANNED, HELD_BY_RUN, claim(task="commit"), FULL, None, True),
         (State.COMMITTED, HELD_BY_RUN, claim(task="commit"), FULL, None, False),
-        # Somebody else works on it.
+        # Someone else works on it.
         (State.PLANNED, HELD_BY_TASK, claim("run-2"), FULL, Outcome.SUCCEEDED, WindowBusyError),
         (State.PLANNED, HELD_BY_RUN, claim("run-2", "commit"), FULL, None, WindowBusyError),
         (State.COMMITTED, HELD_BY_TASK, claim("run-2"), FULL, Outcome.SUCCEEDED, WindowBusyError),

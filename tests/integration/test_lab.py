@@ -42,7 +42,7 @@ def is_dead(process: psutil.Process) -> bool:
 
 @pytest.mark.server
 def test_a_server_that_dies_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    server = Server("nobody", [sys.executable, "-c", "exit('no disk')"], log=tmp_path / "log", ready=lambda: False)
+    server = Server("no one", [sys.executable, "-c", "exit('no disk')"], log=tmp_path / "log", ready=lambda: False)
     with pytest.raises(ServerError, match=r"ended with status 1[^\n]*\n[^\n]*\nno disk"):
         server.start()
 

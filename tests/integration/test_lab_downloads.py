@@ -23,7 +23,7 @@ from tests.lab.processes import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
-"""Java's options for a network where nobody answers: port 1 is nobody's."""
+"""Java's options for a network where no one answers: port 1 is no one's."""
 FETCH = """
 import sys
 from tests.lab import ivy, jars

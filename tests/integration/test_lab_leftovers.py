@@ -1,4 +1,4 @@
-"""What killed runs left behind is removed when nobody can be at work in it, and nothing else is."""
+"""What killed runs left behind is removed when no one can be at work in it, and nothing else is."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_is_not_known_to_be_dead_stays(worker: Worker, tmp_path: Path, monk
     (elsewhere / "lock").write_text("another-machine")
     without_lock = tmp_path / "lab-db-older"
     without_lock.mkdir()
-    of_somebody_else = age(dead("somebody-else"))
+    of_somebody_else = age(dead("someone-else"))
     link = tmp_path / "lab-db-link"
     link.symlink_to(of_somebody_else)
     sweep(tmp_path)

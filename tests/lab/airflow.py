@@ -273,7 +273,7 @@ def empty_metadata() -> Path:
         return made
     with one_at_a_time("airflow-metadata"), workshop("airflow-metadata") as home:
         if not made.exists():
-            # In a home of its own, so that nobody's settings are in it.
+            # In a home of its own, so that no one's settings are in it.
             _run("db", "migrate", home=home, environment=_plain_environment(home))
             made.parent.mkdir(exist_ok=True)
             (home / "airflow.db").rename(made)

@@ -211,7 +211,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             "spark_default": {"conn_type": "spark", "host": "local[2]"},
         },
         environment={"DEMO_LAKE": str(lake)},
-        # Nobody changes a Dag file here, and to read them again and again takes the time of their tasks.
+        # No one changes a Dag file here, and to read them again and again takes the time of their tasks.
         settings={"dag_processor": {"min_file_process_interval": "600"}},
     )
     with step("starting Kafka and Airflow (the first time: downloading Kafka and Spark's connector, too)"):

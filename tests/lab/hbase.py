@@ -108,7 +108,7 @@ class HBaseServer:
         self._gateway.kill()
 
     def suspend(self) -> None:
-        """Let the gateway accept requests, and nobody behind it answer."""
+        """Let the gateway accept requests, and no one behind it answer."""
         self._core.suspend()
 
     def resume(self) -> None:
@@ -136,7 +136,7 @@ class HBaseServer:
         command = self._java("-Xmx128m", "py4j.GatewayServer", str(port))
         log = self.folder / "admin.log"
         with Server("HBase's Java client", command, log=log, ready=lambda: accepts_connections(port)):
-            # It lives shortly, so nobody needs to tell it, at some later moment, what is garbage here.
+            # It lives shortly, so no one needs to tell it, at some later moment, what is garbage here.
             parameters = GatewayParameters(port=port, enable_memory_management=False)
             java_client = JavaGateway(gateway_parameters=parameters)
             yield HBaseAdmin(java_client)
@@ -217,7 +217,7 @@ class HBaseAdmin:
         self._admin.grant(self._hbase.security.access.UserPermission(user, on.build()), True)
 
     def make_read_only(self, table: str) -> None:
-        """Let nobody write a table any more."""
+        """Let no one write a table any more."""
         old = self._admin.getDescriptor(self._hbase.TableName.valueOf(table))
         self._admin.modifyTable(self._hbase.client.TableDescriptorBuilder.newBuilder(old).setReadOnly(True).build())
 

@@ -26,7 +26,7 @@ _MODULE = """\
   </dependencies>
 </ivy-module>
 """
-# Ivy's own defaults ask for the sources and the javadoc of each jar, too, and wait for ever for an answer.
+# Ivy's own defaults ask for the sources and the javadoc of each jar, too, and wait forever for an answer.
 _SETTINGS = """\
 <ivysettings>
   <property name="ivy.maven.lookup.sources" value="false"/>
@@ -80,7 +80,7 @@ def resolve(roots: Sequence[str], without: Sequence[str], folder: Path) -> list[
 
     Args:
         roots: Jars without a classifier.
-        without: What to leave out though somebody needs it, as `group:name`; the name may be `*`.
+        without: What to leave out though someone needs it, as `group:name`; the name may be `*`.
         folder: An empty one.
     """
     dependencies = ['<dependency org="{}" name="{}" rev="{}"/>'.format(*root.split(":")) for root in roots]

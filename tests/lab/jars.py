@@ -93,7 +93,7 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
 
 
 class JarError(Exception):
-    """A jar could not be fetched, or nobody knows which ones are needed."""
+    """A jar could not be fetched, or no one knows which ones are needed."""
 
 
 def spark_connector() -> str:
@@ -161,7 +161,7 @@ def fetch(jar_set: JarSet) -> list[Path]:
 
 
 def listed(jar_set: JarSet) -> list[str]:
-    """Return the coordinates of all jars of a set, as they were when somebody asked for the last time."""
+    """Return the coordinates of all jars of a set, as they were when someone asked for the last time."""
     entry = _list().get(jar_set.name)
     if entry is None or (entry["roots"], entry["without"]) != (list(jar_set.roots), list(jar_set.without)):
         raise JarError(f"{LIST.name} does not list what {', '.join(jar_set.roots)} need: `make lock-jars`")

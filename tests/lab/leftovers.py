@@ -31,7 +31,7 @@ _held: list[IO[str]] = []
 
 
 def hold(folder: Path) -> None:
-    """Say until the end of this process, however that comes, that somebody works in a folder."""
+    """Say until the end of this process, however that comes, that someone works in a folder."""
     lock = (folder / _LOCK).open("w")
     lock.write(platform.node())
     lock.flush()
@@ -58,5 +58,5 @@ def _is_dead(folder: Path) -> bool:
         is_ours = found.st_uid == os.geteuid() and lock.read() == platform.node()
         if not is_ours or time.time() - found.st_mtime < LONG_AGO:
             return False
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an OSError: somebody has it
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an OSError: someone has it
     return True

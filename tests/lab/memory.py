@@ -1,4 +1,4 @@
-"""A folder that is no disk, so that nobody waits for one."""
+"""A folder that is no disk, so that no one waits for one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ServerError(Exception):
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on, and that this process did not hand out before."""
+    """Return a loopback port that no one listens on, and that this process did not hand out before."""
     while True:
         port = random.choice(_own_ports(os.environ.get(PART_OF_PORTS) or os.environ.get("PYTEST_XDIST_WORKER")))
         if port not in _given_out and _can_bind(port):
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 def _own_ports(process: str | None) -> range:
-    """Return the part of a process: what another one has drawn and not used yet, nobody can see.
+    """Return the part of a process: what another one has drawn and not used yet, no one can see.
 
     Args:
         process: `gw0` and so on; `shared`; None: there is only one, which has all.
@@ -204,7 +204,7 @@ class Server:
         """Send the stop signal and return at once, so that several can stop side by side; `stop` waits."""
         if self._process is None or self._left_behind is not None:
             return
-        self._left_behind = self._offspring()  # taken now: later they are nobody's children
+        self._left_behind = self._offspring()  # taken now: later they are no one's children
         if not self._has_ended():
             self._process.send_signal(signal.SIGCONT)  # a suspended process would not see the next signal
             self._process.send_signal(self._stop_signal)
@@ -229,7 +229,7 @@ class Server:
     def _kill_with(self, offspring: list[psutil.Process]) -> None:
         assert self._process is not None
         atexit.unregister(self.kill)
-        # The leader is not reaped yet, also when it has ended: so its id cannot belong to somebody else's group.
+        # The leader is not reaped yet, also when it has ended: so its id cannot belong to someone else's group.
         self._signal_group(signal.SIGKILL)
         for (
             process

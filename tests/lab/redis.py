@@ -48,7 +48,7 @@ class RedisServer(OneServer):
         return {"port": str(self.port), "bind": LOOPBACK, "dir": str(self.folder), **_DURABLE, **self._extra}
 
     def login(self) -> dict[str, Any]:
-        """Return redis-py's settings for somebody who may do everything."""
+        """Return redis-py's settings for someone who may do everything."""
         return {"host": LOOPBACK, "port": self.port}
 
     def client(self) -> Any:

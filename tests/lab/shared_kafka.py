@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shared_kafka(folder: Path) -> AbstractContextManager[KafkaBroker]:
-    """Give the broker of a folder to one more user; see `shared`. Nobody stops it, and it comes back when it dies."""
+    """Give the broker of a folder to one more user; see `shared`. No one stops it, and it comes back when it dies."""
     return shared(folder, [sys.executable, "-m", "tests.lab.shared_kafka", str(folder)], what="the shared Kafka")
 
 

@@ -34,7 +34,7 @@ def shared(folder: Path, command: Sequence[str], *, what: str, timeout: float = 
 
     Args:
         folder: Where they say so; made if it is missing.
-        command: Starts them if nobody did. It calls `serve` when they are up.
+        command: Starts them if no one did. It calls `serve` when they are up.
         what: Their name, for messages.
         timeout: Seconds that they may take.
     """
@@ -56,14 +56,14 @@ def serve(
     meanwhile: Callable[[], object] = lambda: None,
     linger: float = 0,
 ) -> None:
-    """Tell others of servers that are up, and return when nobody uses them any more.
+    """Tell others of servers that are up, and return when no one uses them any more.
 
     Args:
         folder: As given to `shared`.
         process_id: Of the process that runs them.
         facts: What others get; must be picklable.
         meanwhile: Called again and again, for example to start again what has died.
-        linger: Seconds that they wait for somebody after the last user has left, as long as the process that started them
+        linger: Seconds that they wait for someone after the last user has left, as long as the process that started them
             is there: it may come back.
     """
     draft = _facts(folder).with_suffix(".new")

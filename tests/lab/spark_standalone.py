@@ -21,7 +21,7 @@ _ALIVE = ("SUBMITTED", "RUNNING", "RELAUNCHING")
 
 
 class SparkStandalone(ServerPair):
-    """A master and a worker. Ports stay the same over `stop` and `start`; a master that is started anew knows no driver.
+    """A master and a worker. Ports stay the same over `stop` and `start`; a master that is started again knows no driver.
 
     Args:
         folder: Where the worker keeps what it runs, and both their logs.

@@ -143,6 +143,6 @@ def home_like(home: Path) -> Path:
 
 
 def ours(**added: str) -> dict[str, str]:
-    """Return an environment in which nobody said anything to Spark."""
+    """Return an environment in which no one said anything to Spark."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return {**clean, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **added}

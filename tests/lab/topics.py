@@ -109,9 +109,9 @@ def produce_one_each(kafka: KafkaBroker, names: Sequence[str], partitions: int) 
 
 
 class Transaction:
-    """An open transaction with records in one partition; nobody needs to end it.
+    """An open transaction with records in one partition; no one needs to end it.
 
-    When nobody does, the broker aborts it after its timeout.
+    When no one does, the broker aborts it after its timeout.
     """
 
     def __init__(self, kafka: KafkaBroker, name: str, partition: int, *, timeout_ms: int) -> None:

@@ -26,7 +26,7 @@ _OVER = ("FINISHED", "FAILED", "KILLED")
 
 
 class Yarn(ServerPair):
-    """A resource manager and a node manager. A resource manager that is started anew knows no application.
+    """A resource manager and a node manager. A resource manager that is started again knows no application.
 
     Args:
         folder: Where both keep data, settings and logs.

@@ -54,7 +54,7 @@ class ZooKeeperServer(OneServer):
         return self
 
     def client(self) -> Any:
-        """Return a connected client of nobody in particular; stop and close it."""
+        """Return a connected client of no one in particular; stop and close it."""
         from kazoo.client import KazooClient
 
         client = KazooClient(self.hosts)

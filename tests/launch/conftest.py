@@ -89,7 +89,7 @@ class Worker:
         assert child.poll() is None, self.end(child)
 
     def is_held(self, try_number: int) -> bool:
-        """Whether somebody is still in the middle of a try: it says so ten times a second."""
+        """Whether someone is still in the middle of a try: it says so ten times a second."""
         reached = self.folder / f"hold-{try_number}.reached"
         before = reached.stat().st_mtime_ns
         with suppress(TimeoutError):

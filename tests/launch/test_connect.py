@@ -80,7 +80,7 @@ def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeed
 
 def test_a_frozen_worker_does_not_take_the_session_of_the_try_after_it() -> None:
     attempts = [attempt(1, outcome=Outcome.LOST), replace(attempt(2), try_number=2)]
-    with pytest.raises(NoEvidenceError, match="a later attempt was started"):
+    with pytest.raises(NoEvidenceError, match="a later attempt has started"):
         mine_and_earlier(attempts, Claim("d", "r", "load"), 1)
     assert mine_and_earlier(attempts, Claim("d", "r", "load"), 2) == (attempts[1], attempts[:1])
 
@@ -96,7 +96,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     said = worker.run({"function": "append", "try_number": 2})
     assert "Window lake-000001: stopping the server's operations for try 1 of run" in said
     assert not worker.is_held(1)
-    worker.hold(1).unlink()  # with nobody in the middle, nobody goes on
+    worker.hold(1).unlink()  # with no one in the middle, no one goes on
     worker.expect_once()
     assert worker.window.held.window.state is State.COMMITTED
     assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
@@ -145,7 +145,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     monkeypatch.setattr(connect, "PATIENCE", 20)
     monkeypatch.setattr(connect, "SILENCE", 5)
     url = session_url(spark_connect.url, attempt(1))
-    # The driver opens a file to which nobody writes: that takes longer than anybody lives, no CPU, and looks at no interrupt.
+    # The driver opens a file to which no one writes: that takes longer than anybody lives, no CPU, and looks at no interrupt.
     os.mkfifo(tmp_path / "endless")
     endless = f"SELECT java_method('scala.io.Source', 'fromFile', '{tmp_path}/endless', 'UTF-8') FROM VALUES (1)"
     code = (

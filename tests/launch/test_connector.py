@@ -197,7 +197,7 @@ def test_a_launch_without_a_network_takes_the_jars_that_are_there(
 
 
 def run_without_kafka(operator: KafkaSparkSubmitOperator | KafkaSparkOperator) -> None:
-    """Run a task whose Kafka nobody could ask."""
+    """Run a task whose Kafka no one could ask."""
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
     context: Any = {
         "ti": ti,

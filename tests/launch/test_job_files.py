@@ -215,7 +215,7 @@ def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
 
 def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    assert read_report(None, window_of(3)) == Report(took_window=None), "in a cluster nobody knows"
+    assert read_report(None, window_of(3)) == Report(took_window=None), "in a cluster no one knows"
     assert read_report(path, window_of(3)) == Report(took_window=False)
     counts = {"orders": {"1": 1, "2": 2}}
     path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))

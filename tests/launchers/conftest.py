@@ -60,7 +60,7 @@ class Workers:
         for line in self._process.stdout:
             if line.strip().isdigit():  # Airflow, too, may have something to say
                 return Try(int(line), log)
-        raise RuntimeError("there is nobody to begin a try any more")
+        raise RuntimeError("there is no one to begin a try any more")
 
     def close(self) -> None:
         """End it."""
@@ -264,7 +264,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
 
 
 def is_over(process: psutil.Process) -> bool:
-    """Whether a process does nothing any more; nobody may have fetched its exit code yet."""
+    """Whether a process does nothing any more; no one may have fetched its exit code yet."""
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 

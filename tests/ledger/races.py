@@ -14,7 +14,7 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, KafkaOffsetsError, WindowBusyError
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.plan.request import Live, Offsets
+from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service.windows import WindowService
@@ -136,7 +136,7 @@ def _unless_beaten(run: Callable[[Claim], int], who: Claim) -> int:
 
 
 def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
-    """Replay offsets below the watermark that nobody owns, through the service: each other ranges, and all overlap."""
+    """Replay offsets below the watermark that no one owns, through the service: each other ranges, and all overlap."""
     kafka = MemoryLog()
     kafka.create("orders", 2)
     for partition in (0, 1):
@@ -146,7 +146,7 @@ def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     who = claim(f"{name}-replay-{me}")
 
     def go() -> list[str]:
-        planned = service.plan(group(name, max_offsets=8), who, lambda _: False, Offsets(asked))
+        planned = service.plan(group(name, max_offsets=8), who, lambda _: False, Ranges(asked))
         return [p.window.id for p in planned]
 
     return go

@@ -527,7 +527,7 @@ class LedgerContract:
         fewer_retries, another_run = Try(2, 2, 0, NOW), Try(2, 2, 2, NOW + timedelta(days=1))
         for this_try in (fewer_retries, another_run):
             assert ledger.succeeded(name, claim(), this_try) == {}
-        assert ledger.succeeded(name, claim("nobody"), first) == {}
+        assert ledger.succeeded(name, claim("no one"), first) == {}
         assert ledger.succeeded(f"{name}-other", claim(), first) == {}
         mapped = claim(map_index=0)
         assert ledger.succeeded(name, mapped, first) == {}

@@ -11,13 +11,13 @@ from airflow.sdk import task
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
-    KafkaEnoughSensor,
     KafkaLagSensor,
     KafkaOffsetsTrigger,
     KafkaSparkOperator,
     KafkaSparkSqlOperator,
     KafkaSparkSubmitOperator,
     KafkaTimeSensor,
+    KafkaUnreadSensor,
     PlanBacklogOperator,
     PlanWindowOperator,
     WindowCommittedSensor,
@@ -45,7 +45,7 @@ DECORATED = (decorated, {"group": GROUP})
 PLAN = (PlanWindowOperator, {"group": GROUP})
 PLANS = (PlanBacklogOperator, {"group": GROUP})
 COMMIT = (CommitWindowOperator, {"window": "lake-000001"})
-ENOUGH = (KafkaEnoughSensor, {"group": GROUP, "min_span": 5})
+ENOUGH = (KafkaUnreadSensor, {"group": GROUP, "min_span": 5})
 TIME = (KafkaTimeSensor, {"group": GROUP, "until": "{{ data_interval_end }}"})
 LAG = (KafkaLagSensor, {"group": GROUP, "max_lag": 5})
 COMMITTED = (WindowCommittedSensor, {"group": GROUP, "until": "{{ data_interval_end }}"})

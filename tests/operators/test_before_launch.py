@@ -160,7 +160,7 @@ def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_ne
         try:
             raise ZeroDivisionError
         except ZeroDivisionError as exc:
-            raise RuntimeError("a canary that somebody may have put in here") from exc
+            raise RuntimeError("a canary that someone may have put in here") from exc
 
     monkeypatch.setattr(wiring, "open_service", fail)
     with pytest.raises(RuntimeError) as caught:
@@ -236,7 +236,7 @@ def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
     asked = "python3" if named_by == "PATH" else f"{named_by}={python}"
     said = refused(worker, f"^{binary} looks for Spark with {asked}", launch, worker, spark_binary=binary)
     assert f"export PATH={PROGRAMS}:$PATH" in said
-    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))  # then nobody is asked
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))  # then no one is asked
     plans(launch, worker, spark_binary=binary)
 
 

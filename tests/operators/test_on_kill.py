@@ -55,7 +55,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
         ("cluster", "failed", 1),
         ("cluster", "success", 1),
         ("cluster", "restarting", 1),
-        ("client", "running", 1),  # the driver runs on the worker: nobody could reconnect
+        ("client", "running", 1),  # the driver runs on the worker: no one could reconnect
         (None, "failed", 1),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import DAG, BaseSensorOperator
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException, TaskDeferralError, TaskDeferred
 
-from airflow_kafka_offsets import KafkaEnoughSensor, KafkaLagSensor, KafkaTimeSensor, WindowCommittedSensor
+from airflow_kafka_offsets import KafkaLagSensor, KafkaTimeSensor, KafkaUnreadSensor, WindowCommittedSensor
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaRefusedError,
@@ -27,9 +27,9 @@ from tests.triggers.test_conditions import moody, remade
 HOUR = timedelta(hours=1)
 
 
-def enough(**options: Any) -> KafkaEnoughSensor:
+def enough(**options: Any) -> KafkaUnreadSensor:
     """Wait for five offsets."""
-    return KafkaEnoughSensor(task_id="wait", group=group(), min_span=5, **options)
+    return KafkaUnreadSensor(task_id="wait", group=group(), min_span=5, **options)
 
 
 def deferred(sensor: BaseSensorOperator) -> TaskDeferred:
@@ -164,6 +164,6 @@ def test_a_wait_for_a_commit_needs_a_cut_time_or_a_window(options: dict[str, Any
 
 def test_nonsense_is_refused_when_the_dag_is_read() -> None:
     with pytest.raises(BadInputError):
-        KafkaEnoughSensor(task_id="wait", group=group())
+        KafkaUnreadSensor(task_id="wait", group=group())
     with pytest.raises(BadInputError):
         KafkaLagSensor(task_id="wait", group=group(), max_lag=-1)

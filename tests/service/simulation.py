@@ -48,7 +48,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -392,7 +392,7 @@ class Simulation:
             for other in task.run:
                 other.started = self.world.now
         if self.random.random() < 0.3:
-            task.retries = self.random.choice(RETRIES)  # somebody edited the DAG
+            task.retries = self.random.choice(RETRIES)  # someone edited the DAG
         task.max_tries = task.number + task.retries
         task.state = "queued"
         task.cleared_at = len(self.jobs)
@@ -457,7 +457,7 @@ class Simulation:
             return self.service.plan(self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None)
 
         planned = self._patiently(task, process, ask)
-        is_interval = isinstance(request, Span) and request.is_interval
+        is_interval = isinstance(request, TimeSpan) and request.is_interval
         self.require(
             bool(planned) or is_interval, f"{process.name} asked for {request}, and got nothing without an error"
         )
@@ -485,7 +485,7 @@ class Simulation:
         return self.kafka.snapshot(["orders"], self.group.isolation_level).bounds
 
     def _check_was_there(self, process: Process, planned: Planned, log: Mapping[TopicPartition, Bounds]) -> None:
-        """Refuse that somebody gets what Kafka had lost before they asked: the job could only fail."""
+        """Refuse that someone gets what Kafka had lost before they asked: the job could only fail."""
         gone = [
             str(p) for p, r in planned.window.ranges.without_empty().items() if p in log and r.start < log[p].beginning
         ]
@@ -579,7 +579,7 @@ class Simulation:
 
     def _abandon(self, window_id: str, *, leave_gap: bool) -> None:
         done = self.service.abandon(window_id, "ada", "why", leave_gap=leave_gap)
-        self.require(leave_gap or not done.skipped, f"nobody confirmed the gap {done.skipped}")
+        self.require(leave_gap or not done.skipped, f"no one confirmed the gap {done.skipped}")
 
     def _start_reset(self, windows: Sequence[Window]) -> None:
         position = self.ledger.load("lake").position
@@ -762,9 +762,9 @@ class Simulation:
             return Windows(tuple(sorted(window.seq for window in some)))
         if kind == "offsets":
             start = self.random.randint(0, 30)
-            return Offsets(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
+            return Ranges(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
         cut = self.random.choice(windows).until
-        return Span(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
+        return TimeSpan(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
 
     def _produce(self) -> None:
         for partition in range(len(self._partitions())):
@@ -811,7 +811,7 @@ class Simulation:
     def _drive_to_quiet(self) -> None:
         self.tell("-- all that is left is driven to its end --")
         self._finish_tasks()
-        if self.in_place:  # the output of a rerun that failed for good is a part, until somebody clears it
+        if self.in_place:  # the output of a rerun that failed for good is a part, until someone clears it
             for task in [task for task in self.tasks.values() if task.state == "failed"]:
                 self.clear(task)
             self._finish_tasks()
@@ -961,7 +961,7 @@ class Simulation:
                 self.require(there == planned, f"{w.id} is committed with {there}, and owns {planned}")
 
     def _check_below_watermark(self, windows: Sequence[Window]) -> None:
-        """Look for offsets that the watermark passed, and that are nobody's."""
+        """Look for offsets that the watermark passed, and that are no one's."""
         read = {record for w in windows if w.state is State.COMMITTED for record in records(w.ranges)}
         gaps = self._gaps(windows)
         for p, watermark in self._watermark().items():

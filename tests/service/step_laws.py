@@ -134,7 +134,7 @@ class StepLaws:
             self._made.append((self._caller(), seq))
 
     def _check_given(self, seq: int, before: WindowRow | None, row: WindowRow) -> None:
-        """A window is taken from somebody only after Airflow said that this one is over, and only as long as it owns its offsets."""
+        """A window is taken from someone only after Airflow said that this one is over, and only as long as it owns its offsets."""
         if before is not None and before.holds == row.holds:
             return
         since = self._given.get(seq, 0)
@@ -150,7 +150,7 @@ class StepLaws:
         is_handed_over = is_planner and old.is_same_run(new)
         was_asked = self._said_over.get((self._caller(), old), 0) > since
         self._require(
-            is_handed_over or was_asked, f"window {seq} was taken from {old} by {new}, and nobody said that it is over"
+            is_handed_over or was_asked, f"window {seq} was taken from {old} by {new}, and no one said that it is over"
         )
 
     def _check_attempt(self, number: int, before: AttemptRow | None, row: AttemptRow) -> None:

@@ -212,7 +212,7 @@ def test_a_reset_that_was_overtaken_writes_nothing(two_windows: World, monkeypat
 
 
 def read_past_an_open_transaction(world: World) -> None:
-    """Read offsets 0 to 9 uncommitted; at 5 begins a transaction that nobody ends."""
+    """Read offsets 0 to 9 uncommitted; at 5 begins a transaction that no one ends."""
     world.configure(isolation_level="read_uncommitted")
     world.kafka.produce(tp(0), 5)
     world.kafka.open_transaction(tp(0))

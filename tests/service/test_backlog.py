@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import claim, ranges, tp
@@ -192,7 +192,7 @@ def test_a_window_below_others_is_given_up_as_a_recorded_gap_that_a_replay_fills
     assert act.details == {"window": poison.id, "skipped": {"orders-0": [0, 10]}}
     assert world.watermark == {0: 20 if is_behind_committed else 10, 1: 0}
     world.die(ONE)
-    [filled] = world.run_all(TWO, Offsets(ranges({tp(0): (0, 10)})))
+    [filled] = world.run_all(TWO, Ranges(ranges({tp(0): (0, 10)})))
     assert (filled.lane, filled.ranges) == (Lane.BACKFILL, ranges({tp(0): (0, 10)}))
     world.service.abandon(third.id, "ada", "because")
     rest = [w.ranges[tp(0)] for w in world.run_all(THREE, MANY)]

@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service.windows import Planned
@@ -50,7 +50,7 @@ def records(ranges: OffsetRanges) -> set[Record]:
 class Lake(RuleBasedStateMachine):
     """Runs that plan, work, die, come back as zombies and commit; people who replay, abandon and reset; a living topic.
 
-    The group starts at the latest offsets, with older records below that nobody owns.
+    The group starts at the latest offsets, with older records below that no one owns.
     """
 
     MAX_OPEN: ClassVar[int]
@@ -135,10 +135,10 @@ class Lake(RuleBasedStateMachine):
     def replay_span(self, data: st.DataObject, is_interval: bool, does_well: bool, scope: Scope) -> Claim:
         return self._replay(replace(data.draw(self._spans()), is_interval=is_interval), does_well, scope)
 
-    def _spans(self) -> st.SearchStrategy[Span]:
+    def _spans(self) -> st.SearchStrategy[TimeSpan]:
         minutes = int((self.world.now - NOON) / timedelta(minutes=1)) + 1
         edges = st.lists(st.integers(-15, minutes), min_size=2, max_size=2, unique=True).map(sorted)
-        return edges.map(lambda edge: Span(*(NOON + timedelta(minutes=m) for m in edge)))
+        return edges.map(lambda edge: TimeSpan(*(NOON + timedelta(minutes=m) for m in edge)))
 
     @rule(
         target=runs,
@@ -149,7 +149,7 @@ class Lake(RuleBasedStateMachine):
     )
     def replay_offsets(self, partition: int, back: int, span: int, does_well: bool) -> Claim:
         start = max(0, self.world.watermark.get(partition, 0) - back)
-        return self._replay(Offsets(OffsetRanges({tp(partition): OffsetRange(start, start + span)})), does_well)
+        return self._replay(Ranges(OffsetRanges({tp(partition): OffsetRange(start, start + span)})), does_well)
 
     def _replay(self, request: Request, does_well: bool, scope: Scope = Scope.TASK) -> Claim:
         run = replace(self._new_run(), scope=scope)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, StoreDriftError
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.service.move import Asked, Moving
@@ -40,7 +40,7 @@ class Slow(LedgerSource):
 
     happens: Callable[[], object]
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return the watermark of before."""
         found = super().read(topics)
         self.happens()

@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.place.place import Meaning
 from airflow_kafka_offsets.core.plan.ownership import Owner
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import LedgerSource
@@ -26,7 +26,7 @@ from tests.service.world import World
 ONE, TWO = claim("run-1"), claim("run-2")
 ELSEWHERE = Claim("reports", "run-1", "load")
 SIBLING = claim("run-1", "load_again")
-REPLAYS = [Windows((1,)), Span(NOON.replace(year=2000), NOON.replace(year=2100)), Offsets(ranges({tp(0): (0, 5)}))]
+REPLAYS = [Windows((1,)), TimeSpan(NOON.replace(year=2000), NOON.replace(year=2100)), Ranges(ranges({tp(0): (0, 5)}))]
 
 
 def everything(world: World) -> object:
@@ -77,7 +77,7 @@ def test_all_runs_and_all_mapped_tasks_of_the_task_are_the_owner(world: World) -
 
 
 @pytest.mark.parametrize("request_", REPLAYS)
-def test_another_dag_replays_on_purpose(world: World, request_: Windows | Span | Offsets) -> None:
+def test_another_dag_replays_on_purpose(world: World, request_: Windows | TimeSpan | Ranges) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.run(ONE)
     again = world.plan(ELSEWHERE, request_)
@@ -92,7 +92,7 @@ def test_a_replay_that_cuts_backfill_windows_makes_nobody_the_owner_and_changes_
     world.kafka.produce(tp(0), 10)
     world.run(ONE)
     world.configure(starting_offsets="latest", max_offsets=3)
-    assert [p.how for p in world.ask(ELSEWHERE, Offsets(ranges({tp(0): (0, 6)})))] == ["new", "new"]
+    assert [p.how for p in world.ask(ELSEWHERE, Ranges(ranges({tp(0): (0, 6)})))] == ["new", "new"]
     assert world.ledger.load("lake").owner == Owner("dag", "load")
     assert world.ledger.group("lake").max_offsets is None
 
@@ -246,8 +246,8 @@ def test_abandon_is_a_way_out_of_a_topic_that_left(two_topics: World) -> None:
     assert two_topics.plan(TWO).window.ranges.without_empty() == ranges({tp(0): (0, 10)})
 
 
-@pytest.mark.parametrize("request_", [Windows((1,)), Span(NOON.replace(year=2000), NOON.replace(year=2100))])
-def test_another_dag_does_not_replay_what_it_does_not_read(world: World, request_: Windows | Span) -> None:
+@pytest.mark.parametrize("request_", [Windows((1,)), TimeSpan(NOON.replace(year=2000), NOON.replace(year=2100))])
+def test_another_dag_does_not_replay_what_it_does_not_read(world: World, request_: Windows | TimeSpan) -> None:
     world.kafka.produce(tp(0), 10)
     world.run(ONE)
     world.kafka.create("clicks")

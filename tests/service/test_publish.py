@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.request import Live, Span
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, tp
@@ -280,8 +280,8 @@ def test_a_backfill_window_moves_no_store(quick_folder: Path, store: MemoryStore
     world.kafka.produce(tp(0), 20, at=at(-4))
     world.run(ONE)
     before = dict(stands(store))
-    store.failure = AWAY  # nobody asks it
-    [planned] = world.ask(TWO, Span(at(-5), at(-3)))
+    store.failure = AWAY  # no one asks it
+    [planned] = world.ask(TWO, TimeSpan(at(-5), at(-3)))
     world.do(planned.window, TWO)
     assert state_of(world, planned.window) is State.COMMITTED
     assert stands(store) == before == {0: 20, 1: 0}
@@ -508,7 +508,7 @@ def test_a_backfill_window_beside_a_store_is_committed_once(quick_folder: Path, 
     world = World(quick_folder, store, starting_offsets="latest")
     world.kafka.produce(tp(0), 20, at=at(-4))
     world.run(ONE)
-    [planned] = world.ask(TWO, Span(at(-5), at(-3)))
+    [planned] = world.ask(TWO, TimeSpan(at(-5), at(-3)))
     attempt = world.work(planned.window, TWO)
     answers = [world.service.commit(planned.window.id, TWO, attempt) for _ in range(2)]
     assert (planned.window.lane, answers) == (Lane.BACKFILL, [True, False])

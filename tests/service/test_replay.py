@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
@@ -48,9 +48,9 @@ def seqs(planned: Sequence[Planned | Window]) -> list[int]:
     return [(p.window if isinstance(p, Planned) else p).seq for p in planned]
 
 
-def offsets(low: int, high: int, partition: int = 0) -> Offsets:
+def offsets(low: int, high: int, partition: int = 0) -> Ranges:
     """Ask for offsets of one partition."""
-    return Offsets(ranges({tp(partition): (low, high)}))
+    return Ranges(ranges({tp(partition): (low, high)}))
 
 
 def everything(world: World) -> object:
@@ -69,7 +69,7 @@ def hourly(world: World) -> World:
 
 @pytest.fixture
 def latecomer(world: World) -> World:
-    """A group that started at latest: 20 older records are there (10 of hour -3, 10 of hour -2), and nobody owns them."""
+    """A group that started at latest: 20 older records are there (10 of hour -3, 10 of hour -2), and no one owns them."""
     world.configure(starting_offsets="latest")
     world.kafka.produce(tp(0), 10, at=at(-3.5))
     world.kafka.produce(tp(0), 10, at=at(-2.5))
@@ -127,7 +127,7 @@ def test_an_open_live_window_is_refused_the_live_lane_reads_it(hourly: World) ->
 
 
 def test_a_group_that_never_planned_has_nothing_to_replay(world: World) -> None:
-    for request in (Windows((1,)), Span(at(-1), at(0)), Span(at(-1), at(0), is_interval=True), offsets(0, 1)):
+    for request in (Windows((1,)), TimeSpan(at(-1), at(0)), TimeSpan(at(-1), at(0), is_interval=True), offsets(0, 1)):
         with pytest.raises(NotYetError, match="Group lake has not planned yet"):
             world.ask(ONE, request)
 
@@ -159,10 +159,10 @@ def test_windows_of_a_recreated_topic_can_not_be_replayed(hourly: World) -> None
 
 def test_a_window_belongs_to_the_span_that_contains_its_cut_time(hourly: World) -> None:
     for span, expected in (
-        (Span(at(-3), at(-2)), [2]),
-        (Span(at(-3.1), at(-2)), [1, 2]),
-        (Span(at(-9), at(9)), [1, 2, 3]),
-        (Span(at(-2), at(-1.5)), []),
+        (TimeSpan(at(-3), at(-2)), [2]),
+        (TimeSpan(at(-3.1), at(-2)), [1, 2]),
+        (TimeSpan(at(-9), at(9)), [1, 2, 3]),
+        (TimeSpan(at(-2), at(-1.5)), []),
     ):
         if expected:
             assert seqs(hourly.ask(claim(str(span)), span)) == expected
@@ -176,14 +176,14 @@ def test_a_span_without_windows_names_those_that_own_its_records(hourly: World) 
     with pytest.raises(
         BadInputError, match=r"no window was cut after .*09:20.* up to .*09:45.*lake-000002; name these"
     ):
-        hourly.ask(ONE, Span(NOON - timedelta(minutes=160), NOON - timedelta(minutes=135)))
+        hourly.ask(ONE, TimeSpan(NOON - timedelta(minutes=160), NOON - timedelta(minutes=135)))
     with pytest.raises(BadInputError, match="kafka-offsets windows lists what there is"):
-        hourly.ask(ONE, Span(at(-20), at(-19)))
+        hourly.ask(ONE, TimeSpan(at(-20), at(-19)))
 
 
 def test_the_records_of_a_span_that_nobody_owns_get_new_windows_below_the_watermark(latecomer: World) -> None:
     assert latecomer.watermark == {0: 25, 1: 0}
-    [planned] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    [planned] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     window = planned.window
     assert (planned.how, window.lane, window.ranges, window.until) == (
         "new",
@@ -197,16 +197,16 @@ def test_the_records_of_a_span_that_nobody_owns_get_new_windows_below_the_waterm
 
 
 def test_the_same_span_finds_its_windows_again_and_a_part_of_it_names_them(latecomer: World) -> None:
-    first = latecomer.run_all(ONE, Span(at(-4), at(-2)))
-    again = latecomer.ask(TWO, Span(at(-4), at(-2)))
+    first = latecomer.run_all(ONE, TimeSpan(at(-4), at(-2)))
+    again = latecomer.ask(TWO, TimeSpan(at(-4), at(-2)))
     assert [(p.window.id, p.is_rerun) for p in again] == [(w.id, True) for w in first]
     with pytest.raises(BadInputError, match=f"{first[0].id}; name these"):
-        latecomer.ask(THREE, Span(at(-4), at(-3)))
+        latecomer.ask(THREE, TimeSpan(at(-4), at(-3)))
 
 
 def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> None:
     latecomer.configure(max_offsets=8)
-    planned = latecomer.ask(ONE, Span(at(-4), at(-2)))
+    planned = latecomer.ask(ONE, TimeSpan(at(-4), at(-2)))
     cuts = [(r.start, r.end) for p in planned for r in p.window.ranges.values()]
     assert cuts == [(0, 8), (8, 16), (16, 20)]
     assert {p.window.until for p in planned} == {at(-2)}
@@ -218,7 +218,7 @@ def test_more_windows_than_the_task_can_have_are_refused_before_anything_is_writ
     latecomer.configure(max_offsets=8)
     before = everything(latecomer)
     with pytest.raises(BadInputError, match=r"would get 3 windows and can take 1.*PlanBacklogOperator"):
-        latecomer.ask(ONE, Span(at(-4), at(-2)), at_most=1)
+        latecomer.ask(ONE, TimeSpan(at(-4), at(-2)), at_most=1)
     assert everything(latecomer) == before
 
 
@@ -226,7 +226,7 @@ def test_records_of_the_span_above_the_watermark_are_refused_with_the_numbers(la
     latecomer.kafka.produce(tp(0), 7, at=at(0.1))
     before = everything(latecomer)
     with pytest.raises(BadInputError, match=r"orders-0: offsets 25 to 31 \(watermark 25\)"):
-        latecomer.ask(ONE, Span(at(-4), at(1)))
+        latecomer.ask(ONE, TimeSpan(at(-4), at(1)))
     assert everything(latecomer) == before
 
 
@@ -234,9 +234,9 @@ def test_an_open_live_windows_records_are_above_the_watermark(latecomer: World) 
     latecomer.kafka.produce(tp(0), 7, at=at(0.1))
     latecomer.plan(ONE)
     with pytest.raises(BadInputError, match=r"orders-0: offsets 25 to 31 \(watermark 25\)"):
-        latecomer.ask(TWO, Span(at(-4), at(1)))
+        latecomer.ask(TWO, TimeSpan(at(-4), at(1)))
     # What lies below is not the live lane's.
-    assert [p.window.lane for p in latecomer.ask(TWO, Span(at(-4), at(-3)))] == [Lane.BACKFILL]
+    assert [p.window.lane for p in latecomer.ask(TWO, TimeSpan(at(-4), at(-3)))] == [Lane.BACKFILL]
 
 
 def test_a_gap_that_a_reset_left_can_be_filled(hourly: World) -> None:
@@ -244,7 +244,7 @@ def test_a_gap_that_a_reset_left_can_be_filled(hourly: World) -> None:
     hourly.service.reset(hourly.group, '{"orders":{"0":45}}', "me", "in a hurry")
     hourly.run(ONE)
     assert hourly.watermark == {0: 50, 1: 0}
-    planned = hourly.ask(TWO, Span(at(-1), at(0)))
+    planned = hourly.ask(TWO, TimeSpan(at(-1), at(0)))
     assert [(p.how, p.window.ranges[tp(0)]) for p in planned] == [("new", ranges({tp(0): (30, 45)})[tp(0)])]
 
 
@@ -258,7 +258,7 @@ def test_what_expired_in_a_skipped_gap_is_refused_by_offsets_and_not_asked_by_ti
     with pytest.raises(DataLossError, match=r"orders-0: offsets 10 to 24 \(beginning offset 25\)"):
         world.ask(THREE, offsets(10, 25))
     with pytest.raises(BadInputError, match="nothing to replay"):
-        world.ask(THREE, Span(at(-3.5), at(-2.5)))
+        world.ask(THREE, TimeSpan(at(-3.5), at(-2.5)))
 
 
 def test_what_a_truncated_log_lost_is_refused_and_not_planned(latecomer: World) -> None:
@@ -273,7 +273,7 @@ def test_what_a_truncated_log_lost_is_refused_and_not_planned(latecomer: World) 
 def test_a_span_over_partitions_without_records_asks_nothing_of_them(hourly: World) -> None:
     hourly.kafka.add_partitions("orders", 3)
     hourly.run(claim("wide"))
-    assert seqs(hourly.ask(ONE, Span(at(-9), at(-1.5)))) == [1, 2]
+    assert seqs(hourly.ask(ONE, TimeSpan(at(-9), at(-1.5)))) == [1, 2]
 
 
 # Rule 6: by offsets.
@@ -293,7 +293,7 @@ def test_offsets_that_mean_nothing_are_refused_with_the_numbers(hourly: World) -
         (offsets(25, 33), r"orders-0: offsets 30 to 32 \(watermark 30\)"),
         (offsets(5, 5), "nothing to replay: the offset ranges are empty"),
         (offsets(0, 5, partition=9), "Kafka has no partition orders-9"),
-        (Offsets(ranges({tp(0, "refunds"): (0, 5)})), "doesn't read refunds; it reads orders"),
+        (Ranges(ranges({tp(0, "refunds"): (0, 5)})), "doesn't read refunds; it reads orders"),
         (offsets(10**12, 10**12 + 5), r"offsets 1000000000000 to 1000000000004 \(watermark 30\)"),
     ):
         with pytest.raises(BadInputError, match=why):
@@ -320,7 +320,7 @@ def test_a_partition_that_was_added_later_is_replayed_like_any_other(hourly: Wor
         hourly.ask(ONE, offsets(0, 4, partition=2))
     hourly.run(TWO)
     assert seqs(hourly.ask(ONE, offsets(3, 4, partition=2))) == [4]
-    assert seqs(hourly.ask(THREE, Offsets(ranges({tp(0): (5, 6), tp(1): (0, 0)})))) == [1]
+    assert seqs(hourly.ask(THREE, Ranges(ranges({tp(0): (5, 6), tp(1): (0, 0)})))) == [1]
 
 
 # Who works on it, and resuming.
@@ -348,7 +348,7 @@ def test_what_another_run_did_is_not_done_by_this_one(hourly: World) -> None:
 
 def test_a_runs_own_windows_win_over_whatever_it_asks(hourly: World) -> None:
     hourly.ask(ONE, Windows((2,)))
-    for request in (Windows((1, 3)), Live(), Span(at(-9), at(9)), offsets(0, 1), Windows((99,))):
+    for request in (Windows((1, 3)), Live(), TimeSpan(at(-9), at(9)), offsets(0, 1), Windows((99,))):
         [planned] = hourly.ask(ONE, request)
         assert (planned.window.seq, planned.how) == (2, "again")
 
@@ -356,7 +356,7 @@ def test_a_runs_own_windows_win_over_whatever_it_asks(hourly: World) -> None:
 def test_a_busy_window_refuses_the_whole_replay_and_nothing_is_written(latecomer: World) -> None:
     latecomer.ask(ONE, Windows((2,)))
     before = everything(latecomer)
-    for request in (Windows((2,)), offsets(0, 25), Span(at(-9), at(0.1))):
+    for request in (Windows((2,)), offsets(0, 25), TimeSpan(at(-9), at(0.1))):
         with pytest.raises(WindowBusyError, match=r"lake-000002 is being worked on by dag/run-1/load") as raised:
             latecomer.ask(TWO, request)
         assert raised.value.is_rerun
@@ -366,7 +366,7 @@ def test_a_busy_window_refuses_the_whole_replay_and_nothing_is_written(latecomer
 
 
 def test_a_dead_replays_open_window_is_taken_by_the_next_replay_as_it_is(latecomer: World) -> None:
-    [left] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    [left] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     with pytest.raises(WindowBusyError):
         latecomer.ask(TWO, offsets(5, 8))
     latecomer.die(ONE)
@@ -374,12 +374,12 @@ def test_a_dead_replays_open_window_is_taken_by_the_next_replay_as_it_is(latecom
         [taken] = latecomer.ask(who, request)
         assert (taken.window, taken.how, taken.is_rerun) == (left.window, "replay", False)
         latecomer.die(who)
-    [taken] = latecomer.ask(TWO, Span(at(-4), at(-3)))
+    [taken] = latecomer.ask(TWO, TimeSpan(at(-4), at(-3)))
     assert latecomer.do(taken.window, TWO) is True
 
 
 def test_a_live_run_leaves_backfill_windows_alone(latecomer: World) -> None:
-    latecomer.ask(ONE, Span(at(-4), at(-3)))
+    latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     latecomer.die(ONE)
     latecomer.kafka.produce(tp(0), 5)
     live = latecomer.run(TWO)
@@ -388,32 +388,32 @@ def test_a_live_run_leaves_backfill_windows_alone(latecomer: World) -> None:
 
 def test_a_backfill_window_can_be_abandoned_although_later_ones_exist(latecomer: World) -> None:
     latecomer.configure(max_offsets=5)
-    planned = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    planned = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     latecomer.kafka.produce(tp(0), 5)
     latecomer.run(TWO)
     first = planned[0].window
     latecomer.service.abandon(first.id, "me", "poison")
     assert latecomer.watermark == {0: 30, 1: 0}
     latecomer.die(ONE)
-    # The offsets are nobody's again: another window, another name.
+    # The offsets are no one's again: another window, another name.
     again = latecomer.ask(THREE, offsets(0, 10))
     assert [(p.window.ranges[tp(0)].start, p.how) for p in again] == [(5, "replay"), (0, "new")]
     assert again[1].window.id != first.id
 
 
 def test_a_replay_whose_run_had_its_window_abandoned_asks_anew(latecomer: World) -> None:
-    [before] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    [before] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     latecomer.service.abandon(before.window.id, "me", "poison")
-    [anew] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    [anew] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     assert (anew.how, anew.window.ranges) == ("new", before.window.ranges)
     assert anew.window.id != before.window.id
 
 
-@pytest.mark.parametrize("request_", [Windows((3,)), Span(at(-4), at(-3))], ids=["by name", "by time"])
+@pytest.mark.parametrize("request_", [Windows((3,)), TimeSpan(at(-4), at(-3))], ids=["by name", "by time"])
 def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run_again(
-    latecomer: World, request_: Windows | Span
+    latecomer: World, request_: Windows | TimeSpan
 ) -> None:
-    [planned] = latecomer.ask(ONE, Span(at(-4), at(-3)))
+    [planned] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     latecomer.work(planned.window, ONE)
     latecomer.crash_in_commit(planned.window)
     [retry] = latecomer.ask(ONE, request_)
@@ -457,7 +457,7 @@ def test_a_replay_that_kafka_does_not_answer_writes_nothing(latecomer: World, mo
 
     monkeypatch.setattr(latecomer.kafka, "offsets_at", down)
     with pytest.raises(KafkaUnavailableError):
-        latecomer.ask(ONE, Span(at(-4), at(-3)))
+        latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     monkeypatch.setattr(latecomer.kafka, "snapshot", down)
     with pytest.raises(KafkaUnavailableError):
         latecomer.ask(ONE, offsets(0, 25))
@@ -471,13 +471,13 @@ def test_a_replay_that_kafka_does_not_answer_writes_nothing(latecomer: World, mo
         (offsets(20, 25), [2]),
         (offsets(0, 20), [3]),
         (offsets(15, 23), [2, 3]),
-        (Span(at(-4), at(-3)), [3]),
-        (Span(at(-9), at(0.1)), [2, 3]),
+        (TimeSpan(at(-4), at(-3)), [3]),
+        (TimeSpan(at(-9), at(0.1)), [2, 3]),
     ],
-    ids=["by name", "owned", "of nobody", "partly owned", "a time of nobody", "a time partly owned"],
+    ids=["by name", "owned", "of no one", "partly owned", "a time of no one", "a time partly owned"],
 )
 def test_a_replay_asks_kafka_for_one_snapshot(
-    latecomer: World, request_: Windows | Offsets | Span, expected: list[int]
+    latecomer: World, request_: Windows | Ranges | TimeSpan, expected: list[int]
 ) -> None:
     latecomer.kafka.calls.clear()
     assert seqs(latecomer.ask(ONE, request_)) == expected
@@ -510,7 +510,7 @@ def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
 
 
 def test_a_reset_backwards_supersedes_backfill_windows_too(latecomer: World) -> None:
-    [filled] = latecomer.run_all(ONE, Span(at(-4), at(-2)))
+    [filled] = latecomer.run_all(ONE, TimeSpan(at(-4), at(-2)))
     with pytest.raises(ConfirmationError, match=filled.id):
         latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema")
     latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
@@ -519,7 +519,7 @@ def test_a_reset_backwards_supersedes_backfill_windows_too(latecomer: World) -> 
 
 
 def test_a_reset_backwards_wants_no_open_backfill_window_in_its_way(latecomer: World) -> None:
-    [waiting] = latecomer.ask(ONE, Span(at(-4), at(-2)))
+    [waiting] = latecomer.ask(ONE, TimeSpan(at(-4), at(-2)))
     with pytest.raises(IllegalStepError, match=f"abandon {waiting.window.id}"):
         latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
     latecomer.service.reset(latecomer.group, "latest", "me", "forwards is no matter")
@@ -528,9 +528,9 @@ def test_a_reset_backwards_wants_no_open_backfill_window_in_its_way(latecomer: W
 # Rules 7 and 8: the intervals of Airflow's backfills.
 
 
-def interval(start: float, end: float) -> Span:
+def interval(start: float, end: float) -> TimeSpan:
     """Ask as a backfill's run does."""
-    return Span(at(start), at(end), is_interval=True)
+    return TimeSpan(at(start), at(end), is_interval=True)
 
 
 def test_an_interval_in_which_no_window_was_cut_is_an_empty_answer(hourly: World) -> None:
@@ -594,7 +594,7 @@ def test_consecutive_intervals_divide_all_windows_and_records(
         world.configure(starting_offsets=started_at)
         world.run(claim("last"), Live(until=at(0)))
         borders = [at(-1000), *(at(tenths / 10) for tenths in cuts), at(1)]
-        spans = [Span(start, end, is_interval=True) for start, end in pairwise(borders)]
+        spans = [TimeSpan(start, end, is_interval=True) for start, end in pairwise(borders)]
         order.shuffle(spans)  # type: ignore[attr-defined]
         ran = [w for i, span in enumerate(spans) for w in world.run_all(claim(f"backfill-{i}"), span)]
         windows = [row.held.window for row in world.ledger.windows("lake", limit=1000) if row.held.window.span]
@@ -670,7 +670,7 @@ def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(wo
 
     def ask(minute: int) -> None:
         start = NOON + timedelta(minutes=minute - 60)
-        span = Span(start, start + timedelta(minutes=1), is_interval=True)
+        span = TimeSpan(start, start + timedelta(minutes=1), is_interval=True)
         barrier.wait()
         try:
             windows.extend(service.plan(world.group, claim(f"backfill-{minute}"), lambda _: False, span))

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.plan.request import Live, Request, Span, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service.windows import RACES
@@ -513,7 +513,7 @@ def test_an_unknown_window_is_named(world: World) -> None:
         world.service.commit("lake-000009", ONE)
 
 
-# The definition that commits, sensors and people go by is the newest that somebody planned with.
+# The definition that commits, sensors and people go by is the newest that someone planned with.
 
 
 def test_whoever_takes_over_a_window_leaves_its_own_definition(world: World) -> None:
@@ -622,5 +622,5 @@ def test_a_backfill_may_reprocess_a_run_in_the_group_of_another_name(world: Worl
     world.run(ONE)
     world.group = group("lake2", starting_offsets="latest")
     world.run(TWO)
-    hour = Span(NOON - timedelta(hours=1), NOON + timedelta(hours=1), is_interval=True)
+    hour = TimeSpan(NOON - timedelta(hours=1), NOON + timedelta(hours=1), is_interval=True)
     assert {planned.window.group for planned in world.ask(ONE, hour, last_clear=1)} == {"lake2"}

@@ -11,9 +11,9 @@ import pytest
 from airflow_kafka_offsets.core.conditions import (
     CommittedUntil,
     Condition,
-    Enough,
     LagAtMost,
     TimePassed,
+    UnreadAtLeast,
     WindowCommitted,
 )
 from airflow_kafka_offsets.core.errors import (
@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live
-from airflow_kafka_offsets.core.plan.waiting import Answer
+from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.window import Claim, Window
 from airflow_kafka_offsets.service.watch import NEWEST, Watch
 from tests.core.examples import NOON, claim, group, tp
@@ -67,7 +67,7 @@ def watch(world: World) -> Watch:
     return Watch(lambda: world.ledger, lambda: world.kafka, lambda: world.now)
 
 
-def ask(world: World, *conditions: Condition) -> list[Answer | Exception]:
+def ask(world: World, *conditions: Condition) -> list[Decision | Exception]:
     """Ask."""
     return watch(world).ask(conditions)
 
@@ -75,7 +75,7 @@ def ask(world: World, *conditions: Condition) -> list[Answer | Exception]:
 def is_met(world: World, condition: Condition) -> bool:
     """Ask for one condition."""
     (answer,) = ask(world, condition)
-    assert isinstance(answer, Answer), answer
+    assert isinstance(answer, Decision), answer
     return answer.is_met
 
 
@@ -93,16 +93,21 @@ def test_many_conditions_cost_one_snapshot_and_one_lookup_for_each_moment(world:
     groups = [group(f"g{i}", topics=[f"t{i % 20}"]) for i in range(40)]
     conditions: list[Condition] = []
     for g in groups:
-        conditions += [Enough(g, 10, HOUR), Enough(g, max_age=HOUR), LagAtMost(g, 5), TimePassed(g, NOON - HOUR)]
+        conditions += [
+            UnreadAtLeast(g, 10, HOUR),
+            UnreadAtLeast(g, max_age=HOUR),
+            LagAtMost(g, 5),
+            TimePassed(g, NOON - HOUR),
+        ]
     answers = ask(world, *conditions)
-    assert all(isinstance(answer, Answer) for answer in answers)
+    assert all(isinstance(answer, Decision) for answer in answers)
     # The age and the moment happen to be the same time.
     assert world.kafka.calls == ["snapshot", "offsets_at"]
     assert sorted(loads) == sorted(g.name for g in groups)
 
 
 def test_unread_and_lag_follow_producer_and_commit(world: World) -> None:
-    enough, small = Enough(world.group, min_span=10), LagAtMost(world.group, 9)
+    enough, small = UnreadAtLeast(world.group, min_span=10), LagAtMost(world.group, 9)
     world.kafka.produce(tp(0), 9)
     assert (is_met(world, enough), is_met(world, small)) == (False, True)
     world.kafka.produce(tp(1), 1)
@@ -114,22 +119,22 @@ def test_unread_and_lag_follow_producer_and_commit(world: World) -> None:
 def test_a_planned_window_is_unread_until_it_is_committed(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     world.plan(claim())
-    assert is_met(world, Enough(world.group, min_span=10))
+    assert is_met(world, UnreadAtLeast(world.group, min_span=10))
 
 
 def test_an_open_transaction_is_not_there_yet(world: World) -> None:
     world.kafka.open_transaction(tp(0))
     world.kafka.produce(tp(0), 10)
     blind = group(isolation_level="read_uncommitted")
-    assert not is_met(world, Enough(world.group, min_span=5))
-    assert is_met(world, Enough(blind, min_span=5))
+    assert not is_met(world, UnreadAtLeast(world.group, min_span=5))
+    assert is_met(world, UnreadAtLeast(blind, min_span=5))
     world.kafka.commit_transaction(tp(0))
-    assert is_met(world, Enough(world.group, min_span=5))
+    assert is_met(world, UnreadAtLeast(world.group, min_span=5))
 
 
 def test_a_record_grows_old(world: World) -> None:
     world.kafka.produce(tp(0), 1, at=world.now)
-    condition = Enough(world.group, max_age=HOUR)
+    condition = UnreadAtLeast(world.group, max_age=HOUR)
     assert not is_met(world, condition)
     world.now += HOUR
     assert not is_met(world, condition)
@@ -248,23 +253,23 @@ def test_each_error_stays_with_its_own_condition(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     answers = ask(
         world,
-        Enough(group("other", topics=["nowhere"]), min_span=1),
-        Enough(world.group, min_span=1),
+        UnreadAtLeast(group("other", topics=["nowhere"]), min_span=1),
+        UnreadAtLeast(world.group, min_span=1),
         WindowCommitted("lake-000077"),
         TimePassed(group("another", topics=["orders", "nowhere"]), NOON - HOUR),
         LagAtMost(world.group, 10),
     )
     assert [type(answer) for answer in answers] == [
         MissingPartitionError,
-        Answer,
+        Decision,
         UnknownWindowError,
         MissingPartitionError,
-        Answer,
+        Decision,
     ]
 
 
 def test_a_topic_that_is_missing_for_all_costs_nobody_else_a_time_lookup(world: World) -> None:
-    (answer,) = ask(world, Enough(group(topics=["nowhere"]), max_age=HOUR))
+    (answer,) = ask(world, UnreadAtLeast(group(topics=["nowhere"]), max_age=HOUR))
     assert isinstance(answer, MissingPartitionError)
 
 
@@ -281,9 +286,9 @@ def moody(world: World) -> World:
 @pytest.mark.parametrize("error", [KafkaRefusedError("no ACL"), KafkaUnavailableError("no leader")])
 def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(moody: World, error: KafkaAnswerError) -> None:
     moody.kafka.fails["secret"] = error  # type: ignore[attr-defined]
-    secret, orders = ask(moody, Enough(group("s", topics=["secret"]), 1), Enough(group(), 1))
+    secret, orders = ask(moody, UnreadAtLeast(group("s", topics=["secret"]), 1), UnreadAtLeast(group(), 1))
     assert secret is error
-    assert isinstance(orders, Answer)
+    assert isinstance(orders, Decision)
     assert orders.is_met
 
 
@@ -291,7 +296,7 @@ def test_a_cluster_that_is_down_is_asked_twice_not_once_per_topic(moody: World) 
     down = KafkaUnavailableError("down")
     moody.kafka.fails = dict.fromkeys(["secret", "orders"], down)  # type: ignore[attr-defined]
     moody.kafka.is_down = True  # type: ignore[attr-defined]
-    assert ask(moody, Enough(group("s", topics=["secret"]), 1), Enough(group(), 1)) == [down, down]
+    assert ask(moody, UnreadAtLeast(group("s", topics=["secret"]), 1), UnreadAtLeast(group(), 1)) == [down, down]
     assert moody.kafka.calls == ["snapshot"]
 
 
@@ -306,10 +311,10 @@ def test_a_ledger_that_is_down_is_asked_once_and_leaves_time_alone(world: World)
     world.kafka.produce(tp(0), at=NOON)
     world.kafka.produce(tp(1), at=NOON)
     groups = [group(f"g{i}") for i in range(5)]
-    conditions: list[Condition] = [*(Enough(g, 1) for g in groups), TimePassed(groups[0], NOON)]
+    conditions: list[Condition] = [*(UnreadAtLeast(g, 1) for g in groups), TimePassed(groups[0], NOON)]
     *silent, time = Watch(open_ledger, lambda: world.kafka, lambda: world.now).ask(conditions)  # type: ignore
     assert {type(answer) for answer in silent} == {LedgerUnavailableError}
-    assert isinstance(time, Answer)
+    assert isinstance(time, Decision)
     assert time.is_met
     assert len(opened) == 1
 
@@ -318,16 +323,16 @@ def test_a_leader_that_lags_for_a_moment_is_looked_at_twice(world: World) -> Non
     world.kafka.produce(tp(0), 10)
     world.run(claim())
     world.kafka.fall_back_once(tp(0), 4)
-    assert not is_met(world, Enough(world.group, min_span=1))
+    assert not is_met(world, UnreadAtLeast(world.group, min_span=1))
     world.kafka.truncate(tp(0), 4)
-    (answer,) = ask(world, Enough(world.group, min_span=1))
+    (answer,) = ask(world, UnreadAtLeast(world.group, min_span=1))
     assert isinstance(answer, LogTruncatedError)
 
 
 def test_what_a_sensor_calls_unread_is_what_the_next_window_reads(world: World) -> None:
     world.kafka.produce(tp(0), 7)
     world.kafka.produce(tp(1), 5)
-    (answer,) = ask(world, Enough(world.group, min_span=1))
+    (answer,) = ask(world, UnreadAtLeast(world.group, min_span=1))
     assert not isinstance(answer, Exception | KafkaOffsetsError)
     assert answer.facts["span"] == world.plan(claim()).window.span == 12
 
@@ -338,7 +343,11 @@ def test_a_doubtful_log_of_one_group_is_no_other_groups_trouble(world: World) ->
     world.kafka.truncate(tp(0), 4)
     blind = group("blind", isolation_level="read_uncommitted")
     truncated, *others = ask(
-        world, Enough(world.group, 1), Enough(blind, 1), Enough(group("new"), 1), TimePassed(world.group, NOON)
+        world,
+        UnreadAtLeast(world.group, 1),
+        UnreadAtLeast(blind, 1),
+        UnreadAtLeast(group("new"), 1),
+        TimePassed(world.group, NOON),
     )
     assert isinstance(truncated, LogTruncatedError)
-    assert [answer.is_met for answer in others if isinstance(answer, Answer)] == [True, True, False]
+    assert [answer.is_met for answer in others if isinstance(answer, Decision)] == [True, True, False]

@@ -1,6 +1,6 @@
 """Every state has a way out: the commands that the errors name work, one after the other, until a run reads on.
 
-Runs, people and Kafka do what they like, and now and then follow an error at once; then nobody does anything but what the errors say.
+Runs, people and Kafka do what they like, and now and then follow an error at once; then no one does anything but what the errors say.
 Runs go by the definition in the DAG, and people's commands by the one that the ledger has. For many thousand sequences, by hand::
 
     WAY_OUT_EXAMPLES=2000 python -m pytest -q tests/service/test_way_out.py
@@ -34,7 +34,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
-from airflow_kafka_offsets.core.plan.request import Live, Offsets, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import LedgerSource
@@ -194,7 +194,7 @@ class Maze(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), start=st.integers(0, 10), good=st.sets(st.integers(0, 1)), dag=ASKS, then=THEN)
     def backfill(self, which: int, start: int, good: set[int], dag: str | None, then: int | None) -> None:
-        self._work(Offsets(ranges({tp(which): (start, start + 3)})), good, False, dag, then)
+        self._work(Ranges(ranges({tp(which): (start, start + 3)})), good, False, dag, then)
 
     @rule(at_most=st.integers(1, 3), good=st.sets(st.integers(0, 2)), then=THEN)
     def plan_elsewhere(self, at_most: int, good: set[int], then: int | None) -> None:
@@ -227,12 +227,12 @@ class Maze(RuleBasedStateMachine):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose the group is, by the ledger; None: nobody's yet."""
+        """Whose the group is, by the ledger; None: no one's yet."""
         return self.world.ledger.load("lake").owner
 
     def _work(
         self,
-        request: Live | Windows | Offsets,
+        request: Live | Windows | Ranges,
         good: set[int],
         is_half_way: bool,
         dag: str | None = None,
@@ -270,7 +270,7 @@ class Maze(RuleBasedStateMachine):
         if then is not None and COMMAND.search(str(error)):
             self._follow(error, then)
 
-    def _until(self, request: Live | Windows | Offsets) -> Live | Windows | Offsets:
+    def _until(self, request: Live | Windows | Ranges) -> Live | Windows | Ranges:
         is_by_time = isinstance(request, Live) and self.world.group.until == "data_interval_end"
         return Live(ends_at=self.world.now, at_most=request.at_most) if is_by_time else request  # type: ignore[union-attr]
 

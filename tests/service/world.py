@@ -34,7 +34,7 @@ def _empty_ledger() -> bytes:
 
 
 def after_clear(last_clear: int) -> Try:
-    """Return the first try after a clear, or of a run that nobody has cleared; its task has two retries."""
+    """Return the first try after a clear, or of a run that no one has cleared; its task has two retries."""
     return Try(last_clear + 1, last_clear + 2, 2, NOON)
 
 

@@ -32,7 +32,7 @@ class Database:
 
     @cached_property
     def engine(self) -> Engine:
-        """Connections that nobody keeps."""
+        """Connections that no one keeps."""
         return create_engine(self.url, poolclass=NullPool)
 
     def run(self, *statements: str, **values: Any) -> None:
@@ -67,7 +67,7 @@ class Database:
         )
 
     def is_running(self, *parts: str) -> bool:
-        """Whether somebody else runs a statement with these parts in it at this moment."""
+        """Whether someone else runs a statement with these parts in it at this moment."""
         query = "SELECT query FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
         if self.is_mysql:
             query = "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID()"

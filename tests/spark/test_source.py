@@ -170,7 +170,7 @@ def test_a_session_that_reads_by_version_2_already_is_left_so_and_can_be_told_ot
 def test_an_engine_without_the_choice_reads_as_it_does(
     spark: SparkSession, make_window: MakeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_V1_SOURCES", "spark.nobody.knows.this")
+    monkeypatch.setattr(source, "_V1_SOURCES", "spark.no one.knows.this")
     window = make_window({"orders": {0: (0, 5)}}, options={"kafka.bootstrap.servers": "127.0.0.1:1"})
     assert "RelationV2" not in scan_of(window.read())
 
@@ -184,7 +184,7 @@ def test_a_window_is_read_once_for_several_outputs(
     window = make_window({topic: {0: (0, 50)}}, report=str(report))
     with window.persisted(includeHeaders=True) as frame:
         assert json.loads(report.read_text())["records"] == window.records == 50
-        delete_records(kafka, topic, before=50)  # nobody can read it again
+        delete_records(kafka, topic, before=50)  # no one can read it again
         assert frame.limit(3).count() == 3
         assert frame.join(frame.select("offset"), "offset").count() == 50
         frame.foreachPartition(lambda rows: None)

@@ -202,7 +202,7 @@ class StoreContract:
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
         if store.guarantees.compares is Compares.NOBODY:
-            pytest.fail("a store that compares with nobody overrides this test")
+            pytest.fail("a store that compares with no one overrides this test")
         other = f"{topic}.other"
         before = at(topic, *[0] * 20) | at(other, 0)
         store.advance(group, {}, before)

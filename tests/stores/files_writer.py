@@ -1,4 +1,4 @@
-"""Advance a group on a local disk for ever, and say after each advance where it stands: `python -m ... BASE GROUP`."""
+"""Advance a group on a local disk forever, and say after each advance where it stands: `python -m ... BASE GROUP`."""
 
 from __future__ import annotations
 

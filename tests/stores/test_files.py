@@ -239,7 +239,7 @@ def test_a_writer_that_is_killed_leaves_the_old_version_or_the_new(tmp_path: Pat
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Let nobody in this process write a larger file."""
+    """Let no one in this process write a larger file."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -270,7 +270,7 @@ def shared() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def without_rights(folder: Path) -> Iterator[None]:
-    """Be somebody who may read a folder, and not write to it: root may anyway, so it is nobody for a while."""
+    """Be someone who may read a folder, and not write to it: root may anyway, so it is no one for a while."""
     if os.geteuid() == 0:
         os.seteuid(NOBODY)
         try:

@@ -63,7 +63,7 @@ def test_foreign_code_reads_the_highest_file(hdfs: Hdfs, group: str) -> None:
     store = store_at(hdfs.client())
     store.advance(group, {}, at("orders", 5, 10))
     store.advance(group, at("orders", 5, 10), at("orders", 7, 12), "lake.orders-000002")
-    folder, who = f"{hdfs.url}/webhdfs/v1{BASE}/{group}", {"user.name": "somebody"}
+    folder, who = f"{hdfs.url}/webhdfs/v1{BASE}/{group}", {"user.name": "someone"}
     listed = requests.get(folder, params={"op": "LISTSTATUS", **who}, timeout=10).json()
     names = sorted(entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"])
     assert names == ["00000000000000000001.json", "00000000000000000002.json"]
@@ -153,7 +153,7 @@ def test_what_is_not_webhdfs_is_told(hdfs: Hdfs, group: str) -> None:
 
 
 class PlaceThatLosesItsFolder(HdfsPlace):
-    """Somebody removes the folder between the upload and the rename: HDFS answers as to a name that is taken."""
+    """Someone removes the folder between the upload and the rename: HDFS answers as to a name that is taken."""
 
     def _upload(self, group: str, temporary: str, content: bytes) -> None:
         super()._upload(group, temporary, content)

@@ -396,7 +396,7 @@ class TestPlain(KafkaContract):
     def test_of_competing_writers_one_wins(
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
-        """What remains without a transaction: nobody is told a lie about the past, and each offset is one that was written."""
+        """What remains without a transaction: no one is told a lie about the past, and each offset is one that was written."""
         assert store.guarantees.compares is Compares.NOBODY
         before = at(topic, *[0] * 20)
         store.advance(group, {}, before)

@@ -37,7 +37,7 @@ CONNECTIONS = {
 
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give Airflow a connection to each kind of store; nobody is asked anything."""
+    """Give Airflow a connection to each kind of store; no one is asked anything."""
     for name, fields in CONNECTIONS.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", fields)
 

@@ -69,7 +69,7 @@ class SqlContract(StoreContract):
     def store(self, open_store: Callable[[], SqlStore]) -> SqlStore:
         return open_store()
 
-    # A table that somebody made by hand
+    # A table that someone made by hand
 
     @pytest.fixture
     def database(self, url: str) -> Iterator[Connection]:

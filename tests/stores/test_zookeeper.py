@@ -102,7 +102,7 @@ class TestJson(TestNodes):
 def test_nodes_written_by_hand_are_read(client: Any, store: ZooKeeperStore, group: str) -> None:
     client.create(f"/consumers/{group}/offsets/orders/0", b"42", makepath=True)
     client.create(f"/consumers/{group}/offsets/orders/11", b"9000000000")
-    client.create(f"/consumers/{group}/owners/orders/0", b"somebody", makepath=True)
+    client.create(f"/consumers/{group}/owners/orders/0", b"someone", makepath=True)
     assert store.read(group, ["orders", "payments"]) == {
         TopicPartition("orders", 0): 42,
         TopicPartition("orders", 11): 9_000_000_000,

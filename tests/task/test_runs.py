@@ -13,8 +13,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_kafka_offsets import (
-    KafkaEnoughSensor,
     KafkaSparkSubmitOperator,
+    KafkaUnreadSensor,
     PlanBacklogOperator,
     PlanWindowOperator,
     replay_params,
@@ -34,7 +34,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Live, Span, Windows
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Live, TimeSpan, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
@@ -107,7 +107,7 @@ def test_other_runs_end_at_the_end_offset_of_the_moment(kind: str) -> None:
 
 
 def test_a_backfill_run_replays_its_interval_whatever_its_conf_says() -> None:
-    wanted = Span(START, END, is_interval=True)
+    wanted = TimeSpan(START, END, is_interval=True)
     assert request_of(context_of("backfill", conf={"windows": "1"}, **HOUR), ORDERS) == wanted
     with pytest.raises(BadInputError, match="no data interval"):
         request_of(context_of("backfill"), ORDERS)
@@ -127,7 +127,7 @@ def test_a_default_of_the_params_does_not_turn_a_scheduled_run_into_a_replay(kin
 
 def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
     asked = request_of(context_of("backfill", **HOUR), ORDERS)
-    assert isinstance(asked, Span)
+    assert isinstance(asked, TimeSpan)
     assert epoch_milliseconds(asked.end) == END.timestamp() * 1000
 
 
@@ -162,7 +162,7 @@ def test_a_conf_with_a_key_that_looks_like_group_is_not_of_all_groups(kind: str)
 
 
 def test_a_backfill_does_not_mind_what_else_its_conf_has() -> None:
-    assert isinstance(request_of(context_of("backfill", conf={"Windows": "3"}, **HOUR), ORDERS), Span)
+    assert isinstance(request_of(context_of("backfill", conf={"Windows": "3"}, **HOUR), ORDERS), TimeSpan)
 
 
 class Task:
@@ -254,7 +254,7 @@ CLICKS = KafkaGroup("clicks", topics=["clicks"])
 def several(**params: Any) -> Any:
     """Return a DAG whose tasks plan windows of two groups, and that waits for a third one."""
     with DAG("several", schedule=None, params={**replay_params(), **params}) as dag:
-        KafkaEnoughSensor(task_id="wait", group=KafkaGroup("far", topics=["far"]), min_span=1)
+        KafkaUnreadSensor(task_id="wait", group=KafkaGroup("far", topics=["far"]), min_span=1)
         PlanWindowOperator(task_id="plan", group=ORDERS)
         plan = PlanBacklogOperator(task_id="plan_all", group=CLICKS)
         KafkaSparkSubmitOperator.partial(task_id="load", group=CLICKS, application="job.py").expand(window=plan.output)
@@ -309,7 +309,7 @@ def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tm
 
 
 def test_a_backfill_is_of_all_groups_or_of_the_one_that_its_conf_names() -> None:
-    interval = Span(START, END, is_interval=True)
+    interval = TimeSpan(START, END, is_interval=True)
     assert asked_of_both("backfill", several()) == [interval, interval]
     assert asked_of_both("backfill", several(), group="clicks") == [None, interval]
 
@@ -333,6 +333,6 @@ def test_a_param_that_a_dag_calls_group_and_means_otherwise_names_none() -> None
         PlanWindowOperator(task_id="plan", group=ORDERS)
     context = context_of("manual", conf={"windows": "3"}) | {"dag": dag, "params": {"group": "emea"}}
     assert request_of(context, ORDERS) == Windows((3,))
-    assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == Span(
+    assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == TimeSpan(
         START, END, is_interval=True
     )

@@ -58,7 +58,7 @@ class Places:
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
-    """Return a world; at the end nobody may be left waiting."""
+    """Return a world; at the end no one may be left waiting."""
     with TemporaryDirectory(dir=IN_MEMORY) as folder:
         places = Places(World(Path(folder)))
         monkeypatch.setattr(wiring, "open_log", places.open_log)
@@ -66,7 +66,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
         monkeypatch.setattr(watch, "utc_now", places.now)
         monkeypatch.setattr(polling, "MIN_POLL", 0.02)
         yield places
-        wait_until(lambda: not threads(), timeout=20, what="the pollers stop when nobody waits")
+        wait_until(lambda: not threads(), timeout=20, what="the pollers stop when no one waits")
         assert polling._pollers == {}
 
 

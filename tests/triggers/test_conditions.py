@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_kafka_offsets.core.conditions import Enough, condition_to_json
+from airflow_kafka_offsets.core.conditions import UnreadAtLeast, condition_to_json
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
 from tests.core.examples import group, tp
@@ -20,7 +20,7 @@ from tests.triggers.test_polling import EVERY, run, until
 
 def trigger(**options: Any) -> ConditionTrigger:
     """Make a trigger as the triggerer does: from what another one left."""
-    condition = condition_to_json(Enough(group(), 5))
+    condition = condition_to_json(UnreadAtLeast(group(), 5))
     return remade(ConditionTrigger(condition=condition, poll_interval=EVERY, **options))
 
 

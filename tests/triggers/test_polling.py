@@ -1,4 +1,4 @@
-"""One poll serves all who wait, and nobody is forgotten."""
+"""One poll serves all who wait, and no one is forgotten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from airflow_kafka_offsets.core.conditions import Enough, WindowCommitted
+from airflow_kafka_offsets.core.conditions import UnreadAtLeast, WindowCommitted
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaUnavailableError,
@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.plan.waiting import Answer
+from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
 from tests.core.examples import claim, group, tp
@@ -46,13 +46,13 @@ async def until(condition: Any) -> None:
         await asyncio.sleep(0.005)
 
 
-def enough(span: int = 5, **options: Any) -> Enough:
+def enough(span: int = 5, **options: Any) -> UnreadAtLeast:
     """Wait for this span."""
-    return Enough(group(**options), span)
+    return UnreadAtLeast(group(**options), span)
 
 
 def test_whoever_waits_is_woken_when_it_is_there(places: Places) -> None:
-    async def scene() -> Answer:
+    async def scene() -> Decision:
         waiting = asyncio.create_task(answered(enough(), EVERY))
         await until(lambda: "snapshot" in places.world.kafka.calls)
         assert not waiting.done()
@@ -136,7 +136,7 @@ def test_an_answer_that_comes_after_a_cancel_is_dropped(places: Places) -> None:
         loop.set_exception_handler(lambda _, context: complaints.append(context))
         waiting = polling._Waiting(enough(), EVERY, loop, loop.create_future())
         waiting.future.cancel()
-        waiting.settle(Answer(True, {}))
+        waiting.settle(Decision(True, {}))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return complaints
@@ -162,7 +162,7 @@ def test_a_loop_that_is_gone_stops_nobody_else(places: Places) -> None:
 
 
 def test_two_loops_share_one_poller(places: Places) -> None:
-    answers: list[Answer] = []
+    answers: list[Decision] = []
     others = [threading.Thread(target=lambda: answers.append(run(answered(enough(), EVERY)))) for _ in range(3)]
     for thread in others:
         thread.start()

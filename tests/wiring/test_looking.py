@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import WindowCommittedSensor, wiring
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, Enough, LagAtMost, WindowCommitted
+from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LagAtMost, UnreadAtLeast, WindowCommitted
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
-from airflow_kafka_offsets.core.plan.waiting import Answer
+from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.service.watch import Watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(condition: Condition) -> Answer | Exception:
+def ask(condition: Condition) -> Decision | Exception:
     """Look once, as sensors and triggers do."""
     kafka = MemoryLog()
     kafka.create("orders")
@@ -43,11 +43,11 @@ def ask(condition: Condition) -> Answer | Exception:
 
 
 def test_before_the_first_plan_a_group_is_a_new_one_and_no_ledger_is_made(home: Path) -> None:
-    enough = ask(Enough(group(), 5))
-    assert isinstance(enough, Answer)
+    enough = ask(UnreadAtLeast(group(), 5))
+    assert isinstance(enough, Decision)
     assert enough.is_met
     until = ask(CommittedUntil("lake", NOON))
-    assert isinstance(until, Answer)
+    assert isinstance(until, Decision)
     assert not until.is_met
     assert isinstance(ask(WindowCommitted("lake-000001")), NoLedgerError)
     assert list(home.iterdir()) == []
@@ -59,8 +59,8 @@ def test_a_group_that_has_never_planned_has_not_caught_up_wherever_it_is_to_star
 ) -> None:
     new = group(starting_offsets=starting_offsets)
     behind, within = ask(LagAtMost(new, 4)), ask(LagAtMost(new, 5))
-    assert isinstance(behind, Answer)
-    assert isinstance(within, Answer)
+    assert isinstance(behind, Decision)
+    assert isinstance(within, Decision)
     assert (behind.is_met, within.is_met) == (False, True)
     assert behind.facts["lag"] == 5, "all that Kafka holds"
 

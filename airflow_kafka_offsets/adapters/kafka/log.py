@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 CHUNK = 1000
@@ -127,7 +127,7 @@ class KafkaLog:
 def _log_retry(state: RetryCallState) -> None:
     assert state.outcome
     assert state.next_action
-    log.info("%s. The next attempt is in %.1f s", state.outcome.exception(), state.next_action.sleep)
+    logger.info("%s. The next attempt is in %.1f s", state.outcome.exception(), state.next_action.sleep)
 
 
 class _Lookup:
@@ -220,7 +220,7 @@ class _Lookup:
                     if epoch and end is not None:
                         found[epoch] = end
         except KafkaException as exc:
-            log.info("The ends of leader epochs were not looked up: %s", self._line.masked(reason_of(exc.args[0])))
+            logger.info("The ends of leader epochs were not looked up: %s", self._line.masked(reason_of(exc.args[0])))
         return found
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:

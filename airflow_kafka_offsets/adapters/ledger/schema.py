@@ -33,7 +33,7 @@ VERSION_TABLE = "kafka_offsets_alembic_version"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SchemaState:
     """What a database holds.
 
     Attributes:
@@ -47,7 +47,7 @@ class Found:
     others: tuple[str, ...] = ()
 
 
-def look(engine: Engine) -> Found:
+def look(engine: Engine) -> SchemaState:
     """Return what a database holds. Nothing is written, and no file is made.
 
     Raises:
@@ -60,15 +60,15 @@ def look(engine: Engine) -> Found:
             f"There is no folder {folder.absolute()} for the ledger {where(engine)}: check the path{slashes}, or make the folder"
         )
     if not is_there(engine.url):
-        return Found()
+        return SchemaState()
     with looking(engine) as connection:
         return _found(connection)
 
 
-def _found(connection: Connection) -> Found:
+def _found(connection: Connection) -> SchemaState:
     known = {VERSION_TABLE, *metadata.tables}
     tables = sorted(inspect(connection).get_table_names())
-    return Found(
+    return SchemaState(
         _revision(connection),
         tuple(table for table in tables if table in known),
         tuple(table for table in tables if table not in known),
@@ -120,7 +120,7 @@ def check_revision(engine: Engine) -> None:
     raise LedgerSchemaError(message) if found.ours else NoLedgerError(message, where(engine))
 
 
-def _foreign(engine: Engine, found: Found) -> LedgerSchemaError:
+def _foreign(engine: Engine, found: SchemaState) -> LedgerSchemaError:
     flag = " --beside-others" if _is_file(engine) else ""
     message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
@@ -143,7 +143,7 @@ def _refuse_newer(engine: Engine, revision: str | None) -> None:
         )
 
 
-def _refuse_to_upgrade(engine: Engine, found: Found, *, beside_others: bool) -> None:
+def _refuse_to_upgrade(engine: Engine, found: SchemaState, *, beside_others: bool) -> None:
     _refuse_newer(engine, found.revision)
     if not beside_others and _is_file(engine) and found.others and not found.ours:
         raise _foreign(engine, found)

@@ -58,7 +58,7 @@ from airflow_kafka_offsets.core.window import (
 )
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_PARAMETERS = 1000
 """How many values one statement may have: databases have a limit."""
@@ -89,7 +89,7 @@ class SqlLedger:
         if revision != schema.REVISION:
             schema.upgrade(self._engine)
         if revision is None:
-            log.warning(
+            logger.warning(
                 "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
                 "ledger before, its records would be read and written again: turn the DAGs off and restore it, see "
                 '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)',

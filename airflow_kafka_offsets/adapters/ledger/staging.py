@@ -45,7 +45,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.launch.staging import Staged, done_with, foreign_rows, to_publish
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WINDOW_ID = "window_id"
 
@@ -77,7 +77,7 @@ def publish(
         older = (staged.c.window_id == window_id, staged.c.target == one.target, staged.c.id <= one.id)
         connection.execute(update(staged).where(*older).values(published_at=now))
         connection.execute(update(staged).where(staged.c.id == one.id).values(attempt_id=attempt))
-        log.info("Window %s: %s published in %s", window_id, counted(one.rows, "row"), one.target)
+        logger.info("Window %s: %s published in %s", window_id, counted(one.rows, "row"), one.target)
 
 
 def clean(engine: Engine) -> None:
@@ -95,7 +95,7 @@ def clean(engine: Engine) -> None:
             with writing(engine) as connection:
                 connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
     except (DBAPIError, KafkaOffsetsError) as exc:
-        log.warning(
+        logger.warning(
             "The next commit drops the staging tables in %s, because this one could not: %s", where(engine), exc
         )
 
@@ -107,7 +107,7 @@ def _is_dropped(engine: Engine, one: Staged) -> bool:
     except LedgerUnavailableError:
         raise
     except LedgerError as exc:
-        log.warning(
+        logger.warning(
             "Staging table %s of %s can't be dropped; a later commit tries again: %s", one.staging, one.target, exc
         )
         return False

@@ -59,7 +59,7 @@ _CONF = {
     "spark.hadoop.fs.defaultFS": "file:///",
 }
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def start_options(spark: Spark, cache_folder: Path) -> list[str]:
@@ -86,7 +86,7 @@ def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
             if name is not None and replace(name, size=0) == wanted and _is_good(path, name):
                 return path
     except OSError as exc:
-        log.debug("No start archive is used: %s", exc)
+        logger.debug("No start archive is used: %s", exc)
     return None
 
 

@@ -38,7 +38,7 @@ _TAIL_LINES = 25
 _WITHOUT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def fetch_jars(folder: Path, how: Fetching) -> list[Path]:
 def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
     for left in folder.parent.glob(f".{folder.name}{_STAGING}*"):
         shutil.rmtree(left, ignore_errors=True)
-    log.info("Fetching %s into %s; later launches find it there", how.coordinates, folder)
+    logger.info("Fetching %s into %s; later launches find it there", how.coordinates, folder)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}{_STAGING}", dir=folder.parent))
     try:
         said = _run_spark_submit(staging, how, folder, deadline)

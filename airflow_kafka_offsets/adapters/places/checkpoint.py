@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, StoreUnavailableError
 from airflow_kafka_offsets.core.place.checkpoint import check_commit, find_batches, planned_note, read_offsets
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class CheckpointDirectory:
         self._directory = directory
         self._source = source
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return the next offsets after the newest committed batch, of all topics that the query reads."""
         # Commits first: a batch that is committed meanwhile then counts as planned, which is safe.
         commits, offsets = self._names("commits"), self._names("offsets")
@@ -36,7 +36,7 @@ class CheckpointDirectory:
         found = read_offsets(
             f"{self.name}: offsets/{batches.committed}", self._text("offsets", batches.committed), self._source
         )
-        return Found(found.offsets, (*planned_note(batches), *found.notes))
+        return PlaceOffsets(found.offsets, (*planned_note(batches), *found.notes))
 
     def _names(self, folder: str) -> list[str]:
         return self._ask(lambda: _listed(self._directory / folder), folder)

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.place.offsets_csv import load_csv
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 
 
 class CsvFile:
@@ -30,9 +30,9 @@ class CsvFile:
         self._group = group
         self._is_chosen = is_chosen
 
-    def read(self, topics: Sequence[str] = ()) -> Found:
+    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return the group's offsets, of all topics in the file."""
-        return Found(load_csv(self.name, read_text(self._file), self._group, is_chosen=self._is_chosen))
+        return PlaceOffsets(load_csv(self.name, read_text(self._file), self._group, is_chosen=self._is_chosen))
 
 
 def read_text(file: str) -> str:

@@ -31,10 +31,10 @@ from airflow_kafka_offsets.core.store.offset_file import (
     temporary_name,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-class Place(Protocol):
+class Folders(Protocol):
     """Where the files are: a folder for each group. It raises the errors of `ports.OffsetStore`.
 
     Attributes:
@@ -86,7 +86,7 @@ class FilesStore:
         clock: returns the current time.
     """
 
-    def __init__(self, name: str, place: Place, *, keep: int = 100, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, name: str, place: Folders, *, keep: int = 100, clock: Callable[[], datetime] = utc_now) -> None:
         self.name = name
         self.guarantees = place.guarantees
         self._place = place
@@ -155,4 +155,6 @@ class FilesStore:
                 self._place.delete(file.group, name)
         except StoreError as exc:
             # Old files cost little space, and the next advance tries again.
-            log.info("Group %s: old files of the offset store %s could not be deleted: %s", file.group, self.name, exc)
+            logger.info(
+                "Group %s: old files of the offset store %s could not be deleted: %s", file.group, self.name, exc
+            )

@@ -36,7 +36,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees, check_advance
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PREFIX = "airflow-kafka-offsets-"
 """The prefix of a group's ``transactional.id``, unless the address names one."""
@@ -383,7 +383,7 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
         closer.start()
         closer.join(seconds)
         if closer.is_alive():
-            _log.warning("Group %s: Kafka's client repeats a commit without an answer until this process ends", group)
+            logger.warning("Group %s: Kafka's client repeats a commit without an answer until this process ends", group)
 
 
 def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:

@@ -40,8 +40,8 @@ _MADE_AGAIN = (
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 # At level DEBUG, kazoo logs the login.
-_log = logging.getLogger(f"{__name__}.client")
-_log.setLevel(logging.ERROR)
+logger = logging.getLogger(f"{__name__}.client")
+logger.setLevel(logging.ERROR)
 
 
 class Access(StrEnum):
@@ -405,7 +405,7 @@ class ZooKeeperStore:
             self._hosts,
             timeout=self._timeout,
             auth_data=[("digest", ":".join(self._login))] if self._login else None,
-            logger=_log,
+            logger=logger,
             **self._tls,
         )
         with self._translated():

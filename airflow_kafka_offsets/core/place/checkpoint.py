@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError, name_some, short
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.place import Found
+from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.spark_json import load_offsets
 
 NEWEST_VERSION = 2
@@ -76,7 +76,7 @@ def check_commit(where: str, text: str) -> None:
     _checked_version(where, text)
 
 
-def read_offsets(where: str, text: str, source: str | None = None) -> Found:
+def read_offsets(where: str, text: str, source: str | None = None) -> PlaceOffsets:
     """Read the next offsets of the Kafka sources from a file of the offsets log.
 
     Args:
@@ -98,7 +98,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> Found:
     ]
     if not any(read.values()):
         raise BadInputError(f"{where} has no source that reads Kafka ({'; '.join(others)})")
-    return Found(_merged(where, {name: found for name, found in read.items() if found}), tuple(others))
+    return PlaceOffsets(_merged(where, {name: found for name, found in read.items() if found}), tuple(others))
 
 
 def planned_note(batches: Batches) -> tuple[str, ...]:

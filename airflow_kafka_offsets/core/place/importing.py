@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.place.place import Found, Meaning, next_offsets
+from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held
@@ -38,7 +38,7 @@ class Taken:
         return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids))
 
 
-def take(place: str, found: Found, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False) -> Taken:
+def take(place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False) -> Taken:
     """Compare the offsets of a place with what Kafka has.
 
     Args:
@@ -73,7 +73,7 @@ def take(place: str, found: Found, meaning: Meaning, log: LogSnapshot, *, skip_l
     return Taken(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
 
 
-def _refuse_recreated(place: str, found: Found, target: Offsets, log: LogSnapshot) -> None:
+def _refuse_recreated(place: str, found: PlaceOffsets, target: Offsets, log: LogSnapshot) -> None:
     topics = topics_of(target)
     if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
         raise TopicRecreatedError(
@@ -116,7 +116,7 @@ def facts(taken: Taken) -> dict[str, object]:
     }
 
 
-def check_something(place: str, name: str, found: Found) -> None:
+def check_something(place: str, name: str, found: PlaceOffsets) -> None:
     """Refuse a place without offsets.
 
     Raises:

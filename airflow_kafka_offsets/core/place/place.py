@@ -111,7 +111,7 @@ def _check_url(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PlaceOffsets:
     """What a place holds.
 
     Attributes:

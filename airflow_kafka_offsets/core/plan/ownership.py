@@ -158,7 +158,7 @@ def made_again(claim: Claim, own: Sequence[Held]) -> str:
 
 
 def is_owner(owner: Owner | None, claim: Claim) -> bool:
-    """Whether a claim may have live windows: the group is its task's, or nobody's yet."""
+    """Whether a claim may have live windows: the group is its task's, or no one's yet."""
     return owner is None or owner == Owner.of(claim)
 
 
@@ -205,18 +205,18 @@ def take_over_command(group: str, owner: Owner) -> str:
     return f"kafka-offsets take-over {group} --dag {owner.dag_id} --task {owner.task_id} --why '...' --yes"
 
 
-def check_adopts(group: str, topics: Collection[str], helds: Iterable[Held]) -> None:
+def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Held]) -> None:
     """Refuse to adopt a window with records of a topic that the group's definition does not read.
 
     Args:
         group: its name.
         topics: those that the definition reads.
-        helds: the windows to adopt.
+        held_windows: the windows to adopt.
 
     Raises:
         UnreadTopicError: with the ways out.
     """
-    for held in helds:
+    for held in held_windows:
         if strange := _unread(held.window, topics):
             names, window_id = name_some(strange, ", "), held.window.id
             raise UnreadTopicError(
@@ -227,7 +227,9 @@ def check_adopts(group: str, topics: Collection[str], helds: Iterable[Held]) -> 
             )
 
 
-def check_replays(group: str, topics: Collection[str], state: GroupState, claim: Claim, helds: Iterable[Held]) -> None:
+def check_replays(
+    group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+) -> None:
     """Refuse a replay by another DAG or task than the group's of a window with records that its definition does not read.
 
     Of its owner such a window is not strange: the topic has left the group since.
@@ -237,7 +239,7 @@ def check_replays(group: str, topics: Collection[str], state: GroupState, claim:
     """
     if is_owner(state.owner, claim):
         return
-    for held in helds:
+    for held in held_windows:
         if strange := _unread(held.window, topics):
             raise UnreadTopicError(
                 f"Window {held.window.id} has records of {name_some(strange, ', ')}, which group {group} does not read as "
@@ -246,7 +248,9 @@ def check_replays(group: str, topics: Collection[str], state: GroupState, claim:
             )
 
 
-def check_given(group: str, topics: Collection[str], state: GroupState, claim: Claim, helds: Iterable[Held]) -> None:
+def check_given(
+    group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+) -> None:
     """Refuse windows that are asked for by name to who could neither adopt nor replay them.
 
     A run hands its windows to its tasks, and a task has what it had. Of other runs, the tasks of the owner's DAG may take over
@@ -257,13 +261,13 @@ def check_given(group: str, topics: Collection[str], state: GroupState, claim: C
         topics: those that the definition reads.
         state: the group, as the claim sees it.
         claim: who asks.
-        helds: the windows, whose holders are over.
+        held_windows: the windows, whose holders are over.
 
     Raises:
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
     known = {held.window.seq for held in state.claimed}
-    strange = [held for held in helds if held.window.seq not in known and not held.holder.is_same_run(claim)]
+    strange = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
     is_open = [held for held in strange if held.window.lane is Lane.LIVE and held.window.state.is_open]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if is_open and not is_of_owners_dag:
@@ -325,7 +329,7 @@ class Abandonment:
     Attributes:
         window: the window, abandoned.
         position: where the next live window starts from now on; None: where it would have started anyway.
-        skipped: offsets that nobody owns then, below what later windows own: the recorded gap.
+        skipped: offsets that no one owns then, below what later windows own: the recorded gap.
     """
 
     window: Window
@@ -383,7 +387,7 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
         gaps = name_some([f"{tp} {r}" for tp, r in abandonment.skipped.items()], ", ")
         raise ConfirmationError(
             f"Later windows start where window {abandonment.window.id} ends, so its offsets can't be planned again. They become a "
-            f"recorded gap, which nobody owns: {gaps}. A replay of these offsets can fill it as long as Kafka holds them. If you "
+            f"recorded gap, which no one owns: {gaps}. A replay of these offsets can fill it as long as Kafka holds them. If you "
             "do mean it: add --leave-gap"
         )
 
@@ -399,7 +403,7 @@ def to_abandon(state: GroupState) -> Held | None:
 def watermark(state: GroupState) -> Position | None:
     """Return the next offset that is not committed: where the oldest open window starts, or where the next one will.
 
-    Offsets that were lost before the open window started count as done: nobody can commit them any more.
+    Offsets that were lost before the open window started count as done: no one can commit them any more.
     """
     if state.open:
         oldest = state.open[0].window
@@ -408,7 +412,7 @@ def watermark(state: GroupState) -> Position | None:
 
 
 def is_free(held: Held, *, is_rerun: bool, holder_is_over: bool) -> bool:
-    """Whether somebody who was refused a window need not wait for it any longer.
+    """Whether someone who was refused a window need not wait for it any longer.
 
     Args:
         held: the window as it is now.
@@ -435,16 +439,18 @@ def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
     return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
 
 
-def of_others(state: GroupState, helds: Iterable[Held], claim: Claim, how: How) -> list[Held]:
+def of_others(state: GroupState, held_windows: Iterable[Held], claim: Claim, how: How) -> list[Held]:
     """Return the windows on which a claim may work only if their holders are over."""
     known = {held.window.seq for held in state.claimed}
-    return [h for h in helds if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
+    return [h for h in held_windows if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
 
 
-def to_hold(helds: Sequence[Held], claim: Claim) -> list[Held]:
+def to_hold(held_windows: Sequence[Held], claim: Claim) -> list[Held]:
     """Return which of the windows that a claim gets it holds from now on, in the order of their numbers.
 
     A plan task leaves to the other tasks of its run what they have.
     """
-    mine = [h for h in helds if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)]
+    mine = [
+        h for h in held_windows if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)
+    ]
     return sorted(mine, key=lambda held: held.window.seq)

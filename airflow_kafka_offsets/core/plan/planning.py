@@ -369,7 +369,7 @@ def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: 
 
 
 def _json(offsets: dict[TopicPartition, int]) -> str:
-    # A command that nobody can paste helps nobody.
+    # A command that no one can paste helps no one.
     return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
 
 

@@ -1,4 +1,4 @@
-"""Who owns the offsets of a replay: windows that are run again, and new backfill windows for what nobody owned.
+"""Who owns the offsets of a replay: windows that are run again, and new backfill windows for what no one owned.
 
 docs/design.md, rules 6 and 7.
 """
@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.cap import cap
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
-from airflow_kafka_offsets.core.plan.request import Span
+from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
 
@@ -54,7 +54,7 @@ def check_replayable(window: Window) -> None:
         )
     raise IllegalStepError(
         f"Window {window.id} was {window.state}, and owns nothing any more. Name the time span or the offsets instead: that "
-        "finds the windows which own them now, and reads what nobody owns"
+        "finds the windows which own them now, and reads what no one owns"
     )
 
 
@@ -197,7 +197,7 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
     }
     if gone:
         raise DataLossError(
-            f"Nobody owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
+            f"No one owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
             "Ask for what is left",
             gone,
         )
@@ -216,7 +216,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
     }
     if gone:
         raise LogTruncatedError(
-            f"Nobody owns these offsets, and the log ends before them although it once was longer: "
+            f"No one owns these offsets, and the log ends before them although it once was longer: "
             f"{name_some(list(gone.values()))}. Ask for what is left",
             gone,
         )
@@ -255,7 +255,7 @@ def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
         yield OffsetRanges((tp, pieces[depth]) for tp, pieces in gaps.items() if depth < len(pieces))
 
 
-def check_divides(span: Span) -> None:
+def check_divides(span: TimeSpan) -> None:
     """Refuse a data interval that no window's cut time can lie in.
 
     Raises:

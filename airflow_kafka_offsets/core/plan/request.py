@@ -55,8 +55,8 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Ask for a time span: the windows with ``start < until <= end``, and records of then that nobody owns.
+class TimeSpan:
+    """Ask for a time span: the windows with ``start < until <= end``, and records of then that no one owns.
 
     Attributes:
         start, end: in UTC, whatever zone they are given in.
@@ -75,13 +75,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class Ranges:
     """Ask for offset ranges."""
 
     ranges: OffsetRanges
 
 
-Replay = Windows | Span | Offsets
+Replay = Windows | TimeSpan | Ranges
 Request = Live | Replay
 
 
@@ -115,7 +115,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
         case "from":
             return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
         case _:
-            return Offsets(
+            return Ranges(
                 OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
             )
 
@@ -192,13 +192,13 @@ def _is_empty(value: Any) -> bool:
     return value is None or value in ({}, []) or (isinstance(value, str) and not value.strip())
 
 
-def span(start: datetime, end: datetime) -> Span:
+def span(start: datetime, end: datetime) -> TimeSpan:
     """Make the span that a person wrote.
 
     Raises:
         BadInputError: it ends before or where it starts.
     """
-    made = Span(start, end)
+    made = TimeSpan(start, end)
     if made.end <= made.start:
         raise BadInputError(
             f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"

@@ -25,13 +25,13 @@ class Reset:
     Attributes:
         position: where the next live window will start.
         moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
-        skipped: offsets that nobody will own: the recorded gap.
+        skipped: offsets that no one will own: the recorded gap.
         superseded: windows that lose their offsets, oldest first; their output has to go.
         irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
-        replaced: offsets below the new watermark that Kafka gave to other records after they were read: nobody will read
+        replaced: offsets below the new watermark that Kafka gave to other records after they were read: no one will read
             these.
         unread: what these windows own of topics that the group no longer reads, or that were recreated since, by window:
-            nobody owns it then, a gap too.
+            no one owns it then, a gap too.
     """
 
     position: Position
@@ -214,7 +214,7 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
             continue
         if position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
-                f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: nobody would read "
+                f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: no one would read "
                 f"the rest again. {way_out}"
             )
 
@@ -275,7 +275,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
 
 
 def nobody_reads(reset: Reset) -> list[str]:
-    """Say of what the windows lose that nobody reads again, why that is so and what can be done: a sentence for each reason."""
+    """Say of what the windows lose that no one reads again, why that is so and what can be done: a sentence for each reason."""
     recreated: list[str] = []
     left: list[str] = []
     for window in reset.superseded:
@@ -285,12 +285,12 @@ def nobody_reads(reset: Reset) -> list[str]:
     told = []
     if recreated:
         told.append(
-            f"The topic of {name_some(recreated, ', ')} was recreated since: nobody can read these records again (recorded as a "
+            f"The topic of {name_some(recreated, ', ')} was recreated since: no one can read these records again (recorded as a "
             "gap). Keep that part of the output."
         )
     if left:
         told.append(
-            f"The group no longer reads the topic of {name_some(left, ', ')}: nobody reads these records again (recorded as a "
+            f"The group no longer reads the topic of {name_some(left, ', ')}: no one reads these records again (recorded as a "
             "gap). Keep that part of the output, or take the topic into the group's topics again before."
         )
     return told

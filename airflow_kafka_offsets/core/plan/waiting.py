@@ -10,11 +10,11 @@ from typing import Any
 from airflow_kafka_offsets.core.conditions import (
     Arrived,
     CommittedUntil,
-    Enough,
     Event,
     LagAtMost,
     LogCondition,
     TimePassed,
+    UnreadAtLeast,
 )
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -55,7 +55,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Decision:
     """Whether a condition is met.
 
     Attributes:
@@ -77,7 +77,7 @@ def position_for(condition: LogCondition, state: GroupState) -> Position | None:
 def lookup_times(condition: LogCondition, now: datetime) -> list[datetime]:
     """Return the moments that have to be looked up in Kafka's timestamp index."""
     match condition:
-        case Enough(max_age=timedelta() as age) | Arrived(Enough(max_age=timedelta() as age)):
+        case UnreadAtLeast(max_age=timedelta() as age) | Arrived(UnreadAtLeast(max_age=timedelta() as age)):
             return [_back(now, age)]
         case TimePassed(until=until, idle_after=idle) if now >= until:
             return [until] if idle is None else [until, _back(now, idle)]
@@ -85,14 +85,14 @@ def lookup_times(condition: LogCondition, now: datetime) -> list[datetime]:
             return []
 
 
-def decide(condition: LogCondition, seen: Seen) -> Answer:
+def decide(condition: LogCondition, seen: Seen) -> Decision:
     """Decide a condition on what Kafka holds.
 
     Raises:
         LogError: what planning would say: records are gone, a topic is missing or another one.
     """
     match condition:
-        case Enough():
+        case UnreadAtLeast():
             return _enough(condition, _unread(condition, seen), seen)
         case Arrived():
             return _arrived(condition, seen)
@@ -100,7 +100,7 @@ def decide(condition: LogCondition, seen: Seen) -> Answer:
             return _time_passed(condition, seen)
         case LagAtMost():
             unread = _unread(condition, seen).without_empty()
-            return Answer(unread.span <= condition.max_lag, {"lag": unread.span, **_behind(list(unread))})
+            return Decision(unread.span <= condition.max_lag, {"lag": unread.span, **_behind(list(unread))})
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
@@ -112,12 +112,12 @@ def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
     return plan_windows(1, group, position, seen.log, first=first, recovered=seen.recovered)[0].ranges
 
 
-def _enough(condition: Enough, unread: OffsetRanges, seen: Seen) -> Answer:
+def _enough(condition: UnreadAtLeast, unread: OffsetRanges, seen: Seen) -> Decision:
     unread = unread.without_empty()
     old = _old(unread, seen.at[_back(seen.now, condition.max_age)]) if condition.max_age else []
     has_enough = condition.min_span is not None and unread.span >= condition.min_span
     facts = {"span": unread.span, **_behind(list(unread))}
-    return Answer(has_enough or bool(old), facts | ({"too_old": _names(old)} if condition.max_age else {}))
+    return Decision(has_enough or bool(old), facts | ({"too_old": _names(old)} if condition.max_age else {}))
 
 
 def _old(unread: OffsetRanges, at: OffsetsAt) -> list[TopicPartition]:
@@ -125,7 +125,7 @@ def _old(unread: OffsetRanges, at: OffsetsAt) -> list[TopicPartition]:
     return [tp for tp, r in unread.items() if (first := at.get(tp)) is None or first > r.start]
 
 
-def _arrived(condition: Arrived, seen: Seen) -> Answer:
+def _arrived(condition: Arrived, seen: Seen) -> Decision:
     unread, last = _unread(condition, seen), condition.last
     position = seen.state.position.offsets if seen.state.position else None
     if last is not None and last.position == position and not _is_forgotten(last, seen):
@@ -139,19 +139,19 @@ def _is_forgotten(last: Event, seen: Seen) -> bool:
     return not seen.state.open and seen.now - last.at >= CALL_AGAIN_AFTER
 
 
-def _time_passed(condition: TimePassed, seen: Seen) -> Answer:
+def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
     judge_all(condition.group, None, seen.log)  # a topic that is missing would count as passed
     facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
     if seen.now < condition.until:
-        return Answer(False, facts | {"held_back_by": ["the clock"]})
+        return Decision(False, facts | {"held_back_by": ["the clock"]})
     silent = [tp for tp, first in sorted(seen.at[condition.until].items()) if first is None]
     recent = seen.at[_back(seen.now, condition.idle_after)] if condition.idle_after else None
     idle = [tp for tp in silent if recent is not None and recent[tp] is None]
     held_back = [tp for tp in silent if tp not in set(idle)]
-    return Answer(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})
+    return Decision(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})
 
 
-def decide_window(window: Window) -> Answer:
+def decide_window(window: Window) -> Decision:
     """Decide whether a window is committed.
 
     Raises:
@@ -159,10 +159,10 @@ def decide_window(window: Window) -> Answer:
     """
     if not window.state.owns:
         raise IllegalStepError(f"Window {window.id} is {window.state} and will not be committed any more")
-    return Answer(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
+    return Decision(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
 
 
-def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequence[Window]) -> Answer:
+def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequence[Window]) -> Decision:
     """Decide whether all that a group could read at a cut time is committed.
 
     Args:
@@ -178,7 +178,7 @@ def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequen
         "window_id": proof.id if proof else None,
         "held_back_by": [held.window.id for held in state.open[:MAX_NAMED]] if proof is None else [],
     }
-    return Answer(proof is not None, facts)
+    return Decision(proof is not None, facts)
 
 
 def _back(now: datetime, duration: timedelta) -> datetime:

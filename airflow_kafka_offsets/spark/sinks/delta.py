@@ -63,7 +63,7 @@ class DeltaTable:
 
         The window is the transaction's application, with one version only. As versions of one application their numbers would
         not do: Delta skips, in silence, each one that is not above the last, and windows may be committed in any order. Nor
-        would its id alone: Delta remembers it for ever, and a ledger that was made anew gives it to another window.
+        would its id alone: Delta remembers it forever, and a ledger that was made again gives it to another window.
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.spark.source import is_classic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Each round is lost to another job of the same window that publishes at this very moment.
 _ROUNDS = 100
@@ -51,7 +51,7 @@ class Files:
         self._no_create_options = no_options(getattr(self._hadoop, "Options$CreateOpts"), 0)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a directory; False: somebody else was faster, so the source was gone or the target was there."""
+        """Move a directory; False: someone else was faster, so the source was gone or the target was there."""
         try:
             self._rename(source, target)
         except Exception as exc:
@@ -88,7 +88,7 @@ class Files:
         try:
             self._context.delete(self._path(path), True)
         except Exception:
-            _log.warning("%s could not be removed; readers do not see it", path, exc_info=True)
+            logger.warning("%s could not be removed; readers do not see it", path, exc_info=True)
 
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
@@ -205,6 +205,6 @@ def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -
         f"in {old}. Run the window again, which replaces {target}, and delete {old}; or restore it: delete {target}, and rename {old} to it"
     )
     if not isinstance(exc, Exception):  # the end of the process, which no other error may take the place of
-        _log.error("%s", kept)
+        logger.error("%s", kept)
         return
     raise PublishError(kept) from exc

@@ -85,7 +85,7 @@ class IcebergTable:
     def _with_gone(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         """Return the rows, and the keys that the window has in the table and brings no more, told apart by a column.
 
-        As part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would write the whole table anew.
+        As part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would write the whole table again.
         """
         from pyspark.sql import functions as F
 

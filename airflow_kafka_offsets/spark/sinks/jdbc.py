@@ -22,7 +22,7 @@ from airflow_kafka_offsets.spark.source import empty_frame, is_classic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _READ_COMMITTED = 2
 """java.sql.Connection.TRANSACTION_READ_COMMITTED: who has waited for a lock then sees what was written meanwhile."""
@@ -37,7 +37,7 @@ _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
 _SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
 
 _DROP_SECONDS = 10
-"""How long to wait for a table that somebody writes to."""
+"""How long to wait for a table that someone writes to."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class JdbcTable:
         try:
             left[:0] = older(self._stages(connection, window_id), stage.name)
         except Exception as exc:
-            _log.warning("Could not look for staging tables of older tries of %s (%s)", window_id, _reason(exc))
+            logger.warning("Could not look for staging tables of older tries of %s (%s)", window_id, _reason(exc))
         for name in left:
             self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
@@ -273,7 +273,7 @@ class JdbcTable:
         try:
             execute(self.target.drop(stage))
         except Exception as exc:
-            _log.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
+            logger.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
 
     def _has(self, column: str) -> bool:
         with self._connected() as connection:

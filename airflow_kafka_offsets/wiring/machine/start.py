@@ -32,7 +32,7 @@ _READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 OPTION = "start_archive"
 """Its name in Airflow's configuration."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
@@ -89,7 +89,7 @@ def _archive_options(spark: Spark) -> list[str]:
     try:
         return start_options(spark, cache_folder())
     except (BadInputError, OSError) as exc:  # no reason to fail a launch
-        log.info("No start archive is used: %s", exc)
+        logger.info("No start archive is used: %s", exc)
         return []
 
 
@@ -154,7 +154,7 @@ def make_archive_after(
             return
         archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
     except (KafkaOffsetsError, OSError) as exc:
-        log.warning("The start archive could not be made, so drivers start without one: %s", exc)
+        logger.warning("The start archive could not be made, so drivers start without one: %s", exc)
         return
     if is_new:
-        log.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)
+        logger.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_kafka_offsets.adapters.stores.files import FilesStore, Place
+    from airflow_kafka_offsets.adapters.stores.files import FilesStore, Folders
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
 
 # Settings that only the Amazon provider's hook supports. A connection with one of them requires that provider.
@@ -44,7 +44,7 @@ def open_hdfs(address: StoreAddress) -> FilesStore:
     return _open(address, HdfsPlace(client, address.path))
 
 
-def _open(address: StoreAddress, place: Place) -> FilesStore:
+def _open(address: StoreAddress, place: Folders) -> FilesStore:
     from airflow_kafka_offsets.adapters.stores.files import FilesStore
 
     return FilesStore(str(address), place, keep=address.keep)

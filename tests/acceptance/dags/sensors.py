@@ -7,11 +7,11 @@ from airflow.sdk import DAG, Asset, AssetWatcher
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
-    KafkaEnoughSensor,
     KafkaGroup,
     KafkaLagSensor,
     KafkaOffsetsTrigger,
     KafkaTimeSensor,
+    KafkaUnreadSensor,
     PlanWindowOperator,
     WindowCommittedSensor,
 )
@@ -31,15 +31,15 @@ def around(name: str) -> None:
 
 
 for name, make in {
-    "wait_span": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=50, **SOON),
-    "wait_age": lambda g: KafkaEnoughSensor(task_id="wait", group=g, max_age=timedelta(seconds=1), **SOON),
+    "wait_span": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **SOON),
+    "wait_age": lambda g: KafkaUnreadSensor(task_id="wait", group=g, max_age=timedelta(seconds=1), **SOON),
     "wait_time": lambda g: KafkaTimeSensor(task_id="wait", group=g, until="{{ data_interval_end }}", **SOON),
     "wait_lag": lambda g: KafkaLagSensor(task_id="wait", group=g, max_lag=0, **SOON),
-    "wait_gone": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=50, **SOON),
-    "wait_late": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=50, **LATE),
-    "wait_soft": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=50, soft_fail=True, **LATE),
-    "wait_there": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=1, **SOON),
-    "wait_nowhere": lambda g: KafkaEnoughSensor(task_id="wait", group=g, min_span=1, **SOON),
+    "wait_gone": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **SOON),
+    "wait_late": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **LATE),
+    "wait_soft": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, soft_fail=True, **LATE),
+    "wait_there": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=1, **SOON),
+    "wait_nowhere": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=1, **SOON),
 }.items():
     with DAG(name, schedule=None) as dag:
         make(group(name))
@@ -47,7 +47,7 @@ for name, make in {
 
 with DAG("wait_flaky", schedule=None):
     flaky = group("wait_flaky", kafka_conn_id="kafka_sensors")
-    KafkaEnoughSensor(task_id="wait", group=flaky, min_span=50, **SOON)
+    KafkaUnreadSensor(task_id="wait", group=flaky, min_span=50, **SOON)
 
 with DAG("wait_upstream", schedule=None):
     around("wait_upstream")

@@ -511,7 +511,7 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
 def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one() -> None:
     client = kafka_client._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     first, second, third = (kafka_client.Line({}, 1) for _ in range(3))
-    time.sleep(0.5)  # nobody asks, librdkafka reports all the same: that all brokers are down, only once
+    time.sleep(0.5)  # no one asks, librdkafka reports all the same: that all brokers are down, only once
     with client.reporting_to(first):
         client.admin.poll(0)
     with client.reporting_to(second):
@@ -541,7 +541,7 @@ def test_a_client_has_answered_when_a_broker_said_anything(kafka: KafkaBroker) -
     ("change", "words"),
     [
         ({"sasl.password": "hunter2"}, ["refused the login", "invalid credentials", "check sasl.mechanism"]),
-        ({"sasl.username": "nobody"}, ["refused the login", "invalid credentials", "sasl.username"]),
+        ({"sasl.username": "no one"}, ["refused the login", "invalid credentials", "sasl.username"]),
         ({"sasl.mechanism": "PLAIN"}, ["refused the login", "SCRAM-SHA-512", "sasl.mechanism"]),
         ({"ssl.ca.location": "other-ca.crt"}, ["TLS", "certificate verify failed", "ssl.ca.location"]),
         ({"ssl.ca.location": "absent.crt"}, ["can't be used", "ssl.ca.location"]),

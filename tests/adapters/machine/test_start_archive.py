@@ -259,7 +259,7 @@ def test_one_of_a_spark_that_was_changed_since_is_not_used_and_java_would_refuse
         ('IMPLEMENTOR="Eclipse Adoptium"\nJAVA_VERSION="21.0.2"\nJVM_VARIANT="Hotspot"\n', True),
         ('JAVA_VERSION="21-ea"\n', True),
         ('JAVA_VERSION="17.0.15"\nJVM_VARIANT="Openj9"\n', False),
-        ('IMPLEMENTOR="nobody"\n', False),
+        ('IMPLEMENTOR="no one"\n', False),
         ("", False),
         (None, False),
     ],

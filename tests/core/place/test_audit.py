@@ -1,4 +1,4 @@
-"""Whether a table holds what the windows read: what is called missing, doubled, without a record, and what nobody can tell."""
+"""Whether a table holds what the windows read: what is called missing, doubled, without a record, and what no one can tell."""
 
 from __future__ import annotations
 

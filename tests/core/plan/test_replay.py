@@ -37,7 +37,7 @@ from airflow_kafka_offsets.core.plan.replay import (
     overlapping,
     without_owner,
 )
-from airflow_kafka_offsets.core.plan.request import Span
+from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
 from tests.core.examples import NOON, claim, group, log, position, ranges, tp, window
@@ -161,8 +161,8 @@ def test_the_search_ends_at_the_live_window_that_starts_before_all_that_is_asked
 
 def test_a_window_that_does_not_know_a_partition_ends_no_search() -> None:
     """The partition may have been read before by a window of other topics."""
-    helds = [Held(window({tp(0): (0, 9)}, 2), claim()), Held(window({tp(1): (0, 9)}, 1), claim())]
-    assert overlapping(ranges({tp(0): (3, 4), tp(1): (3, 4)}), helds, IDS) == helds
+    held_windows = [Held(window({tp(0): (0, 9)}, 2), claim()), Held(window({tp(1): (0, 9)}, 1), claim())]
+    assert overlapping(ranges({tp(0): (3, 4), tp(1): (3, 4)}), held_windows, IDS) == held_windows
 
 
 # Refused, with numbers.
@@ -202,7 +202,7 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
     with pytest.raises(DataLossError) as raised:
         check_in_log(gaps_of((3, 5), (15, 30)) | gaps_of((1, 9), partition=1), now, here)
     assert str(raised.value) == (
-        "Nobody owns these offsets, and retention has removed them: orders-0: offsets 3 to 19 (beginning offset 20); "
+        "No one owns these offsets, and retention has removed them: orders-0: offsets 3 to 19 (beginning offset 20); "
         "orders-1: offsets 1 to 8 (beginning offset 20). Ask for what is left"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
@@ -305,11 +305,11 @@ def test_an_index_that_is_newer_than_the_end_offset_is_an_empty_range() -> None:
 
 
 def test_an_interval_without_width_is_refused_and_the_timetable_named() -> None:
-    check_divides(Span(NOON, NOON + timedelta(seconds=1), is_interval=True))
+    check_divides(TimeSpan(NOON, NOON + timedelta(seconds=1), is_interval=True))
     with pytest.raises(
         BadInputError, match=r"starts and ends at 2026-01-31T12:00:00\+00:00.*CronDataIntervalTimetable"
     ):
-        check_divides(Span(NOON, NOON, is_interval=True))
+        check_divides(TimeSpan(NOON, NOON, is_interval=True))
 
 
 def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:

@@ -15,8 +15,8 @@ from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError
 from airflow_kafka_offsets.core.plan.request import (
     MAX_NAMED_WINDOWS,
     REPLAY_KEYS,
-    Offsets,
-    Span,
+    Ranges,
+    TimeSpan,
     Windows,
     check_keys,
     name_windows,
@@ -139,7 +139,7 @@ def test_half_a_way_is_refused_and_the_other_half_named(params: dict[str, Any], 
 @pytest.mark.parametrize("form", [str, json.loads])
 def test_offset_ranges_are_sparks_json_as_text_or_as_an_object(form: Any) -> None:
     asked = parse_replay("lake", {"starting_offsets": form(LOW), "ending_offsets": form(HIGH)})
-    assert asked == Offsets(ranges({tp(0): (5, 9), tp(1): (2, 2)}))
+    assert asked == Ranges(ranges({tp(0): (5, 9), tp(1): (2, 2)}))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_offset_ranges_that_mean_nothing_are_refused(start: str, end: str, why: 
 )
 def test_a_time_may_have_any_zone(text: str) -> None:
     asked = parse_replay("lake", {"from": text, "to": TO})
-    assert asked == Span(datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+    assert asked == TimeSpan(datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_day_is_as_long_as_it_is_where_the_person_lives(day: datetime, hours: 
     start, end = day.replace(tzinfo=BERLIN), (day + timedelta(days=1)).replace(tzinfo=BERLIN)
     for given_as in (lambda t: t, datetime.isoformat):
         asked = parse_replay("lake", {"from": given_as(start), "to": given_as(end)})
-        assert isinstance(asked, Span)
+        assert isinstance(asked, TimeSpan)
         assert asked.end - asked.start == timedelta(hours=hours)
         assert asked.start.tzinfo is asked.end.tzinfo is UTC
 
@@ -214,7 +214,7 @@ def test_the_hour_that_the_clocks_show_twice_is_two_hours() -> None:
     assert asked.end - asked.start == timedelta(minutes=45)
     with pytest.raises(BadInputError, match="from an earlier to a later time"):
         span(earlier_on_the_clock, first)
-    interval = Span(first, second, is_interval=True)
+    interval = TimeSpan(first, second, is_interval=True)
     assert (interval.start, interval.end) == (asked.start, asked.start + timedelta(hours=1))
 
 
@@ -224,7 +224,7 @@ def test_a_span_survives_being_written_down_in_any_zone(start: datetime, seconds
     end = (instant + timedelta(seconds=seconds)).astimezone(start.tzinfo)
     asked = parse_replay("lake", {"from": start.isoformat(), "to": end.isoformat()})
     # A zone of long ago may have seconds that ISO 8601 keeps, and so nothing is lost.
-    assert asked == Span(instant, instant + timedelta(seconds=seconds))
+    assert asked == TimeSpan(instant, instant + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(

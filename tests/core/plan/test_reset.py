@@ -250,7 +250,7 @@ def test_what_is_of_an_earlier_topic_and_what_left_the_group_are_told_apart() ->
     before = position({tp(0): 10, CLICKS: 0, refunds: 2}, clicks="new")
     reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 10)}), [three], reads=READS)
     with pytest.raises(
-        ConfirmationError, match=r"clicks-0 0 to 4 was recreated.*no longer reads.*refunds-0 0 to 1: nobody"
+        ConfirmationError, match=r"clicks-0 0 to 4 was recreated.*no longer reads.*refunds-0 0 to 1: no one"
     ):
         check_confirmed("lake", reset, confirmed=False)
 

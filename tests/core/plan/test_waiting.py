@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.conditions import (
     Arrived,
     CommittedUntil,
-    Enough,
     LagAtMost,
     LogCondition,
     TimePassed,
+    UnreadAtLeast,
     condition_from_json,
     condition_to_json,
 )
@@ -76,41 +76,43 @@ def is_met(condition: LogCondition, *what: Any, **more: Any) -> bool:
 @pytest.mark.parametrize(("ends", "expected"), [((60, 39), False), ((60, 40), True), ((160, 0), True)])
 def test_enough_is_a_sum_over_the_partitions(ends: tuple[int, int], expected: bool) -> None:
     bounds = {tp(0): (0, ends[0]), tp(1): (0, ends[1])}
-    assert is_met(Enough(group(), min_span=100), {tp(0): 0, tp(1): 0}, bounds) is expected
+    assert is_met(UnreadAtLeast(group(), min_span=100), {tp(0): 0, tp(1): 0}, bounds) is expected
 
 
 def test_only_what_lies_above_the_watermark_is_unread() -> None:
-    found = decide(Enough(group(), min_span=10), seen(Enough(group(), 10), {tp(0): 95}, {tp(0): (0, 100)}))
+    found = decide(
+        UnreadAtLeast(group(), min_span=10), seen(UnreadAtLeast(group(), 10), {tp(0): 95}, {tp(0): (0, 100)})
+    )
     assert not found.is_met
     assert found.facts == {"span": 5, "partitions": 1, "behind": ["orders-0"]}
 
 
 def test_a_sensor_that_was_stored_before_its_options_were_refused_still_decides() -> None:
-    stored = condition_to_json(Enough(group(), min_span=5))
+    stored = condition_to_json(UnreadAtLeast(group(), min_span=5))
     stored["group"]["spark_options"] = {"kafka.ssl.keystore.password": "hunter2${"}
     condition = condition_from_json(stored)
-    assert isinstance(condition, Enough)
+    assert isinstance(condition, UnreadAtLeast)
     assert is_met(condition, {tp(0): 95}, {tp(0): (0, 100)})
 
 
 def test_a_group_without_watermark_counts_all_that_kafka_holds() -> None:
-    condition = Enough(group(starting_offsets="latest"), min_span=90)
+    condition = UnreadAtLeast(group(starting_offsets="latest"), min_span=90)
     assert is_met(condition, None, {tp(0): (10, 100)})
     assert not is_met(condition, None, {tp(0): (11, 100)})
 
 
 def test_a_partition_new_to_the_group_counts_from_its_beginning() -> None:
-    condition = Enough(group(), min_span=7)
+    condition = UnreadAtLeast(group(), min_span=7)
     assert is_met(condition, {tp(0): 5}, {tp(0): (0, 5), tp(1): (3, 10)})
 
 
 def test_the_cap_of_a_window_does_not_limit_what_is_unread() -> None:
-    assert is_met(Enough(group(max_offsets=10), min_span=100), {tp(0): 0}, {tp(0): (0, 100)})
+    assert is_met(UnreadAtLeast(group(max_offsets=10), min_span=100), {tp(0): 0}, {tp(0): (0, 100)})
 
 
 def test_an_open_window_is_unread_to_a_sensor() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
-    condition = Enough(group(), min_span=100)
+    condition = UnreadAtLeast(group(), min_span=100)
     look = Seen(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 100)}))
     assert decide(condition, look).is_met
 
@@ -127,7 +129,7 @@ def test_an_open_window_is_unread_to_a_sensor() -> None:
     ],
 )
 def test_old_enough_by_the_timestamp_index(watermark: int, end: int, first_recent: int | None, expected: bool) -> None:
-    condition = Enough(group(), max_age=HOUR)
+    condition = UnreadAtLeast(group(), max_age=HOUR)
     assert lookup_times(condition, NOON) == [NOON - HOUR]
     assert is_met(condition, {tp(0): watermark}, {tp(0): (0, end)}, {tp(0): first_recent}) is expected
 
@@ -139,7 +141,7 @@ def test_old_enough_by_the_timestamp_index(watermark: int, end: int, first_recen
 )
 def test_old_enough_is_never_said_without_an_older_unread_record(times: list[int], watermark: int, cut: int) -> None:
     watermark = min(watermark, len(times))
-    condition = Enough(group(), max_age=HOUR)
+    condition = UnreadAtLeast(group(), max_age=HOUR)
     first = next((offset for offset, time in enumerate(times) if time >= cut), None)
     found = is_met(condition, {tp(0): watermark}, {tp(0): (0, len(times))}, {tp(0): first})
     is_older = [time < cut for time in times[watermark:]]
@@ -148,19 +150,21 @@ def test_old_enough_is_never_said_without_an_older_unread_record(times: list[int
 
 
 def test_either_bound_is_enough() -> None:
-    condition = Enough(group(), min_span=10, max_age=HOUR)
+    condition = UnreadAtLeast(group(), min_span=10, max_age=HOUR)
     assert is_met(condition, {tp(0): 0}, {tp(0): (0, 10)}, {tp(0): 0})
     assert is_met(condition, {tp(0): 0}, {tp(0): (0, 1)}, {tp(0): None})
     assert not is_met(condition, {tp(0): 0}, {tp(0): (0, 9)}, {tp(0): 0})
 
 
 def test_an_age_beyond_1970_is_looked_up_at_1970() -> None:
-    assert lookup_times(Enough(group(), max_age=timedelta(days=40_000)), NOON) == [datetime(1970, 1, 1, tzinfo=UTC)]
+    assert lookup_times(UnreadAtLeast(group(), max_age=timedelta(days=40_000)), NOON) == [
+        datetime(1970, 1, 1, tzinfo=UTC)
+    ]
 
 
-@pytest.mark.parametrize("kind", [lambda g: Enough(g, min_span=1), lambda g: LagAtMost(g, 10), Arrived])
+@pytest.mark.parametrize("kind", [lambda g: UnreadAtLeast(g, min_span=1), lambda g: LagAtMost(g, 10), Arrived])
 def test_what_planning_would_refuse_is_an_error_not_a_wait(kind: Any) -> None:
-    condition = Arrived(Enough(group(), 1)) if kind is Arrived else kind(group())
+    condition = Arrived(UnreadAtLeast(group(), 1)) if kind is Arrived else kind(group())
     with pytest.raises(DataLossError, match="offsets 5 to 9 expired"):
         is_met(condition, {tp(0): 5}, {tp(0): (10, 20)})
     with pytest.raises(MissingPartitionError, match="Kafka has no topic orders"):
@@ -173,11 +177,11 @@ def test_what_planning_would_refuse_is_an_error_not_a_wait(kind: Any) -> None:
 
 def test_a_log_that_fell_back_for_a_moment_is_nothing_unread() -> None:
     recovered = {tp(0): Bounds(0, 6)}
-    assert not is_met(Enough(group(), min_span=1), {tp(0): 5}, {tp(0): (0, 4)}, recovered=recovered)
+    assert not is_met(UnreadAtLeast(group(), min_span=1), {tp(0): 5}, {tp(0): (0, 4)}, recovered=recovered)
 
 
 def test_lost_offsets_that_the_policy_skips_are_not_waited_for() -> None:
-    assert not is_met(Enough(group(on_data_loss="skip"), min_span=15), {tp(0): 0}, {tp(0): (10, 20)})
+    assert not is_met(UnreadAtLeast(group(on_data_loss="skip"), min_span=15), {tp(0): 0}, {tp(0): (10, 20)})
 
 
 # What has arrived, for the event trigger
@@ -186,11 +190,11 @@ def test_lost_offsets_that_the_policy_skips_are_not_waited_for() -> None:
 def test_what_an_open_window_has_does_not_call_another_run() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
     look = Seen(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 109)}))
-    assert not decide(Arrived(Enough(group(), min_span=10)), look).is_met
+    assert not decide(Arrived(UnreadAtLeast(group(), min_span=10)), look).is_met
 
 
 def test_the_same_records_call_once_until_a_run_has_planned() -> None:
-    enough = Enough(group(), min_span=10)
+    enough = UnreadAtLeast(group(), min_span=10)
     first = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)}))
     assert first.is_met
     again = Arrived(enough, first.event)
@@ -200,14 +204,14 @@ def test_the_same_records_call_once_until_a_run_has_planned() -> None:
 
 
 def test_after_a_run_has_planned_the_rest_of_a_backlog_calls_again() -> None:
-    enough = Enough(group(max_offsets=30), min_span=10)
+    enough = UnreadAtLeast(group(max_offsets=30), min_span=10)
     event = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)})).event
     assert is_met(Arrived(enough, event), {tp(0): 30}, {tp(0): (0, 100)})
     assert not is_met(Arrived(enough, event), {tp(0): 95}, {tp(0): (0, 100)})
 
 
 def test_a_call_that_leads_to_no_plan_is_repeated_once_no_window_is_open() -> None:
-    enough, dead = Enough(group(), min_span=10), window({tp(0): (0, 50)}, state=State.PLANNED)
+    enough, dead = UnreadAtLeast(group(), min_span=10), window({tp(0): (0, 50)}, state=State.PLANNED)
     waits, free = state({tp(0): 50}, dead), state({tp(0): 50})
     kafka = log({tp(0): (0, 60)})
     event = decide(Arrived(enough), Seen(NOON, waits, kafka)).event
@@ -220,14 +224,14 @@ def test_a_call_that_leads_to_no_plan_is_repeated_once_no_window_is_open() -> No
 
 
 def test_a_first_run_is_called_once_too() -> None:
-    enough = Enough(group(), min_span=10)
+    enough = UnreadAtLeast(group(), min_span=10)
     event = decide(Arrived(enough), seen(Arrived(enough), None, {tp(0): (0, 100)})).event
     assert not is_met(Arrived(enough, event), None, {tp(0): (0, 100)})
     assert is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 100)})
 
 
 def test_an_old_record_calls_once_too() -> None:
-    enough = Enough(group(), max_age=HOUR)
+    enough = UnreadAtLeast(group(), max_age=HOUR)
     event = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 5)}, {tp(0): None})).event
     assert not is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 5)}, {tp(0): None})
     assert is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 6)}, {tp(0): None})

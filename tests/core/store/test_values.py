@@ -1,4 +1,4 @@
-"""What counts as an offset, or as a partition, in somebody else's text."""
+"""What counts as an offset, or as a partition, in someone else's text."""
 
 from __future__ import annotations
 
