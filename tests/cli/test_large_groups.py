@@ -32,6 +32,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.mark.parametrize("arguments", [("status", "large"), ("plan", "large"), ("windows", "large-000002")])
+@pytest.mark.slow
 def test_a_table_has_the_partitions_that_matter_most(cli: Cli, arguments: tuple[str, ...]) -> None:
     done = cli(*arguments)
     assert done.code == 0
@@ -40,6 +41,7 @@ def test_a_table_has_the_partitions_that_matter_most(cli: Cli, arguments: tuple[
     assert any(cells(line)[:2] == ["topic-39", "499"] for line in done.out.splitlines())
 
 
+@pytest.mark.slow
 def test_programs_get_all_of_them(cli: Cli) -> None:
     [group] = cli("status", "large", "-o", "json").json["groups"]
     assert (len(group["partitions"]), group["lag"]) == (20_000, 5007)
@@ -47,6 +49,7 @@ def test_programs_get_all_of_them(cli: Cli) -> None:
     assert (len(window["ranges"]), window["span"]) == (20_000, 5000)
 
 
+@pytest.mark.slow
 def test_windows_are_listed_in_short(cli: Cli) -> None:
     listed = cli("windows", "large")
     assert [cells(line)[0] for line in listed.out.splitlines()[2:]] == ["large-000002", "large-000001"]

@@ -56,6 +56,7 @@ def server_of(user: subprocess.Popen[str]) -> int:
     return int(user.stdout.readline())
 
 
+@pytest.mark.slow
 def test_three_who_ask_at_once_share_one_which_stops_after_the_last(tmp_path: Path) -> None:
     users = [start_user(tmp_path) for _ in range(3)]
     (pid,) = {server_of(user) for user in users}
@@ -76,6 +77,7 @@ def test_who_comes_soon_after_the_last_finds_one_that_lingers(tmp_path: Path) ->
     assert story(tmp_path) == ["started"]
 
 
+@pytest.mark.slow
 def test_one_that_lingers_stops_when_the_process_that_started_it_has_ended(tmp_path: Path) -> None:
     user = start_user(tmp_path, linger=3600)
     server_of(user)
@@ -83,6 +85,7 @@ def test_one_that_lingers_stops_when_the_process_that_started_it_has_ended(tmp_p
     wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
 
 
+@pytest.mark.slow
 def test_it_stops_also_when_its_last_user_was_killed(tmp_path: Path) -> None:
     user = start_user(tmp_path)
     server_of(user)
@@ -91,6 +94,7 @@ def test_it_stops_also_when_its_last_user_was_killed(tmp_path: Path) -> None:
     wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
 
 
+@pytest.mark.slow
 def test_who_comes_after_one_that_died_gets_another(tmp_path: Path) -> None:
     first = start_user(tmp_path)
     died = psutil.Process(server_of(first))

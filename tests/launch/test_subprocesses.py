@@ -20,6 +20,7 @@ time.sleep(60)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+@pytest.mark.slow
 def test_a_child_dies_with_its_killed_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -135,6 +135,7 @@ class Races(StrictRaces):
             check_laws(ledger, group)
 
 
+@pytest.mark.slow
 class TestSqlite(Races):
     """In a file."""
 

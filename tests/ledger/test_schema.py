@@ -152,6 +152,7 @@ class SchemaContract:
         assert (attempt.outcome, attempt.series) == (Outcome.SUCCEEDED, None)
         assert SqlLedger(empty).succeeded("lake", held.holder, Try()) == {}
 
+    @pytest.mark.slow
     def test_an_upgrade_that_died_after_any_of_its_statements_can_be_repeated(self, empty: str) -> None:
         schema.upgrade(open_engine(empty))
         whole, statements = shape(empty), 1

@@ -114,6 +114,7 @@ def script(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_all_of_it_plans(worker: Path) -> None:
     plans(launch, worker)
     plans(call)
@@ -137,6 +138,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
 
 
 @pytest.mark.parametrize("task", ["launch", "call", "plan"])
+@pytest.mark.slow
 def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
     task: str, worker: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,6 +213,7 @@ def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypat
     refused(worker, rf"It is in {found.parent}: export PATH=.* or .*spark_binary='{found}'", launch, worker)
 
 
+@pytest.mark.slow
 def test_spark_submit_is_looked_for_where_the_launch_will_look(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     plans(launch, worker, env_vars={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
@@ -220,6 +223,7 @@ def test_spark_submit_is_looked_for_where_the_launch_will_look(worker: Path, mon
 
 @pytest.mark.parametrize("named_by", ["PATH", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"])
 @pytest.mark.parametrize("answer", ["exit 1", "no such program"])
+@pytest.mark.slow
 def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
     named_by: str, answer: str, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +244,7 @@ def test_a_spark_submit_whose_python_knows_no_spark_fails_the_task_at_once(
     plans(launch, worker, spark_binary=binary)
 
 
+@pytest.mark.slow
 def test_a_spark_submit_whose_python_does_not_answer_is_not_refused(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +255,7 @@ def test_a_spark_submit_whose_python_does_not_answer_is_not_refused(
     plans(launch, worker)
 
 
+@pytest.mark.slow
 def test_a_spark_home_of_another_version_than_pyspark_fails_a_session_at_once(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +271,7 @@ def test_a_spark_home_of_another_version_than_pyspark_fails_a_session_at_once(
 @pytest.mark.parametrize(
     ("version", "wanted"), [("11.0.2", 17), ("1.8.0_402", 17), ("17.0.1", None), ("25", None), ("", None)]
 )
+@pytest.mark.slow
 def test_a_java_that_is_too_old_fails_the_task_at_once(
     task: str, version: str, wanted: int | None, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +286,7 @@ def test_a_java_that_is_too_old_fails_the_task_at_once(
 
 
 @pytest.mark.parametrize(("version", "is_enough"), [("1.7.0_80", False), ("1.8.0_402", True)])
+@pytest.mark.slow
 def test_an_older_spark_takes_an_older_java(
     version: str, is_enough: bool, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +316,7 @@ def spark_of(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("task", ["launch", "call"])
+@pytest.mark.slow
 def test_without_java_a_task_fails_at_once_and_says_what_to_install(
     task: str, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +339,7 @@ def test_a_spark_home_without_spark_fails_the_task_at_once(
     refused(worker, f"SPARK_HOME is {worker}/nothing", *((launch, worker) if task == "launch" else (call,)))
 
 
+@pytest.mark.slow
 def test_a_script_that_may_find_java_by_itself_is_not_refused(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = script(worker / "bin" / "spark-submit").parent
     monkeypatch.setenv("PATH", str(programs))
@@ -351,6 +361,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **versions: str) -> N
     monkeypatch.syspath_prepend(str(folder / "installed"))
 
 
+@pytest.mark.slow
 def test_a_pyspark_and_a_pyspark_client_of_two_versions_are_refused(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +377,7 @@ def test_a_pyspark_and_a_pyspark_client_of_two_versions_are_refused(
     plans(launch, worker)
 
 
+@pytest.mark.slow
 def test_a_worker_with_pyspark_client_alone_is_a_client_of_spark_connect(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +570,7 @@ def test_a_field_of_the_launch_is_checked_by_its_type(worker: Path, field: str, 
     assert "canary" not in refused(worker, says, launch, worker, **{field: value})
 
 
+@pytest.mark.slow
 def test_a_path_is_taken_as_python_has_it(worker: Path) -> None:
     plans(launch, worker, application=worker / "job.py")
     refused(worker, "application '.*nowhere.py' is not there", launch, worker, application=worker / "nowhere.py")

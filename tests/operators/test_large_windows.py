@@ -56,6 +56,7 @@ def world() -> Iterator[World]:
         yield world
 
 
+@pytest.mark.slow
 def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: Path) -> None:
     planned = world.plan(ONE)
     conf, [shipped] = window_conf(handoff_of(planned, {}, world.group, None), tmp_path)
@@ -78,6 +79,7 @@ def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: 
     assert world.plan(TWO).window.ranges.starts == watermark.offsets
 
 
+@pytest.mark.slow
 def test_what_a_task_returns_tells_and_logs_stays_small(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="airflow_kafka_offsets")
     context: Any = {
@@ -113,6 +115,7 @@ def test_the_results_of_many_windows_leave_their_ranges_to_the_ledger_when_they_
     assert len(json.dumps(many)) < 50 * SMALL
 
 
+@pytest.mark.slow
 def test_an_error_about_20_000_partitions_names_some(world: World) -> None:
     world.run(ONE)
     for topic in TOPICS:

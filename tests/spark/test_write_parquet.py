@@ -388,7 +388,9 @@ def test_an_old_one_that_can_not_be_put_back_is_kept(
         return rename(self, source, target)
 
     monkeypatch.setattr(Files, "rename", failing)
-    with pytest.raises(PublishError, match=r"the disk is gone.*lies in \S+/\.staging-mine-old-0, complete") as refused:
+    with pytest.raises(
+        PublishError, match=r"the disk is gone.*it is complete in \S+/\.staging-mine-old-0\. "
+    ) as refused:
         publish(files, *_arguments(directories, scheme, "mine"))
     assert isinstance(refused.value.__cause__, OSError)
     assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
@@ -409,7 +411,9 @@ def test_where_a_rename_is_a_copy_that_stops_half_way_the_old_one_is_kept_and_th
 
     with monkeypatch.context() as patch:
         patch.setattr(Files, "rename", copying)
-        with pytest.raises(PublishError, match=r"the connection is gone.*lies in \S+/\.staging-mine-old-0, complete"):
+        with pytest.raises(
+            PublishError, match=r"the connection is gone.*it is complete in \S+/\.staging-mine-old-0\. "
+        ):
             publish(files, *_arguments(directories, scheme, "mine"))
     assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
     publish(files, *_arguments(directories, scheme, "again"))
@@ -421,7 +425,7 @@ def test_a_twin_that_is_faster_for_ever_is_an_error(
 ) -> None:
     directories, files = Directories(tmp_path, f"file:{tmp_path}"), Files(spark)
     monkeypatch.setattr(Files, "rename", lambda self, source, target: False)
-    with pytest.raises(PublishError, match=f"in {_ROUNDS} rounds"):
+    with pytest.raises(PublishError, match=f"in {_ROUNDS} attempts"):
         publish(files, *_arguments(directories, f"file:{tmp_path}", "mine"))
 
 

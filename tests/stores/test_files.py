@@ -220,6 +220,7 @@ def test_a_version_that_is_deleted_between_listing_and_reading_is_looked_for_aga
 # What a disk does
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_the_old_version_or_the_new(tmp_path: Path) -> None:
     command = [sys.executable, "-m", files_writer.__name__, str(tmp_path), GROUP]
     said = 0

@@ -500,6 +500,7 @@ def test_settings_of_consumers_and_producers_in_the_connection_do_no_harm(
     assert log.committed("group", partitions_of(topic)) == {TopicPartition(topic, 0): None}
 
 
+@pytest.mark.slow
 def test_the_users_own_error_callback_still_hears_everything() -> None:
     heard: list[KafkaError] = []
     config = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "error_cb": heard.append}
@@ -508,6 +509,7 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
     assert KafkaError._TRANSPORT in {error.code() for error in heard}
 
 
+@pytest.mark.slow
 def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one() -> None:
     client = kafka_client._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     first, second, third = (kafka_client.Line({}, 1) for _ in range(3))
@@ -601,6 +603,7 @@ def test_to_ask_for_the_end_of_a_leader_epoch_needs_no_more_than_describe(
     assert log.epoch_ends([asked]) == {asked: 7}
 
 
+@pytest.mark.slow
 def test_a_kafka_that_can_not_be_asked_for_the_end_of_a_leader_epoch_is_no_error() -> None:
     nobody = KafkaLog({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, 1)
     assert nobody.epoch_ends([PartitionEpoch(TopicPartition("orders", 0), 0)]) == {}
@@ -671,6 +674,7 @@ def test_a_broker_that_is_not_reached_is_unavailable_and_the_error_says_why(
     assert "orders" in str(error)
 
 
+@pytest.mark.slow
 def test_every_lookup_is_bounded() -> None:
     server = f"127.0.0.1:{free_port()}"
     log = KafkaLog({"bootstrap.servers": server}, 1)
