@@ -108,6 +108,15 @@ class Lab:
         """Stop the DAG's next Spark job in the middle of its write."""
         return Hold(self.folder / "hold" / dag_id)
 
+    def wait_for_end_of_process(self, dag_id: str, run_id: str) -> None:
+        """Wait until the process of the task that was marked is gone: until then its job may go on, and commit."""
+        wait_until(
+            lambda: self.airflow.task_process(dag_id, run_id, "load") is None,
+            timeout=120,
+            what=f"the process of {dag_id} ends",
+            interval=0.5,
+        )
+
 
 class Hold:
     """While entered, a job that gets there stops in the middle of its write."""

@@ -67,7 +67,7 @@ def test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin(lab: L
         assert worker
         worker.kill()
         task.kill()
-        wait_until(lambda: not driver.is_running(), timeout=20, what="the driver dies with its worker")
+        wait_until(lambda: not driver.is_running(), timeout=120, what="the driver dies with its worker")
     lab.api.wait_for_run("worker_killed", run, "success", timeout=240)
     row = only_window(lab, "worker_killed")
     assert row.held.window.ranges == planned.ranges
@@ -125,13 +125,8 @@ def test_marking_the_running_task_green_commits_nothing_and_the_next_run_adopts(
         planned = only_window(lab, "marked").held.window
         driver = lab.airflow.driver_process("marked", run, "load")
         lab.api.mark_task("marked", run, "load", "success")
-        wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
-        wait_until(
-            lambda: lab.airflow.task_process("marked", run, "load") is None,
-            timeout=30,
-            what="the task's process ends",
-            interval=0.5,
-        )
+        wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
+        lab.wait_for_end_of_process("marked", run)
     assert lab.api.task("marked", run, "load")["state"] == "success"
     row = only_window(lab, "marked")
     assert row.held.window == planned, "a green mark moved the watermark"
@@ -151,6 +146,7 @@ def test_a_run_that_failed_for_good_leaves_its_window_to_the_next_run(lab: Lab) 
         hold.wait()
         lab.api.mark_task("fails_for_good", first, "load", "failed")
         lab.api.wait_for_run("fails_for_good", first, "failed")
+        lab.wait_for_end_of_process("fails_for_good", first)
     planned = only_window(lab, "fails_for_good").held.window
     assert planned.state is State.PLANNED
     lab.produce("fails_for_good", 30)
@@ -186,7 +182,7 @@ def test_a_worker_that_is_told_to_stop_takes_its_job_along_and_the_retry_has_the
         planned = only_window(lab, "worker_stopped").held.window
         driver = lab.airflow.driver_process("worker_stopped", run, "load")
         lab.airflow.worker_process("worker_stopped", run, "load").terminate()
-        wait_until(lambda: not driver.is_running(), timeout=30, what="the job is killed")
+        wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
         lab.api.wait_for_retry("worker_stopped", run, "load")
         assert only_window(lab, "worker_stopped").held.window == planned
     lab.api.wait_for_run("worker_stopped", run, "success")

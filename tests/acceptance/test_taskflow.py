@@ -127,12 +127,7 @@ def test_marking_the_task_failed_stops_the_work_and_commits_nothing(lab: Lab, da
     with lab.hold(dag_id) as hold:
         hold.wait()
         lab.api.mark_task(dag_id, run, "load", "failed")
-        wait_until(
-            lambda: lab.airflow.task_process(dag_id, run, "load") is None,
-            timeout=30,
-            what="the task's process ends",
-            interval=0.5,
-        )
+        lab.wait_for_end_of_process(dag_id, run)
         # Untold, the server goes on for half a minute after the death of its client.
         wait_until(lambda: not is_at_work(lab, dag_id), timeout=15, what="Spark stops its work")
     assert states(lab, dag_id) == [State.PLANNED]
