@@ -55,14 +55,14 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar
 
+# Jobs have these words too, and no core.
+from airflow_kafka_offsets.spark.shared import MAX_NAMED as MAX_NAMED
+from airflow_kafka_offsets.spark.shared import MAX_VALUE as MAX_VALUE
+from airflow_kafka_offsets.spark.shared import counted as counted
+from airflow_kafka_offsets.spark.shared import short as short
+
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.offsets import TopicPartition
-
-MAX_NAMED = 10
-"""How many partitions an error spells out before it counts the rest."""
-
-MAX_VALUE = 100
-"""Characters that a message shows of a value."""
 
 MAX_MESSAGE = 10_000
 """Characters of a message, whatever names and values it is about."""
@@ -72,28 +72,6 @@ def name_some(items: Sequence[str], separator: str = "; ") -> str:
     """Join the first few items and count the others, so that 20,000 partitions stay one readable sentence."""
     rest = len(items) - MAX_NAMED
     return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
-
-
-def short(value: object) -> str:
-    """Return how Python writes a value, cut if it is long.
-
-    >>> short("false"), short("x" * 200)[-10:]
-    ("'false'", 'xxxxxxx...')
-    """
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
-        text = f"a {type(value).__name__} too large to be shown"
-    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "window"), counted(2, "window")
-    ('1 window', '2 windows')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def cut(message: str) -> str:

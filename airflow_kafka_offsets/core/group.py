@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.output_tables import checked_tables
 from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
 # The characters that a directory name, a Kafka group.id, a YARN tag and a topic all allow.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -34,29 +35,6 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
 MAX_OPEN = 1000
 MAX_GRACE = timedelta(days=30)
-
-# Options that a window fixes, or that Spark's connector refuses. In lower case, because Spark ignores case.
-FIXED_OPTIONS = frozenset(
-    {
-        "assign",
-        "subscribe",
-        "subscribepattern",
-        "startingoffsets",
-        "endingoffsets",
-        "startingtimestamp",
-        "endingtimestamp",
-        "startingoffsetsbytimestamp",
-        "endingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "failondataloss",
-        "kafka.isolation.level",
-        "kafka.auto.offset.reset",
-        "kafka.enable.auto.commit",
-        "kafka.key.deserializer",
-        "kafka.value.deserializer",
-        "kafka.interceptor.classes",
-    }
-)
 
 
 class OnDataLoss(StrEnum):

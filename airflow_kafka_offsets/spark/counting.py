@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark.errors import IncompleteReadError, counted
+from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.shared import MAX_NAMED, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -26,9 +27,6 @@ counts of every task into those of all, 0.1 to 0.2 µs for each partition."""
 
 MAX_BOUNDS = 1000
 """Up to this many partitions, each record is checked against the window's ranges. Spark's plans show all these offsets."""
-
-MAX_NAMED = 10
-"""How many partitions an error names before it counts the rest."""
 
 # Of a histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")

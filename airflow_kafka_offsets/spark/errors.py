@@ -26,11 +26,6 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 """The words of Spark's error, in a classic session and over Spark Connect, if Kafka no longer holds the planned offsets."""
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun. A copy of the function in core, which jobs do not have."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 class KafkaWindowError(Exception):
     """Anything that the job side raises on purpose."""
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError
+from airflow_kafka_offsets.spark.shared import short
 
 CONF_WINDOW = "spark.kafka_offsets.window"
 """Spark property that holds the document."""
@@ -62,7 +63,7 @@ class Handoff:
     def __post_init__(self) -> None:
         for name, (expected, takes) in _TAKES.items():
             if not takes(getattr(self, name)):
-                raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {_short(getattr(self, name))}")
+                raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {short(getattr(self, name))}")
         object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
@@ -85,7 +86,7 @@ class Handoff:
             document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
             if document["version"] != VERSION:
                 raise HandoffError(
-                    f"The window was handed over in version {_short(document['version'])}, this job reads version {VERSION}: let "
+                    f"The window was handed over in version {short(document['version'])}, this job reads version {VERSION}: let "
                     "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
                 )
             given = (field for field in fields(cls) if field.default is MISSING or field.name in document)
@@ -93,20 +94,12 @@ class Handoff:
         except HandoffError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as exc:
-            raise HandoffError(f"{_NO_WINDOW} ({_short(exc)}): {text[:_LONGEST]}") from exc
+            raise HandoffError(f"{_NO_WINDOW} ({short(exc)}): {text[:_LONGEST]}") from exc
 
 
 _NO_WINDOW = "Not a window as launchers hand it over"
 _LONGEST = 200
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
-        text = f"something of type {type(value).__name__}, too large to be shown"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -115,7 +108,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in names if names.count(name) > 1)
-        raise HandoffError(f"{_NO_WINDOW}: the key {_short(twin)} is there twice")
+        raise HandoffError(f"{_NO_WINDOW}: the key {short(twin)} is there twice")
     return document
 
 
@@ -163,14 +156,14 @@ _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
     if not _is_text(topic) or not isinstance(given, Mapping):
-        raise HandoffError(f"{_NO_WINDOW}: topic {_short(topic)} must have partitions, got {_short(given)}")
+        raise HandoffError(f"{_NO_WINDOW}: topic {short(topic)} must have partitions, got {short(given)}")
     ranges = {}
     for partition, ends in given.items():
         if not _PARTITION.fullmatch(str(partition)) or isinstance(partition, bool):
-            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {_short(partition)} is no partition")
+            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {short(partition)} is no partition")
         is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
         if not is_pair or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
-            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: no offset range: {_short(ends)}")
+            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: no offset range: {short(ends)}")
         ranges[str(partition)] = (ends[0], ends[1])
     return ranges
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
+from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
 # With Spark's defaults (500 records a poll) a read costs 1.6 times the CPU, and the broker six times as much: after each poll
 # the connector asks it for both ends of the partition. A fetch of 4 MiB fills such a poll; larger ones are no faster, and idle
@@ -21,29 +22,6 @@ DEFAULTS = {
     "kafka.fetch.max.wait.ms": "10",
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
-
-# What the window fixes, and what Spark's connector refuses anyway; compared in lower case, as Spark ignores case.
-FIXED = frozenset(
-    {
-        "assign",
-        "subscribe",
-        "subscribepattern",
-        "startingoffsets",
-        "endingoffsets",
-        "startingtimestamp",
-        "endingtimestamp",
-        "startingoffsetsbytimestamp",
-        "endingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "failondataloss",
-        "kafka.isolation.level",
-        "kafka.auto.offset.reset",
-        "kafka.enable.auto.commit",
-        "kafka.key.deserializer",
-        "kafka.value.deserializer",
-        "kafka.interceptor.classes",
-    }
-)
 
 _SERVERS = "kafka.bootstrap.servers"
 
@@ -191,7 +169,7 @@ def schema(options: Mapping[str, object]) -> str:
 
 
 def _refuse_fixed(options: Mapping[str, object]) -> None:
-    colliding = [name for name in options if name.lower() in FIXED]
+    colliding = [name for name in options if name.lower() in FIXED_OPTIONS]
     if colliding:
         raise ReaderOptionError(
             f"read() must not get {', '.join(colliding)}: the window fixes what is read, and the group its isolation level"

@@ -22,13 +22,7 @@ from airflow_kafka_offsets.spark.counting import (
     check_within,
     recounted,
 )
-from airflow_kafka_offsets.spark.errors import (
-    DATA_LOSS,
-    DataLossError,
-    IncompleteReadError,
-    PublishError,
-    counted,
-)
+from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, PublishError
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
@@ -41,6 +35,7 @@ from airflow_kafka_offsets.spark.options import (
     source_version,
 )
 from airflow_kafka_offsets.spark.progress import Progress
+from airflow_kafka_offsets.spark.shared import counted
 from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
 
 if TYPE_CHECKING:

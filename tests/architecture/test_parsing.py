@@ -28,6 +28,8 @@ GROUP = {
     "core.spark_json",
     "core.starting",
     "core.store_address",
+    "spark",
+    "spark.shared",
 }
 OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition"}
 SUBMIT = {

@@ -23,7 +23,7 @@ PRELUDE = """
 import sys
 from pyspark.sql import SparkSession, functions as F
 from airflow_kafka_offsets.spark import KafkaWindow
-from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.errors import (IncompleteReadError)
 from tests.spark.conftest import handoff
 
 url, servers, topic, lake = sys.argv[1:]

@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import text
 
 from airflow_kafka_offsets.spark import KafkaWindow
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import PUBLISHED, Target, stage_prefix
+from airflow_kafka_offsets.spark.shared import stage_prefix
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import PUBLISHED, Target
 from tests.lab.jars import jdbc_jars
 from tests.lab.processes import wait_until
 from tests.spark.conftest import handoff

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_kafka_offsets.core import group
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
 from airflow_kafka_offsets.spark.options import (
     DEFAULTS,
-    FIXED,
     FREE_SLICE,
     MIN_SLICE,
     MOST_TOGETHER,
@@ -20,6 +18,7 @@ from airflow_kafka_offsets.spark.options import (
     schema,
     source_version,
 )
+from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
 RANGES = {"orders": {10: (7, 9), 2: (5, 6)}, "a": {0: (0, 1)}}
 
@@ -36,17 +35,13 @@ def test_the_window_is_assigned_never_subscribed_and_data_loss_fails() -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted(FIXED))
+@pytest.mark.parametrize("name", sorted(FIXED_OPTIONS))
 def test_what_the_window_fixes_is_refused_in_any_case(name: str) -> None:
     for spelled in (name, name.upper(), name.title()):
         with pytest.raises(ReaderOptionError, match=spelled):
             reader_options(RANGES, "read_committed", {}, {spelled: "x"})
         with pytest.raises(ReaderOptionError, match=spelled):
             reader_options(RANGES, "read_committed", {spelled: "x"}, {})
-
-
-def test_planner_and_job_refuse_the_same_options() -> None:
-    assert group.FIXED_OPTIONS == FIXED
 
 
 def test_the_call_wins_over_the_group_and_the_group_over_the_defaults_in_any_case() -> None:
@@ -56,7 +51,7 @@ def test_the_call_wins_over_the_group_and_the_group_over_the_defaults_in_any_cas
         {"KAFKA.max.poll.records": "7", "minPartitions": "3"},
         {"MinPartitions": 8, "kafkaconsumer.polltimeoutms": 1000, "includeHeaders": True},
     )
-    of_interest = {name: value for name, value in options.items() if name.lower() not in FIXED}
+    of_interest = {name: value for name, value in options.items() if name.lower() not in FIXED_OPTIONS}
     untouched = {name: DEFAULTS[name] for name in DEFAULTS if "fetch" in name or "buffer" in name}
     assert of_interest == untouched | {
         "KAFKA.max.poll.records": "7",

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.launch.job_files import Report, handoff_of
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_prefix
+from airflow_kafka_offsets.spark.shared import stage_prefix
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.runs import try_of

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.spark.errors import (
-    OtherWindowError,
-    PublishError,
-    TargetError,
-    WriteOptionError,
-)
+from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable

@@ -5,12 +5,12 @@ A job fills a staging table in the schema of its target and records it in the le
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import OutputError, counted
+from airflow_kafka_offsets.spark.shared import stage_prefix
 
 _STAGE = re.compile(r"(?P<prefix>kafka_offsets_stage_[0-9a-f]{10}_)[0-9]{12}_[0-9a-f]{6}")
 
@@ -100,11 +100,6 @@ def foreign_rows(window_id: str, table: str, rows: int) -> str:
         "Nothing is committed and the rows are "
         f"still there; if they may go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job does not run again"
     )
-
-
-def stage_prefix(window_id: str, table: str) -> str:
-    """Return the prefix of the names of a window's staging tables, the same as in `spark.sinks.jdbc_sql`."""
-    return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
 
 
 def done_with(names: Sequence[str], staging: str) -> list[str]:

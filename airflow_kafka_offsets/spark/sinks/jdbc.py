@@ -13,9 +13,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.counting import observed
-from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError, counted
+from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name, stage_prefix
+from airflow_kafka_offsets.spark.shared import counted, stage_prefix
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_kafka_offsets.spark.errors import TargetError
+from airflow_kafka_offsets.spark.shared import stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID
 
 STAGED = "kafka_offsets_staged"
@@ -192,15 +192,6 @@ class Target:
             f"It has to be there, with the frame's columns (the names to the letter) and {WINDOW_ID}. To add that: "
             f"{self.add_window_id()}; {self.index_window_id()}"
         )
-
-
-def stage_prefix(window_id: str, table: str) -> str:
-    """Return how the names of all staging tables begin that tries of a window make for a target.
-
-    >>> stage_prefix("lake.orders-000012", "public.orders")
-    'kafka_offsets_stage_fd2b9e51bc_'
-    """
-    return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
 
 
 def stage_name(window_id: str, table: str, moment: datetime, salt: str) -> str:

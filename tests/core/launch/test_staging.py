@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, OutputError
-from airflow_kafka_offsets.core.launch.staging import Staged, done_with, stage_prefix, to_publish
+from airflow_kafka_offsets.core.launch.staging import Staged, done_with, to_publish
 from airflow_kafka_offsets.core.output_tables import checked_tables
 from airflow_kafka_offsets.spark.sinks import jdbc_sql
 
@@ -59,11 +59,6 @@ def test_of_a_foreign_launcher_only_what_is_new_is_known() -> None:
 def test_a_table_that_is_not_a_staging_table_of_the_window_is_never_published_and_never_dropped(name: str) -> None:
     with pytest.raises(OutputError, match="not the name of a staging table"):
         to_publish(ID, ["orders"], [Staged(1, "orders", name, ("n",), 1)], 7, is_planned=True)
-
-
-def test_both_sides_give_staging_tables_the_same_names() -> None:
-    for target in ("orders", "sales.orders"):
-        assert stage_prefix(ID, target) == jdbc_sql.stage_prefix(ID, target)
 
 
 def test_older_tries_of_the_same_window_and_target_are_over() -> None:

@@ -1,0 +1,65 @@
+"""What Airflow's side of a job and its Spark side must both know. `core` imports this one file of the job side."""
+
+from __future__ import annotations
+
+import hashlib
+
+MAX_NAMED = 10
+"""Partitions, windows and the like that one message names; of the others it says how many there are."""
+
+MAX_VALUE = 100
+"""Characters that a message shows of a value."""
+
+# Options that a window fixes, or that Spark's connector refuses. In lower case, because Spark ignores case.
+FIXED_OPTIONS = frozenset(
+    {
+        "assign",
+        "subscribe",
+        "subscribepattern",
+        "startingoffsets",
+        "endingoffsets",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "failondataloss",
+        "kafka.isolation.level",
+        "kafka.auto.offset.reset",
+        "kafka.enable.auto.commit",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+        "kafka.interceptor.classes",
+    }
+)
+
+
+def stage_prefix(window_id: str, table: str) -> str:
+    """Return how the names of all staging tables begin that tries of a window make for a target.
+
+    >>> stage_prefix("lake.orders-000012", "public.orders")
+    'kafka_offsets_stage_fd2b9e51bc_'
+    """
+    return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
+
+
+def short(value: object) -> str:
+    """Return how Python writes a value, cut if it is long.
+
+    >>> short("false"), short("x" * 200)[-10:]
+    ("'false'", 'xxxxxxx...')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
+        text = f"a {type(value).__name__} too large to be shown"
+    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "window"), counted(2, "window")
+    ('1 window', '2 windows')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
