@@ -447,7 +447,7 @@ class SqlStore:
             return self._missing()
         if _is_refusal(exc):
             return StoreRefusedError(
-                f"{self.name}: {where(self._engine)} refused ({reason}), and nothing was written. Check login, rights and free "
+                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written. Check login, rights and free "
                 f"space, and that the table is like this: {self._ddl}"
             )
         return StoreUnavailableError(

@@ -352,7 +352,7 @@ def test_nobody_waits_for_another_maker(spark: Spark, tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_is_told_with_its_last_lines(spark: Spark, tmp_path: Path) -> None:
-    with pytest.raises(StartArchiveError, match=r"ended with \d+\. Once [\s\S]*no-such-python"):
+    with pytest.raises(StartArchiveError, match=r"ended with \d+\. Correct [\s\S]*no-such-python"):
         make_archive(spark, tmp_path, ours(PYSPARK_PYTHON="no-such-python"))
     assert find_archive(spark, tmp_path) is None
 
