@@ -130,7 +130,7 @@ def look_ahead(tasks: Iterable[Any]) -> Outlook:
         if ahead.elsewhere:
             warnings.append(
                 f"{_owner(task)}: {', '.join(ahead.elsewhere)} {'is' if len(ahead.elsewhere) == 1 else 'are'} not on this machine "
-                f"({platform.node()}). Check that each worker of this task has it"
+                f"({platform.node()}). Check that each worker of this task has {'it' if len(ahead.elsewhere) == 1 else 'them'}"
             )
         if ahead.unseen:
             unseen.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")

@@ -180,13 +180,15 @@ def kafka_config(args: Namespace) -> dict[str, Any] | None:
     Raises:
         BadInputError: the file can't be read or names no servers.
     """
-    if not args.kafka_config and not args.bootstrap_servers:
+    # A command that asks nothing of Kafka, such as take-over, has neither argument.
+    file, servers = getattr(args, "kafka_config", None), getattr(args, "bootstrap_servers", None)
+    if not file and not servers:
         return None
-    config: dict[str, Any] = read_properties(args.kafka_config) if args.kafka_config else {}
-    if args.bootstrap_servers:
-        config["bootstrap.servers"] = args.bootstrap_servers
+    config: dict[str, Any] = read_properties(file) if file else {}
+    if servers:
+        config["bootstrap.servers"] = servers
     if not config.get("bootstrap.servers"):
-        raise BadInputError(f"{args.kafka_config} has no bootstrap.servers; add it, or use --bootstrap-servers")
+        raise BadInputError(f"{file} has no bootstrap.servers; add it, or use --bootstrap-servers")
     return config
 
 

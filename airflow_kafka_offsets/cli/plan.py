@@ -77,7 +77,7 @@ def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
     }
     more = _told(outlook)
     if outlook.unseen:
-        more.append(f"Not checked, as only a run knows it: {', '.join(outlook.unseen)}.")
+        more.append(f"Not checked before a run: {', '.join(outlook.unseen)}.")
     errors = [error for error in (answer.error, *outlook.problems) if error]
     code = ExitCode.USAGE if outlook.problems and answer.code is ExitCode.OK else answer.code
     return Answer(document, lambda: "\n\n".join([answer.text(), *more]), code, "\n".join(errors) or None)

@@ -100,6 +100,13 @@ class KafkaOffsetsError(Exception):
         super().__init__(cut(message))
 
 
+def rebuilt(kind: str, message: str) -> KafkaOffsetsError:
+    """Return an error from the name of its class and its message, as a trigger reports it."""
+    error: KafkaOffsetsError = globals()[kind].__new__(globals()[kind])
+    KafkaOffsetsError.__init__(error, message)
+    return error
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether waiting may heal an error; nothing is known of one that is not ours, so no one waits for it."""
     return isinstance(error, KafkaOffsetsError) and error.may_pass

@@ -69,7 +69,7 @@ def read_time(text: str) -> datetime:
     """Read a time in ISO 8601, with or without a zone.
 
     Raises:
-        ValueError: the text is not a time, or holds a NUL (which Python accepts between day and hour).
+        ValueError: the text is not a time, or holds a character that can't be printed (Python accepts any between day and hour).
     """
     if not text.isprintable():
         raise ValueError("a time has no such characters")

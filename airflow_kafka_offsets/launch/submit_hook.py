@@ -133,19 +133,21 @@ class SubmitHook(SparkSubmitHook):
             namespace=self._connection.get("namespace"),
             rest=(self._connection.get("rest_scheme"), self._connection.get("rest_port")),
             yarn_address=self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY,
-            yarn=self._yarn,
+            yarn=lambda: (self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth),
         )
-
-    def _yarn(self) -> tuple[str, Any]:
-        with _told_as_bad_input():
-            return self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth
 
     def check_tracking(self, *, by_kubernetes: bool) -> None:
         """Check what the provider needs to track a job on its cluster.
 
         Raises:
             BadInputError: with what is missing.
+            NotYetError: Airflow does not find the connection.
         """
+        from airflow_kafka_offsets.wiring.connections import find_connection
+
+        if self._yarn_track_via_rm_api:
+            # The provider takes a secrets backend that does not answer for a connection without the address.
+            find_connection(self._conn_id, "spark")
         with _told_as_bad_input():
             self._validate_yarn_track_via_rm_api_config()
             if by_kubernetes:

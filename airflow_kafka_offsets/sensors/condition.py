@@ -102,7 +102,7 @@ class ConditionSensor(BaseSensorOperator):
         """Return what the triggerer saw, or fail with what it could not wait for."""
         if "error" not in event:
             return event["seen"]
-        error = getattr(errors, event["error"])(event["message"])
+        error = errors.rebuilt(event["error"], event["message"])
         self._survive(error)
         raise error
 

@@ -104,7 +104,7 @@ class Answers:
         """
         had = {held.window.seq for held in own}
         held_windows = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
-        seen = self._look(group, group.topics, [*own, *held_windows])
+        seen = self._kafka.snapshot(group.topics, group.isolation_level)
         asked = self._offsets_of(group, span, seen)
         if own:
             asked = replay.below_watermark(asked, state)

@@ -395,7 +395,8 @@ class WindowService:
         topics = sorted({tp.topic for window in windows for tp in window.ranges.without_empty()})
         if not topics:
             return
-        seen = seen or self._kafka.snapshot(topics, level)
+        if seen is None or not seen.topic_ids.keys() >= set(topics):
+            seen = self._kafka.snapshot(topics, level)
         behind: dict[TopicPartition, int] = {}
         for window in windows:
             for tp in ends_behind(window, seen):

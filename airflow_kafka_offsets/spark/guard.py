@@ -85,7 +85,7 @@ def _is_program_running(frame: FrameType | None) -> bool:
 
 
 def disarm() -> None:
-    """Forget all windows, as a process may that does not end with its job: a notebook, a test."""
+    """Forget all windows until one is taken or read again, for a process that does not end with its job: a notebook, a test."""
     global _hook_before, _is_failing
     atexit.unregister(_at_exit)
     if _hook_before is not None and sys.excepthook is _note_uncaught:
@@ -100,8 +100,7 @@ def _at_exit() -> None:
     if _is_failing:
         return
     for window in _guarded:
-        if window.is_unfinished:
-            _finish_or_exit(window)
+        _finish_or_exit(window)
     # Of a window that was taken twice, as in two sessions, one read is enough.
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
@@ -113,7 +112,8 @@ def _at_exit() -> None:
 
 def _finish_or_exit(window: Guarded) -> None:
     try:
-        window.finish(timeout=_AT_MOST)
+        if window.is_unfinished:
+            window.finish(timeout=_AT_MOST)
     except BaseException as exc:
         _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
 

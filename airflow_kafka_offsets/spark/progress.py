@@ -9,19 +9,21 @@ from typing import Literal
 
 from airflow_kafka_offsets.spark.errors import KafkaWindowError, UnfinishedReadError, WriteOptionError
 
-State = Literal["unread", "taken", "read", "checked", "skipped", "unwritten", "writing", "written", "failed"]
+State = Literal["unread", "taken", "read", "checked", "skipped", "unwritten", "writing", "late", "written", "failed"]
 Step = Literal["take", "read", "run", "check", "skip", "again", "write", "done", "fail"]
 
 # "taken": the job has both bounds and reads by its own means. "read": a frame waits for its check. "skipped": an earlier run
-# wrote the output, so the frame may stay as it is ("run": it was run all the same). "again": the job begins again after a failure.
+# wrote the output, so the frame need not be run ("run": it was run all the same). "again": the job begins again after a failure.
+# "late": a thread of the job still wrote this output at that moment.
 LIFE: Mapping[State, Mapping[Step, State]] = {
     "unread": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
     "taken": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
-    "read": {"take": "read", "check": "checked", "skip": "skipped", "again": "unread"},
-    "checked": {"take": "checked", "read": "read", "check": "checked", "skip": "checked"},
+    "read": {"take": "read", "check": "checked", "skip": "skipped", "run": "read", "again": "unread"},
+    "checked": {"take": "checked", "read": "read", "check": "checked", "skip": "checked", "run": "checked"},
     "skipped": {"take": "skipped", "read": "skipped", "run": "read", "check": "checked", "skip": "skipped"},
     "unwritten": {"write": "writing"},
-    "writing": {"done": "written", "fail": "failed"},
+    "writing": {"done": "written", "fail": "failed", "again": "late"},
+    "late": {"done": "unwritten", "fail": "failed"},
     "written": {"again": "unwritten"},
     "failed": {"write": "writing"},
 }
@@ -34,7 +36,7 @@ _REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
     ),
     "write": (
         WriteOptionError,
-        "this window has been written there already, and each write is its whole output there: this one would replace the "
+        "this window has been written there already, or is being written, and each write is its whole output there: this one would replace the "
         "other, or be left out. Write once, all rows together (union)",
     ),
 }
@@ -61,11 +63,13 @@ class Progress:
         self.failures: dict[tuple[object, ...], tuple[str, BaseException]] = {}
         self._subject = f"Window {window_id}"
         self._outputs: dict[tuple[object, ...], State] = {}
+        self._held: list[object] = []
         self._lock = threading.Lock()
 
     def to(self, step: Step) -> None:
         """Take a step of the read."""
-        self.read = after(self.read, step, self._subject)
+        with self._lock:
+            self.read = after(self.read, step, self._subject)
 
     def begin(self) -> None:
         """Make sure that the job may read; after a failure it begins again, and writes again what it wrote before."""
@@ -75,7 +79,7 @@ class Progress:
         after(self.read, "read", self._subject)
 
     def forget_written(self) -> None:
-        """Let the job write all of it again."""
+        """Let the job write again what it has written."""
         with self._lock:
             self._outputs = {target: LIFE[state].get("again", state) for target, state in self._outputs.items()}
 
@@ -87,7 +91,11 @@ class Progress:
             write: the method's name.
             **to: its parameters that say where to; a ``function`` may well be called for several frames.
         """
-        target = tuple((name, str(value).rstrip("/") if name != "function" else value) for name, value in to.items())
+        # A function need not be hashable, and its id stays its own as long as someone holds it.
+        self._held.append(to.get("function"))
+        target = tuple(
+            (name, id(value) if name == "function" else str(value).rstrip("/")) for name, value in to.items()
+        )
         *_, last = to.values()
         name = f"{write} to {getattr(last, '__name__', last)}"
         output = (*target, object()) if "function" in to else target

@@ -149,7 +149,9 @@ class WindowReading:
     @property
     def is_unread(self) -> bool:
         """Whether there is something to read, and the job did not begin to."""
-        return bool(self._planned) and self._progress.read == "unread"
+        # What an earlier run wrote may stay, but a job that never read may have written something else.
+        is_skipped = self._progress.read == "skipped" and not self._unchecked and not self._checked
+        return bool(self._planned) and (self._progress.read == "unread" or is_skipped)
 
     @property
     def is_unchecked(self) -> bool:

@@ -1,4 +1,4 @@
-"""What may not be needed at all: a command that gives a window up works while Kafka is down."""
+"""Opens something when it is first used, so that a command which does not need it, such as abandon, works while Kafka is down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Late:
 
 
 def late(open_it: Callable[[], _T], **known: object) -> _T:
-    """Stand in for something that is opened when it is first asked: until then its connection need not be there.
+    """Stand in for something that is opened when it is first used. Until then its connection does not have to exist.
 
     Args:
         open_it: opens it; what it raises is raised by whatever is asked first.

@@ -503,7 +503,7 @@ def test_what_can_not_be_looked_at_before_a_run_is_named(cli: Cli, folder: Path,
     file = write(folder, submit(load))
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
-    assert (f"Not checked, as only a run knows it: {unseen}." in done.out) == (unseen is not None)
+    assert (f"Not checked before a run: {unseen}." in done.out) == (unseen is not None)
     assert ("Not checked" in done.out) == (unseen is not None)
     document = cli("plan", "--dag", file, "-o", "json").json
     assert (document["task_problems"], document["not_checked"]) == ([], [unseen] if unseen else [])
@@ -568,7 +568,7 @@ def test_an_absolute_path_may_be_one_of_the_workers(cli: Cli, folder: Path, load
     assert f"Warning: {warning}" in done.out
     assert warning.startswith(f"new/load: {', '.join(named)} ")
     assert "not on this machine" in warning
-    assert warning.endswith("Check that each worker of this task has it")
+    assert warning.endswith(f"Check that each worker of this task has {'it' if len(named) == 1 else 'them'}")
 
 
 @pytest.mark.usefixtures("spark")
@@ -615,7 +615,7 @@ def test_what_an_operator_of_the_users_raises_when_it_is_looked_at_is_no_traceba
     file = write(folder, OWN.format(body=body, load=load))
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
-    assert f"Not checked, as only a run knows it: {unseen}" in done.out
+    assert f"Not checked before a run: {unseen}" in done.out
     assert cli("plan", "--dag", file, "-o", "json").json["not_checked"][0].startswith(unseen)
 
 

@@ -7,6 +7,7 @@ import getpass
 import pytest
 
 from airflow_kafka_offsets.core.errors import ForeignGroupError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import ORDERS, Cli, Lake
@@ -38,6 +39,14 @@ def test_yes_gives_the_group_away_and_records_who_and_why(cli: Cli, lake: Lake) 
     again = cli(*TAKE_OVER, "--yes")
     assert (again.code, again.out) == (0, "Group lake.orders belongs to orders_v2/load already. Nothing was changed.\n")
     assert len(lake.ledger.acts("lake.orders")) == 1
+
+
+def test_a_group_with_an_offset_store_is_given_away_without_asking_it(cli: Cli, lake: Lake) -> None:
+    definition = KafkaGroup("lake.clicks", topics=["orders"], offset_store="redis://nowhere", kafka_conn_id="nowhere")
+    lake.service.plan(definition, Claim("clicks", "r", "load"), is_over=lambda claim: True)
+    done = cli("take-over", "lake.clicks", *TAKE_OVER[2:], "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert lake.ledger.load("lake.clicks").owner == Owner("orders_v2", "load")
 
 
 def test_the_command_that_the_error_names_works(cli: Cli, lake: Lake) -> None:

@@ -62,3 +62,10 @@ def test_a_busy_window_names_who_works_on_it_and_the_way_out() -> None:
     error = errors.WindowBusyError("lake-000012", "dag/run/load")
     assert (error.window_id, error.holder) == ("lake-000012", "dag/run/load")
     assert "kafka-offsets abandon lake-000012 --why '...'" in str(error)
+
+
+@pytest.mark.parametrize("kind", REAL.values())
+def test_a_trigger_reports_each_error_by_its_name_and_message(kind: type[errors.KafkaOffsetsError]) -> None:
+    error = errors.rebuilt(kind.__name__, "Kafka said no")
+    assert type(error) is kind
+    assert str(error) == "Kafka said no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,7 @@ from airflow_kafka_offsets.spark.errors import KafkaWindowError, UnfinishedReadE
 from airflow_kafka_offsets.spark.progress import LIFE, Progress, State, Step, after
 
 ID = "lake.orders-000012"
-OUTPUT = {"unwritten", "writing", "written", "failed"}
+OUTPUT = {"unwritten", "writing", "late", "written", "failed"}
 
 
 @pytest.fixture
@@ -134,6 +135,48 @@ def test_after_a_failure_the_job_begins_anew_and_writes_again_what_it_wrote(prog
     with progress.writing("write_parquet", path="/a"):
         pass
     assert names(progress) == ["write_parquet to /b"], "which is to be written still"
+
+
+def test_what_a_thread_still_writes_when_the_job_begins_again_may_be_written_again(progress: Progress) -> None:
+    with progress.writing("write_parquet", path="/a"):
+        progress.forget_written()
+    with progress.writing("write_parquet", path="/a"):
+        pass
+    assert progress.failures == {}
+
+
+@dataclass
+class Upsert:
+    """A callable that can't be hashed."""
+
+    table: str
+
+    def __call__(self) -> None:
+        """Do nothing."""
+
+
+def test_a_function_need_not_be_hashable(progress: Progress) -> None:
+    upsert = Upsert("orders")
+    fail(progress, "write", function=upsert)
+    with progress.writing("write", function=Upsert("orders")):
+        pass
+    assert len(progress.failures) == 1, "another object, though it is equal"
+    with progress.writing("write", function=upsert):
+        pass
+    assert progress.failures == {}
+
+
+@pytest.mark.parametrize("step", ["read", "check"])
+def test_a_frame_that_was_run_may_have_been_checked_or_read_again_by_another_thread(
+    progress: Progress, step: Step
+) -> None:
+    progress.to("skip")
+    progress.to("check")
+    if step == "read":
+        progress.to("read")
+    before = progress.read
+    progress.to("run")
+    assert progress.read == before
 
 
 class Job(RuleBasedStateMachine):

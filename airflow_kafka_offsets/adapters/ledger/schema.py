@@ -125,7 +125,7 @@ def _foreign(engine: Engine, found: SchemaState) -> LedgerSchemaError:
     message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
         f"({name_some(found.others, ', ')}). Nothing was written: name the right database, or make a ledger next to these "
-        f"tables, once: kafka-offsets db upgrade{flag}"
+        f"tables; run once, with the same ledger: kafka-offsets db upgrade{flag}"
     )
     # Applications share a server's database, so a ledger may be made there. A file belongs to one application.
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))

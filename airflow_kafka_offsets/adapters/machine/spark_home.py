@@ -104,9 +104,8 @@ def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         return None
-    package = (
-        Path(found.origin).resolve().parent
-    )  # resolved, as pyspark does it: the class path has its jars by this name
+    # Resolved, as pyspark does it: the class path has its jars by this name.
+    package = Path(found.origin).resolve().parent
     # pip puts a Spark with another Hadoop (PYSPARK_HADOOP_VERSION) here: https://issues.apache.org/jira/browse/SPARK-32017
     homes = (package / "spark-distribution", package)
     return next((home for home in homes if jar_names(home)), None)

@@ -124,9 +124,8 @@ class FilesStore:
                 return OffsetFile(group), names
             name = file_name(version)
             content = self._place.get(group, name)
-            if (
-                content is not None
-            ):  # otherwise others have written so many versions since the listing that it was deleted
+            # Otherwise others have written so many versions since the listing that it was deleted.
+            if content is not None:
                 return load_offset_file(content, group, version, self._place.where(group, name)), names
         raise ConcurrentChangeError(
             f"{self.name}: other writers kept changing the offsets of group {group} during the read"

@@ -195,7 +195,7 @@ class KafkaStore:
     def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
         return StoreOutcomeUnknownError(
             f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {what}. "
-            "Repeating the commit finds out"
+            "Repeating the commit shows whether it was written"
         )
 
     def _said(self, error: KafkaError) -> str:
@@ -349,7 +349,7 @@ class _Commit:
         if overwritten:
             raise StoreOutcomeUnknownError(
                 f"{store.name}: the commit of group {self._group} succeeded, but another tool wrote at the same moment: "
-                f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance finds out"
+                f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance shows what the group holds"
             )
 
     def _group_metadata(self) -> Any:
@@ -383,7 +383,7 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
         closer.start()
         closer.join(seconds)
         if closer.is_alive():
-            logger.warning("Group %s: Kafka's client repeats a commit without an answer until this process ends", group)
+            logger.warning("Group %s: a commit got no answer; Kafka's client repeats it until this process ends", group)
 
 
 def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:

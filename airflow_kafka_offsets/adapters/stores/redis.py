@@ -262,5 +262,7 @@ def _translate(name: str, exc: Exception, is_writing: bool) -> StoreError:
     if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
         return StoreRefusedError(f"{name}: Redis refused ({said})")
     if is_writing:
-        return StoreOutcomeUnknownError(f"{name}: no answer to a write ({said}). Repeating the advance finds out")
+        return StoreOutcomeUnknownError(
+            f"{name}: no answer to a write ({said}). Repeating the advance shows whether it was written"
+        )
     return StoreUnavailableError(f"{name}: Redis did not answer, nothing was written ({said})")

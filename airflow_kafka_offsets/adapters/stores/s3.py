@@ -38,7 +38,7 @@ class S3Place:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="S3's conditional write (If-None-Match, since August 2024) compares. A service that ignores it is refused; one that "
+        caveat="S3's conditional write (If-None-Match, since August 2024) does the comparison. A service that ignores it is refused; one that "
         "ignores it only if two writers write at the same moment is not noticed.",
     )
 

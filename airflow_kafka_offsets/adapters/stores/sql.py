@@ -422,7 +422,7 @@ class SqlStore:
                     raise
                 raise StoreOutcomeUnknownError(
                     f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}): all rows are written or "
-                    "none is. Repeating the commit finds out"
+                    "none is. Repeating the commit shows which"
                 ) from exc
 
     @contextmanager

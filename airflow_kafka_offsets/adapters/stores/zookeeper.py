@@ -500,7 +500,7 @@ def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> Store
     )
     if is_writing and is_silent:
         return StoreOutcomeUnknownError(
-            f"{name}: ZooKeeper at {hosts} did not answer a write ({said}). Repeating the advance finds out; if this fails each time, "
+            f"{name}: ZooKeeper at {hosts} did not answer a write ({said}). Repeating the advance shows whether it was written; if this fails each time, "
             "the servers' jute.maxbuffer may be smaller than the option max_request_bytes"
         )
     if is_silent or isinstance(exc, NotReadOnlyCallError | SessionMovedError | ThrottledOpError):

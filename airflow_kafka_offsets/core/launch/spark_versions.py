@@ -32,7 +32,7 @@ def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     raise BadInputError(
         f"pyspark {pyspark} and pyspark-client {client} are installed and overwrite each other's files: both must have one version. Nothing "
         f"was planned. On each worker, with the version of your cluster's Spark: pip uninstall -y pyspark pyspark-client && pip install "
-        f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*'"
+        f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*' (if that is another version than {major}.{minor}, put it in both places)"
     )
 
 

@@ -197,7 +197,7 @@ class Auditor:
 
 
 def _of_the_rest(window: Window, ranges: OffsetRanges, records: int | None) -> int | None:
-    # The job counted the whole window only. If each of its offsets had a record, each of the remaining offsets had one.
+    # The job has one count, for the whole window. If each of its offsets had a record, each of the remaining offsets had one.
     return ranges.span if records == window.span else None
 
 

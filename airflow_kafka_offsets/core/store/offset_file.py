@@ -173,5 +173,5 @@ def _time(value: object) -> datetime | None:
 def _not_offsets(where: str, why: str) -> StoreContentError:
     return StoreContentError(
         f"{where} does not hold the offsets of the group: {why}. It has the highest number, so no older file is used instead: "
-        'correct it, or move it away, see "Files: a local disk, S3, HDFS" in the docs (docs/stores/files.md#when-something-is-wrong)'
+        'correct it, or move it away (the file before it may be older than what was committed), see "Files: a local disk, S3, HDFS" in the docs (docs/stores/files.md#when-something-is-wrong)'
     )

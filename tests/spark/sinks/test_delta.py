@@ -111,6 +111,10 @@ def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked
     with pytest.raises(IncompleteReadError, match=r"\d of 10 planned"):
         third.finish()
 
+    fourth = make_window(ranges)
+    assert fourth.write_delta(frame, f"{tmp_path}/t", mode="append") is False
+    assert fourth.is_unread, "what it gave was read by no one, and may have gone elsewhere too"
+
 
 def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ranges: Ranges, tmp_path: Path) -> None:
     window = make_window(ranges)
