@@ -59,7 +59,7 @@ def test_an_end_beyond_the_log_fails_and_so_does_one_behind_an_open_transaction(
 ) -> None:
     create_topic(kafka, topic)
     produce(kafka, topic, 10)
-    quick = {"kafkaConsumer.pollTimeoutMs": "300", "sourceVersion": version}
+    quick = {"kafkaConsumer.pollTimeoutMs": "3000", "sourceVersion": version}
     with pytest.raises(Exception, match=LOST):
         run(make_window({topic: {0: (0, 12)}}).read(**quick))
     transaction = open_transaction(kafka, topic, 5)
@@ -80,7 +80,7 @@ def test_a_topic_that_was_made_anew_fails_the_read_of_what_it_does_not_have(
         run(make_window({topic: {0: (90, 95)}}).read(sourceVersion=version))
     create_topic(kafka, topic)
     produce(kafka, topic, 10)
-    quick = {"kafkaConsumer.pollTimeoutMs": "300", "sourceVersion": version}
+    quick = {"kafkaConsumer.pollTimeoutMs": "3000", "sourceVersion": version}
     for ends in ((90, 95), (5, 95)):
         with pytest.raises(Exception, match=LOST):
             run(make_window({topic: {0: ends}}).read(**quick))
