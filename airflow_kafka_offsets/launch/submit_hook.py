@@ -133,8 +133,14 @@ class SubmitHook(SparkSubmitHook):
             namespace=self._connection.get("namespace"),
             rest=(self._connection.get("rest_scheme"), self._connection.get("rest_port")),
             yarn_address=self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY,
-            yarn=lambda: (self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth),
+            yarn=self._yarn,
         )
+
+    def _yarn(self) -> tuple[str, Any]:
+        # Without the address, the provider may have met a secrets backend that did not answer: a retry may heal that.
+        address = self._get_yarn_rm_base_url()
+        with _told_as_bad_input():
+            return address, self._resolved_yarn_rm_auth
 
     def check_tracking(self, *, by_kubernetes: bool) -> None:
         """Check what the provider needs to track a job on its cluster.
