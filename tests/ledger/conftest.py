@@ -66,3 +66,28 @@ def competition() -> Iterator[Competition]:
     """Return the competing processes."""
     with Competition() as processes:
         yield processes
+
+
+@pytest.fixture(scope="class")
+def new_sqlite_url() -> Iterator[str]:
+    """Return the URL of a ledger of its own in a file."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
+        schema.upgrade(open_engine(url))
+        yield url
+
+
+@pytest.fixture(scope="class")
+def new_postgres_url(postgres: Postgres) -> str:
+    """Return the URL of a ledger in a database of its own."""
+    url = postgres.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
+    schema.upgrade(open_engine(url))
+    return url
+
+
+@pytest.fixture(scope="class")
+def new_mariadb_url(mariadb: MariaDB) -> str:
+    """Return the URL of a ledger in a database of its own."""
+    url = mariadb.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
+    schema.upgrade(open_engine(url))
+    return url

@@ -4,12 +4,19 @@
 
 ``epoch`` holds leader epochs (`core.leader_epochs`). It is missing if none is known, and in documents of earlier versions, which
 ignore it.
+
+A document of more than `MAX_PLAIN` characters is packed: bytes beside a plain text that names the topics. The bytes are JSON,
+compressed by zlib (RFC 1950), with the same columns in fewer characters. Equal or consecutive numbers are pairs of the first one and how
+many there are, and ``start`` is counted from ``base``:
+
+``{"orders":{"id":"wDQp...","partitions":[[0,2]],"base":10,"start":[0,10],"span":[5,0],"epoch":[[3,1],[null,1]]}}``
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +26,9 @@ from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+
+MAX_PLAIN = 16_384
+"""The most characters that a document of a window has before it is packed: about 700 partitions."""
 
 
 @contextmanager
@@ -60,12 +70,14 @@ def dump_ranges(
     for columns in topics.values():
         if all(epoch is None for epoch in columns["epoch"]):
             del columns["epoch"]
-    return json.dumps(topics, separators=(",", ":"))
+    return _json(topics)
 
 
-def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
-    """Read what `dump_ranges` wrote."""
-    topics = json.loads(text)
+def load_ranges(
+    text: str, packed: bytes | None = None
+) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
+    """Read what `dump_ranges` wrote, and `pack` may have packed."""
+    topics = _unpacked(text, packed)
     partitions = _partitions(topics)
     ranges = OffsetRanges(
         (tp, OffsetRange(start, start + span))
@@ -75,15 +87,80 @@ def load_ranges(text: str) -> tuple[OffsetRanges, dict[str, str], dict[TopicPart
     return ranges, _topic_ids(topics), _leader_epochs(topics, partitions)
 
 
+def pack(text: str) -> tuple[str, bytes | None]:
+    """Return how a document of `dump_ranges` is stored: as it is, or as a plain text with the names and the packed bytes."""
+    if len(text) <= MAX_PLAIN:
+        return text, None
+    topics = json.loads(text)
+    names = {topic: {"id": columns["id"], "packed": len(columns["partitions"])} for topic, columns in topics.items()}
+    small = {topic: _packed(columns) for topic, columns in topics.items()}
+    return _json(names), zlib.compress(_json(small).encode())
+
+
+def _packed(columns: Mapping[str, Any]) -> dict[str, Any]:
+    base = min(columns["start"], default=0)
+    epochs = {"epoch": list(_runs(columns["epoch"], 0))} if "epoch" in columns else {}
+    return {
+        **columns,
+        "partitions": list(_runs(columns["partitions"], 1)),
+        "base": base,
+        "start": [start - base for start in columns["start"]],
+        **epochs,
+    }
+
+
+def _unpacked(text: str, packed: bytes | None) -> dict[str, Any]:
+    if packed is None:
+        return dict(json.loads(text))
+    return {topic: _plain(columns) for topic, columns in json.loads(_decompressed(packed)).items()}
+
+
+def _decompressed(packed: bytes) -> bytes:
+    try:
+        return zlib.decompress(packed)
+    except zlib.error as exc:
+        raise ValueError(f"its packed bytes can't be decompressed: {exc}") from exc
+
+
+def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
+    base = columns["base"]
+    epochs = {"epoch": _numbers(columns["epoch"], 0)} if "epoch" in columns else {}
+    return {
+        **columns,
+        "partitions": _numbers(columns["partitions"], 1),
+        "start": [base + start for start in columns["start"]],
+        **epochs,
+    }
+
+
+def _runs(numbers: Iterable[int | None], step: int) -> Iterator[list[int | None]]:
+    """Pack numbers that follow each other by a step into pairs of the first one and how many there are."""
+    first: int | None = None
+    many = 0
+    for number in numbers:
+        if many and number == (None if first is None else first + step * many):
+            many += 1
+            continue
+        if many:
+            yield [first, many]
+        first, many = number, 1
+    if many:
+        yield [first, many]
+
+
+def _numbers(runs: Iterable[tuple[int | None, int]], step: int) -> list[int | None]:
+    return [None if first is None else first + step * n for first, many in runs for n in range(many)]
+
+
 def dump_position(position: Position) -> str:
     """Write a position, as empty ranges."""
     empty = OffsetRanges((tp, OffsetRange(offset, offset)) for tp, offset in position.offsets.items())
     return dump_ranges(empty, position.topic_ids, position.leader_epochs)
 
 
-def load_position(text: str) -> Position:
+def load_position(text: str, packed: bytes | None = None) -> Position:
     """Read what `dump_position` wrote. From ranges, read their ends, where the next window starts."""
-    topics = json.loads(text)
+    topics = _unpacked(text, packed)
     partitions = _partitions(topics)
     ends = {
         tp: start + span
@@ -91,6 +168,10 @@ def load_position(text: str) -> Position:
         for tp, start, span in zip(partitions[topic], _whole(columns["start"]), _whole(columns["span"]), strict=True)
     }
     return Position(ends, _topic_ids(topics), _leader_epochs(topics, partitions))
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _columns(topic_id: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision that this code requires. A test compares it with Alembic's head."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"

@@ -8,9 +8,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Engine, Row, Select, and_, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Engine,
+    Row,
+    ScalarSelect,
+    Select,
+    Subquery,
+    and_,
+    func,
+    insert,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
 
 from airflow_kafka_offsets.adapters.ledger import schema, staging
 from airflow_kafka_offsets.adapters.ledger.documents import (
@@ -19,6 +35,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     intact,
     load_position,
     load_ranges,
+    pack,
 )
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
@@ -63,6 +80,8 @@ logger = logging.getLogger(__name__)
 MAX_PARAMETERS = 1000
 """How many values one statement may have: databases have a limit."""
 
+_T = TypeVar("_T")
+
 _OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
 
@@ -99,19 +118,19 @@ class SqlLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
         with reading(self._engine) as connection:
-            row = connection.execute(select(groups).where(groups.c.name == group)).first()
-            claimed = _claimed(connection, row.id, claim) if claim and row else ()
-            elsewhere = _elsewhere(connection, group, claim) if claim and not claimed else ()
-            if row is None:
-                return GroupState(elsewhere=elsewhere)
-            return GroupState(
-                version=row.version,
-                position=_position(connection, row),
-                open=_open(connection, row.id),
-                claimed=claimed,
-                elsewhere=elsewhere,
-                owner=_owner(row),
-            )
+            state = _states(connection, groups.c.name == group).get(group, GroupState())
+            if claim is None:
+                return state
+            claimed = _claimed(connection, group, claim)
+            return replace(state, claimed=claimed, elsewhere=() if claimed else _elsewhere(connection, group, claim))
+
+    def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
+        """Return the states of groups; one that never planned is not in the answer."""
+        with reading(self._engine) as connection:
+            found: dict[str, GroupState] = {}
+            for some in _chunks(names):
+                found |= _states(connection, groups.c.name.in_(some))
+            return found
 
     def add_windows(
         self,
@@ -248,9 +267,9 @@ class SqlLedger:
         """Abandon an open window: it no longer owns its offsets."""
         with writing(self._engine) as connection:
             # Read first: any change from here on makes the compare-and-set below fail.
-            group = _group_of_window(connection, window_id, groups)
+            group = _standing_group(connection, window_id)
             held = _found(connection, window_id)
-            done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
+            done = abandonment(held.window, _positions(connection, [group])[group.id], _newest(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             _advance(connection, group.name, group.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
@@ -348,19 +367,18 @@ class SqlLedger:
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first. `before` (a sequence number) asks for the next page."""
-        query = _history().where(groups.c.name == group).order_by(windows.c.seq.desc()).limit(limit)
-        if states:
-            query = query.where(windows.c.state.in_(states))
-        if lane is not None:
-            query = query.where(windows.c.lane == lane)
+        wanted: list[ColumnElement[bool]] = []
         if seqs:
-            query = query.where(windows.c.seq.in_(seqs))
+            wanted.append(windows.c.seq.in_(seqs))
         if cut_in is not None:
-            query = query.where(windows.c.until > cut_in[0], windows.c.until <= cut_in[1])
+            wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
         if before is not None:
-            query = query.where(windows.c.seq < before)
+            wanted.append(windows.c.seq < before)
         if is_capped is not None:
-            query = query.where(windows.c.is_capped.is_(is_capped))
+            wanted.append(windows.c.is_capped.is_(is_capped))
+        page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
+        here = and_(windows.c.group_id == _id_of(group), windows.c.seq == page.c.seq)
+        query = _history().join(page, here).order_by(windows.c.seq.desc())
         with reading(self._engine) as connection:
             return [_window_row(row) for row in connection.execute(query)]
 
@@ -403,31 +421,67 @@ def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], clai
     return {"definition": definition, **(_owner_values(Owner.of(claim)) if is_live else {})}
 
 
-def _position(connection: Connection, group: Row[Any]) -> Position:
-    """Find where the next live window starts: at the end of the last one that owns its offsets, or at the origin."""
-    owning = (
-        select(windows.c.ranges)
-        .where(windows.c.group_id == group.id, windows.c.lane == Lane.LIVE, windows.c.seq >= group.origin_seq)
-        .where(windows.c.state.in_(OWNING))
-    )
-    last = connection.execute(owning.order_by(windows.c.seq.desc()).limit(1)).scalar()
-    with intact(f"the watermark of group {group.name}"):
-        return load_position(group.origin if last is None else last)
+def _states(connection: Connection, which: ColumnElement[bool]) -> dict[str, GroupState]:
+    found = connection.execute(_standing_groups().where(which)).all()
+    positions = _positions(connection, found)
+    is_open = _open(connection, [row.id for row in found if row.planned or row.committing])
+    return {
+        row.name: GroupState(
+            version=row.version, position=positions[row.id], open=tuple(is_open.get(row.id, ())), owner=_owner(row)
+        )
+        for row in found
+    }
 
 
-def _open(connection: Connection, group_id: int) -> tuple[Held, ...]:
-    is_open = and_(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state.in_(OPEN))
-    return tuple(map(_held, connection.execute(_held_windows().where(is_open).order_by(windows.c.seq))))
+@cache
+def _standing_groups() -> Select[Any]:
+    """Select groups, each with its newest live window in every state that owns: one step into an index for each state."""
+    newest = [
+        select(func.max(windows.c.seq))
+        .where(windows.c.group_id == groups.c.id, windows.c.lane == Lane.LIVE, windows.c.state == state)
+        .scalar_subquery()
+        .label(state.value)
+        for state in sorted(OWNING)
+    ]
+    return select(groups, *newest)
 
 
-def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held, ...]:
-    query = (
-        _held_windows()
-        .join(claim_windows, and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq))
-        .where(claim_windows.c.group_id == group_id, claim_windows.c.claim_id == _claim_query(claim).scalar_subquery())
-        .order_by(windows.c.seq)
-    )
-    return tuple(map(_held, connection.execute(query)))
+def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
+    """Find where the next live window of groups starts: at the end of the last one that owns its offsets, or at the origin."""
+    newest = {row.id: seq for row in found if (seq := _newest(row)) is not None and seq >= row.origin_seq}
+    ends: dict[int, Row[Any]] = {}
+    for some in _chunks(list(newest.items())):
+        query = select(windows.c.group_id, windows.c.ranges, windows.c.packed)
+        rows = connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+        ends |= {row.group_id: row for row in rows}
+    positions: dict[int, Position] = {}
+    for row in found:
+        with intact(f"the watermark of group {row.name}"):
+            end = ends.get(row.id)
+            positions[row.id] = load_position(end.ranges, end.packed) if end else load_position(row.origin)
+    return positions
+
+
+def _newest(group: Row[Any]) -> int | None:
+    return max((seq for state in OWNING if (seq := group._mapping[state.value]) is not None), default=None)
+
+
+def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
+    """Find the live windows of groups that wait for their commit, the oldest first."""
+    found: dict[int, list[Held]] = {}
+    for some in _chunks(group_ids):
+        of_groups = _held_windows().where(windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE)
+        for state in sorted(OPEN):
+            for row in connection.execute(of_groups.where(windows.c.state == state)):
+                found.setdefault(row.group_id, []).append(_held(row))
+    return {group_id: sorted(held, key=lambda one: one.window.seq) for group_id, held in found.items()}
+
+
+def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ...]:
+    same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+    of_claim = claim_windows.c.claim_id == _claim_query(claim).scalar_subquery()
+    query = _held_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == _id_of(group))
+    return tuple(map(_held, connection.execute(query.order_by(claim_windows.c.seq))))
 
 
 def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
@@ -471,7 +525,7 @@ def _attempts(group: str) -> Select[Any]:
         select(attempts, groups.c.name.label("group_name"), *_HOLDER)
         .join(claims, claims.c.id == attempts.c.claim_id)
         .join(groups, groups.c.id == attempts.c.group_id)
-        .where(groups.c.name == group)
+        .where(attempts.c.group_id == _id_of(group))
         .order_by(attempts.c.id)
     )
 
@@ -501,7 +555,7 @@ def _held(row: Row[Any]) -> Held:
 
 
 def _held_of(row: Row[Any]) -> Held:
-    ranges, topic_ids, leader_epochs = load_ranges(row.ranges)
+    ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
     window = Window(
         group=row.group_name,
         seq=row.seq,
@@ -535,6 +589,7 @@ def _window(group: str, seq: int, draft: Draft) -> Window:
 
 
 def _window_values(window: Window) -> dict[str, Any]:
+    ranges, packed = pack(dump_ranges(window.ranges, window.topic_ids, window.leader_epochs))
     return {
         "seq": window.seq,
         "lane": window.lane,
@@ -542,7 +597,8 @@ def _window_values(window: Window) -> dict[str, Any]:
         "until": window.until,
         "isolation_level": window.isolation_level,
         "span": window.span,
-        "ranges": dump_ranges(window.ranges, window.topic_ids, window.leader_epochs),
+        "ranges": ranges,
+        "packed": packed,
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
         "is_capped": window.is_capped,
     }
@@ -615,14 +671,47 @@ def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None
         connection.execute(update(attempts).where(are_running).values(outcome=Outcome.LOST, ended_at=now))
 
 
-def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
+def _chunks(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
     for start in range(0, len(values), MAX_PARAMETERS):
         yield values[start : start + MAX_PARAMETERS]
 
 
-def _newest(connection: Connection, group_id: int) -> int | None:
-    live = (windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state.in_(OWNING))
-    return connection.execute(select(func.max(windows.c.seq)).where(*live)).scalar()
+def _id_of(group: str) -> ScalarSelect[int]:
+    return select(groups.c.id).where(groups.c.name == group).scalar_subquery()
+
+
+def _page(
+    group: str,
+    states: Sequence[State],
+    lane: Lane | None,
+    *wanted: ColumnElement[bool],
+    is_ordered: bool = True,
+    limit: int | None = None,
+) -> Subquery:
+    """Find the numbers of windows, the newest first.
+
+    For each lane and state by an index of its own: a database that looks for several at once may read all of the history.
+
+    Args:
+        group: its name.
+        states: the states that are wanted; none: all.
+        lane: the lane that is wanted; None: both.
+        wanted: what else must hold.
+        is_ordered: whether the index that serves is by number; otherwise it is by cut time.
+        limit: how many at most; None: all.
+    """
+    mine = select(windows.c.seq).where(windows.c.group_id == _id_of(group), *wanted)
+    if is_ordered and limit is not None:
+        mine = mine.order_by(windows.c.seq.desc()).limit(limit)
+    if not states and lane is None and is_ordered:
+        return mine.subquery("page")
+    each = [
+        select(mine.where(windows.c.lane == one, windows.c.state == state).subquery().c.seq)
+        for one in (Lane if lane is None else [lane])
+        for state in sorted(states or State)
+    ]
+    found = union_all(*each).subquery()
+    return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit).subquery("page")
 
 
 def _new_id(result: CursorResult[Any]) -> int:
@@ -639,6 +728,13 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     row = connection.execute(select(*columns).where(groups.c.name == name)).first()
     if row is None:
         raise _unknown_group(name)
+    return row
+
+
+def _standing_group(connection: Connection, wanted: str) -> Row[Any]:
+    row = connection.execute(_standing_groups().where(groups.c.name == parse_window_id(wanted)[0])).first()
+    if row is None:
+        raise _unknown_window(wanted)
     return row
 
 

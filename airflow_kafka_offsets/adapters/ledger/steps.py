@@ -26,6 +26,12 @@ def create_index(name: str, table: str, columns: Sequence[str]) -> None:
         op.create_index(name, table, columns)
 
 
+def drop_index(name: str, table: str) -> None:
+    """Drop an index, if the table has one with this name."""
+    if name in [index["name"] for index in _found().get_indexes(table)]:
+        op.drop_index(name, table)
+
+
 def add_column(table: str, column: Column[Any]) -> None:
     """Add a column, unless the table has one with this name."""
     if column.name not in [there["name"] for there in _found().get_columns(table)]:

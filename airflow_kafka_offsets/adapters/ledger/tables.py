@@ -1,4 +1,4 @@
-"""The ledger's tables. They have no row per partition: a window's ranges are one JSON document, written once.
+"""The ledger's tables. They have no row per partition: a window's ranges are one document, written once.
 
 The watermark is not stored, so it can't contradict the windows: it is the end of the last window that owns its offsets. Without
 such a window it is the group's origin: where its first window started, or where a person reset it to.
@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -25,7 +26,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.dialects.mysql import DATETIME, LONGTEXT, VARCHAR
+from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, LONGTEXT, VARCHAR
 
 from airflow_kafka_offsets.adapters.ledger.documents import damaged
 from airflow_kafka_offsets.core.errors import short
@@ -131,13 +132,16 @@ windows = Table(
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
+    # Of a window with many partitions: the ranges, compressed (`documents.pack`).
+    Column("packed", LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")),
     Column("lost", document()),
     # Whether max_offsets cut the window, so that records before its cut time may be unplanned.
     Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
-    Index(None, "group_id", "state"),
-    Index(None, "group_id", "until"),
+    # The newest windows of a lane in some states, and those that were cut in a time.
+    Index(None, "group_id", "lane", "state", "seq"),
+    Index(None, "group_id", "lane", "state", "until"),
 )
 
 claim_windows = Table(
@@ -167,6 +171,7 @@ attempts = Table(
     Column("ended_at", UtcDateTime),
     ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
     Index(None, "group_id", "seq"),
+    Index(None, "claim_id"),
 )
 
 acts = Table(

@@ -1,0 +1,153 @@
+"""Ledgers with a long history, written through the schema: what years of schedules leave, in a minute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, func, insert, select
+
+from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, pack
+from airflow_kafka_offsets.adapters.ledger.engine import writing
+from airflow_kafka_offsets.adapters.ledger.tables import attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.window import Lane, Outcome, Scope, State
+
+FIRST_CUT = datetime(2020, 1, 1, tzinfo=UTC)
+CHUNK = 5_000
+
+
+@dataclass(frozen=True)
+class History:
+    """The windows of one group: committed, one after the other, each with one attempt of a run of its own.
+
+    Attributes:
+        group: the definition.
+        partitions: the partitions of each topic.
+        topic_ids: the id of each topic.
+        windows: how many.
+        span: how many offsets each reads of each partition.
+        every: the time between two cuts.
+    """
+
+    group: KafkaGroup
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+    windows: int
+    span: int = 1
+    every: timedelta = timedelta(minutes=1)
+
+    @property
+    def until(self) -> datetime:
+        """The cut time of the newest window."""
+        return self.cut(self.windows)
+
+    def cut(self, seq: int) -> datetime:
+        """Return the cut time of a window."""
+        return FIRST_CUT + seq * self.every
+
+    def ranges(self, seq: int) -> OffsetRanges:
+        """Return what a window reads."""
+        start = (seq - 1) * self.span
+        return OffsetRanges((tp, OffsetRange(start, start + self.span)) for tp in self._topic_partitions())
+
+    def document(self, seq: int) -> dict[str, str | bytes | None]:
+        """Return how the ranges of a window are stored."""
+        ranges, packed = pack(dump_ranges(self.ranges(seq), self.topic_ids))
+        return {"ranges": ranges, "packed": packed}
+
+    def _topic_partitions(self) -> Iterator[TopicPartition]:
+        for topic, number in self.partitions.items():
+            yield from (TopicPartition(topic, partition) for partition in range(number))
+
+    @property
+    def origin(self) -> Position:
+        """Where the first window starts."""
+        return Position(dict.fromkeys(self._topic_partitions(), 0), self.topic_ids)
+
+
+def write(engine: Engine, histories: Iterable[History]) -> None:
+    """Write groups and all of their windows into a ledger whose tables are there."""
+    with writing(engine) as connection:
+        group_id = connection.execute(select(func.coalesce(func.max(groups.c.id), 0))).scalar_one()
+        first = connection.execute(select(func.coalesce(func.max(claims.c.id), 0))).scalar_one()
+        for history in histories:
+            group_id += 1
+            connection.execute(insert(groups).values(id=group_id, **_group_values(history)))
+            for table, rows in _rows(history, group_id, first).items():
+                _insert(connection, table, rows)
+            first += history.windows
+
+
+def _group_values(history: History) -> dict[str, Any]:
+    return {
+        "name": history.group.name,
+        "version": history.windows + 1,
+        "next_seq": history.windows + 1,
+        "origin_seq": 1,
+        "origin": dump_position(history.origin),
+        "definition": json.dumps(history.group.to_json()),
+        "created_at": FIRST_CUT,
+        "owner_dag_id": "bench",
+        "owner_task_id": "load",
+    }
+
+
+def _rows(history: History, group_id: int, first: int) -> dict[Table, Iterator[dict[str, Any]]]:
+    """Return the rows of one group, in an order that its foreign keys allow; the id of its first claim is first + 1."""
+    seqs = range(1, history.windows + 1)
+    number = len(history.origin.offsets)
+    return {
+        claims: (
+            {"id": first + seq, "dag_id": "bench", "run_id": f"{history.group.name} {seq}", "task_id": "load"}
+            | {"map_index": -1, "scope": Scope.TASK}
+            for seq in seqs
+        ),
+        windows: (
+            {
+                "group_id": group_id,
+                "seq": seq,
+                "lane": Lane.LIVE,
+                "state": State.COMMITTED,
+                "holder": first + seq,
+                "holds": 1,
+                "until": history.cut(seq),
+                "isolation_level": IsolationLevel.READ_COMMITTED,
+                "span": history.span * number,
+                **history.document(seq),
+                "is_capped": False,
+                "planned_at": history.cut(seq),
+                "committed_at": history.cut(seq),
+            }
+            for seq in seqs
+        ),
+        claim_windows: ({"claim_id": first + seq, "group_id": group_id, "seq": seq} for seq in seqs),
+        attempts: (
+            {
+                "group_id": group_id,
+                "seq": seq,
+                "claim_id": first + seq,
+                "try_number": 1,
+                "last_clear": 0,
+                "series": "0",
+                "outcome": Outcome.SUCCEEDED,
+                "records": history.span * number,
+                "started_at": history.cut(seq),
+                "ended_at": history.cut(seq),
+            }
+            for seq in seqs
+        ),
+    }
+
+
+def _insert(connection: Connection, table: Table, rows: Iterator[dict[str, Any]]) -> None:
+    while chunk := list(islice(rows, CHUNK)):
+        connection.execute(insert(table), chunk)

@@ -1,0 +1,77 @@
+"""How much a database reads for what it is asked: a count that is the same each time, as seconds are not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from sqlalchemy import Engine, event, text
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+
+
+def work(ledger: SqlLedger, step: Callable[[], Any]) -> int:
+    """Do something with a ledger, and return what its database did for that.
+
+    SQLite counts the steps of its virtual machine, in tens; PostgreSQL and MariaDB the rows and index entries that they read.
+    """
+    engine = ledger._engine
+    match engine.dialect.name:
+        case "sqlite":
+            return _steps_of_sqlite(engine, step)
+        case "postgresql":
+            return _difference(_read_by_postgres, engine, step)
+        case _:
+            return _difference(_read_by_mariadb, engine, step)
+
+
+def _steps_of_sqlite(engine: Engine, step: Callable[[], Any]) -> int:
+    tens = 0
+
+    def count() -> None:
+        nonlocal tens
+        tens += 1
+
+    def listen(connection: Any, _record: Any) -> None:
+        connection.set_progress_handler(count, 10)
+
+    event.listen(engine, "connect", listen)
+    try:
+        step()
+    finally:
+        event.remove(engine, "connect", listen)
+    return tens
+
+
+def _difference(read: Callable[[Engine], int], engine: Engine, step: Callable[[], Any]) -> int:
+    before = read(engine)
+    step()
+    after = read(engine)
+    # What the look at the counters itself reads.
+    return after - before - (read(engine) - after)
+
+
+def _read_by_postgres(engine: Engine) -> int:
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    entries = text(
+        "SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)"
+        " + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)"
+    )
+    with engine.connect() as connection:
+        # A session adds to the counters when it ends, a moment after its client has gone.
+        give_up = time.monotonic() + 60
+        while connection.execute(others).scalar_one():
+            assert time.monotonic() < give_up, "another session stays"
+            time.sleep(0.01)
+        connection.execute(text("SELECT pg_stat_clear_snapshot()"))
+        return int(connection.execute(entries).scalar_one())
+
+
+def _read_by_mariadb(engine: Engine) -> int:
+    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Handler_read%'")
+        return sum(int(value) for _, value in cursor.fetchall())

@@ -1,0 +1,179 @@
+"""What is asked of a ledger costs the same after a hundred times as many windows: the database says what it read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Lane, Outcome, State
+from airflow_kafka_offsets.core.window_id import name_window
+from tests.lab.history import History, write
+from tests.ledger.examples import NOW, act, draft, group
+from tests.ledger.rows_read import work
+
+SHORT, LONG = 60, 6_000
+
+Question = Callable[[SqlLedger, History], Any]
+
+
+def newest(history: History, back: int = 0) -> str:
+    """Return the id of the newest window, or of one before it."""
+    return name_window(history.group.name, history.windows - back)
+
+
+def claim_of(history: History, seq: int) -> Claim:
+    """Return the claim that a window was written with."""
+    return Claim("bench", f"{history.group.name} {seq}", "load")
+
+
+def rows(**wanted: Any) -> Question:
+    """Ask for windows."""
+    return lambda ledger, history: ledger.windows(history.group.name, **wanted)
+
+
+QUESTIONS: dict[str, Question] = {
+    "the state": lambda ledger, history: ledger.load(history.group.name),
+    "the state for a new run": lambda ledger, history: ledger.load(history.group.name, Claim("bench", "new", "load")),
+    "the state for a run of long ago": lambda ledger, history: ledger.load(history.group.name, claim_of(history, 3)),
+    "what a task did": lambda ledger, history: ledger.succeeded(history.group.name, claim_of(history, 3), Try()),
+    "the newest page": rows(),
+    "the newest committed one": rows(states=[State.COMMITTED], lane=Lane.LIVE, limit=1),
+    "what is open": rows(states=tuple(OPEN)),
+    "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
+    "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
+    "what was not capped": rows(states=[State.COMMITTED], lane=Lane.LIVE, is_capped=False),
+    "some by number": rows(seqs=[2, 3]),
+    "a page of long ago": rows(before=30, limit=20),
+    "the cut of an hour long ago": lambda ledger, history: ledger.windows(
+        history.group.name, states=tuple(OWNING), cut_in=(history.cut(5), history.cut(15))
+    ),
+    "the cut of the newest hour": lambda ledger, history: ledger.windows(
+        history.group.name, states=tuple(OWNING), cut_in=(history.until - timedelta(minutes=10), history.until)
+    ),
+    "one window": lambda ledger, history: ledger.window(newest(history)),
+    "its attempts": lambda ledger, history: ledger.attempts(newest(history)),
+    "what people did": lambda ledger, history: ledger.acts(history.group.name),
+    "the definition": lambda ledger, history: ledger.group(history.group.name),
+    "the groups of a task": lambda ledger, _: ledger.groups_of(Owner("bench", "load")),
+}
+
+
+def plan_and_commit(ledger: SqlLedger, history: History) -> None:
+    """Add a window, work on it and commit it, as a run does."""
+    name, by = history.group.name, Claim("bench", f"run {next(_RUNS)}", "load")
+    state = ledger.load(name, by)
+    assert state.position
+    start = max(state.position.offsets.values())
+    [held] = ledger.add_windows(history.group, state.version, [draft(start, start + 1)], by, NOW)
+    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
+    assert ledger.commit(held.window.id, by, attempt, NOW)
+
+
+def take_over(ledger: SqlLedger, history: History) -> None:
+    """Give an old window to another run, which works on it."""
+    by = Claim("bench", f"run {next(_RUNS)}", "load")
+    held = ledger.window(newest(history, back=20)).held
+    [held] = ledger.hold([held], by, NOW)
+    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
+    ledger.commit(held.window.id, by, attempt, NOW)
+
+
+def abandon(ledger: SqlLedger, history: History) -> None:
+    """Add a window, and give it up."""
+    name, by = history.group.name, Claim("bench", f"run {next(_RUNS)}", "load")
+    state = ledger.load(name, by)
+    assert state.position
+    start = max(state.position.offsets.values())
+    [held] = ledger.add_windows(history.group, state.version, [draft(start, start + 1)], by, NOW)
+    ledger.abandon(held.window.id, act())
+
+
+def reset(ledger: SqlLedger, history: History) -> None:
+    """Take the newest window back."""
+    name = history.group.name
+    state = ledger.load(name)
+    [row] = ledger.windows(name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
+    back = Position(row.held.window.ranges.starts, row.held.window.topic_ids)
+    ledger.reset(name, state.version, back, [row.held.window.seq], act("reset"))
+
+
+WRITES: dict[str, Question] = {
+    "plan, work and commit": plan_and_commit,
+    "take over and work": take_over,
+    "abandon": abandon,
+    "reset": reset,
+}
+_RUNS = count(1)
+
+
+class Flat:
+    """Each subclass says where the ledger is, with a fixture `url`."""
+
+    @pytest.fixture(scope="class")
+    def histories(self, url: str) -> tuple[SqlLedger, History, History]:
+        """Write a group with a short history and one with a long one."""
+        ledger = SqlLedger(url)
+        made = [
+            History(replace(group(f"flat-{windows}")), {"orders": 2}, {"orders": "id-of-orders"}, windows)
+            for windows in (SHORT, LONG)
+        ]
+        write(ledger._engine, made)
+        with ledger._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":  # as its autovacuum does after some minutes
+                connection.execute(text("ANALYZE"))
+        return ledger, made[0], made[1]
+
+    @pytest.mark.parametrize("question", QUESTIONS)
+    def test_a_question_reads_no_more_of_a_long_history(
+        self, histories: tuple[SqlLedger, History, History], question: str
+    ) -> None:
+        self._check(histories, QUESTIONS[question])
+
+    @pytest.mark.parametrize("step", WRITES)
+    def test_a_write_reads_no_more_of_a_long_history(
+        self, histories: tuple[SqlLedger, History, History], step: str
+    ) -> None:
+        self._check(histories, WRITES[step])
+
+    def _check(self, histories: tuple[SqlLedger, History, History], step: Question) -> None:
+        ledger, short, long = histories
+        few, many = (work(ledger, lambda history=history: step(ledger, history)) for history in (short, long))
+        assert many <= 1.2 * few + 10, f"{few} with {SHORT} windows, {many} with {LONG}"
+
+
+class TestSqlite(Flat):
+    """In a file."""
+
+    @pytest.fixture(scope="class")
+    def url(self, new_sqlite_url: str) -> str:
+        """Return where the ledger is."""
+        return new_sqlite_url
+
+
+class TestPostgres(Flat):
+    """On a PostgreSQL server."""
+
+    @pytest.fixture(scope="class")
+    def url(self, new_postgres_url: str) -> str:
+        """Return where the ledger is."""
+        return new_postgres_url
+
+
+class TestMariaDB(Flat):
+    """On a MariaDB server."""
+
+    @pytest.fixture(scope="class")
+    def url(self, new_mariadb_url: str) -> str:
+        """Return where the ledger is."""
+        return new_mariadb_url
