@@ -11,8 +11,9 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -236,11 +237,11 @@ class _Commit:
             producer.begin_transaction()
             metadata = self._group_metadata()
             for chunk in self._chunks():
-                producer.send_offsets_to_transaction(chunk, metadata, seconds)
+                _in_time(partial(producer.send_offsets_to_transaction, chunk, metadata, seconds), self._group, seconds)
         except KafkaException as exc:
             return self._failed(producer, exc)
         try:
-            producer.commit_transaction(seconds)
+            _in_time(partial(producer.commit_transaction, seconds), self._group, seconds)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED or error.txn_requires_abort():
@@ -295,7 +296,7 @@ class _Commit:
                     "error_cb": self._reports.append,
                 }
             )
-            producer.init_transactions(store._timeout)
+            _in_time(partial(producer.init_transactions, store._timeout), self._group, store._timeout)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED:
@@ -309,7 +310,7 @@ class _Commit:
         if error.code() in _FENCED:
             return self._lost()
         try:
-            producer.abort_transaction(self._store._timeout)
+            _in_time(partial(producer.abort_transaction, self._store._timeout), self._group, self._store._timeout)
         except KafkaException as ended:
             # If two writers change a transaction at the same moment, the broker may answer UNKNOWN. Only a read shows the outcome.
             if ended.args[0].code() in _FENCED:
@@ -367,6 +368,32 @@ class _Commit:
         ]
         for start in range(0, len(commits), CHUNK):
             yield commits[start : start + CHUNK]
+
+
+def _in_time(step: Callable[[], None], group: str, seconds: float) -> None:
+    """Take a step of a transaction, and wait for it at most twice as long as it was told to take.
+
+    While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456). A step
+    that comes back later changes nothing: the transaction is never committed.
+
+    Raises:
+        KafkaException: of the step, or it took too long.
+    """
+    raised: list[KafkaException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except KafkaException as exc:
+            raised.append(exc)
+
+    thread = threading.Thread(target=run, name=f"transaction of {group}", daemon=True)
+    thread.start()
+    thread.join(2 * seconds)
+    if thread.is_alive():
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {2 * seconds:g} s"))
+    if raised:
+        raise raised[0]
 
 
 @contextmanager
