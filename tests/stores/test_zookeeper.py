@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -486,10 +485,3 @@ def test_a_connection_that_can_not_be_used_is_told_before_anything_is_asked(
     connect(monkeypatch, **fields)
     with pytest.raises(BadInputError, match=match):
         open_address(parse_store_address(f"zookeeper://lab_zk{options}"), ORDERS)
-
-
-def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, host="h")
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(BadInputError, match=r"pip install 'airflow-provider-kafka-offsets\[zookeeper\]'"):
-        open_address(parse_store_address("zookeeper://lab_zk"), ORDERS)
