@@ -473,8 +473,8 @@ def test_a_generic_connection_with_tls(monkeypatch: pytest.MonkeyPatch, zookeepe
     [
         ({"conn_type": "http", "host": "h"}, "", "type 'http', not 'zookeeper' or 'generic'"),
         ({}, "", "names no host"),
-        ({"host": "h"}, "?layout=xml", "'nodes' or 'json', got 'xml'"),
-        ({"host": "h"}, "?acl=mine", "got 'mine'"),
+        ({"host": "h"}, "?layout=xml", "layout=xml must be nodes or json"),
+        ({"host": "h"}, "?acl=mine", "acl=mine must be open or read or private"),
         ({"host": "h"}, "?acl=private", "requires a login"),
         ({"host": "h"}, "?max_request_bytes=1m", "max_request_bytes must be a whole number"),
     ],
