@@ -108,7 +108,8 @@ class FilesStore:
 
         def write(seen: tuple[OffsetFile, list[str]]) -> bool:
             newest, names = seen
-            file = self._successor(newest, after, window_id)
+            offsets, token = {**newest.offsets, **after}, uuid.uuid4().hex
+            file = OffsetFile(group, newest.version + 1, offsets, window_id, self._clock(), token)
             if not self._add(file):
                 return False
             self._tidy(file, names)
@@ -130,10 +131,6 @@ class FilesStore:
         raise ConcurrentChangeError(
             f"{self.name}: other writers kept changing the offsets of group {group} during the read"
         )
-
-    def _successor(self, newest: OffsetFile, after: Offsets, window_id: str) -> OffsetFile:
-        offsets = {**newest.offsets, **after}
-        return OffsetFile(newest.group, newest.version + 1, offsets, window_id, self._clock(), uuid.uuid4().hex)
 
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)

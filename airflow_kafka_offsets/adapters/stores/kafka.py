@@ -193,10 +193,11 @@ class KafkaStore:
             f"{masked(hint(reports), self._config)}. Nothing was written"
         )
 
-    def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
+    def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
+        all_or_none, some = "all offsets are written or none is", "some offsets may be written and some not"
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {what}. "
-            "Repeating the commit shows whether it was written"
+            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): "
+            f"{all_or_none if self._is_transactional else some}. Repeating the commit shows whether it was written"
         )
 
     def _said(self, error: KafkaError) -> str:
@@ -235,7 +236,8 @@ class _Commit:
         seconds = self._store._timeout
         try:
             producer.begin_transaction()
-            metadata = self._group_metadata()
+            with closing(Consumer(self._consumer_settings)) as consumer:
+                metadata = consumer.consumer_group_metadata()
             for chunk in self._chunks():
                 _in_time(partial(producer.send_offsets_to_transaction, chunk, metadata, seconds), self._group, seconds)
         except KafkaException as exc:
@@ -246,7 +248,7 @@ class _Commit:
             error = exc.args[0]
             if error.code() in _FENCED or error.txn_requires_abort():
                 return self._failed(producer, exc, is_commit=True)
-            raise self._unknown(error) from exc
+            raise self._store._unknown(self._group, error) from exc
         self._check_written()
         return True
 
@@ -282,7 +284,7 @@ class _Commit:
         outcome = _NOTHING if is_first and error.code() in _OF_THE_GROUP else _SOME
         if refusal := self._store._refused(self._group, error, outcome):
             raise refusal
-        raise self._store._unknown(self._group, error, "some offsets may be written and some not")
+        raise self._store._unknown(self._group, error)
 
     def _fence(self) -> Producer | None:
         store = self._store
@@ -316,12 +318,9 @@ class _Commit:
             if ended.args[0].code() in _FENCED:
                 return self._lost()
             if is_commit:
-                raise self._unknown(error) from exc
+                raise self._store._unknown(self._group, error) from exc
             # Nothing is committed: the open transaction ends with its time-out, or with the next writer.
         raise self._store._error(self._group, error, tuple(self._reports)) from exc
-
-    def _unknown(self, error: KafkaError) -> StoreOutcomeUnknownError:
-        return self._store._unknown(self._group, error, "all offsets are written or none is")
 
     def _lost(self) -> bool:
         # Without a random pause, two writers could fence each other again and again.
@@ -352,10 +351,6 @@ class _Commit:
                 f"{store.name}: the commit of group {self._group} succeeded, but another tool wrote at the same moment: "
                 f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance shows what the group holds"
             )
-
-    def _group_metadata(self) -> Any:
-        with closing(Consumer(self._consumer_settings)) as consumer:
-            return consumer.consumer_group_metadata()
 
     @property
     def _consumer_settings(self) -> dict[str, Any]:
