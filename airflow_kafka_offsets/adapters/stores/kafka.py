@@ -412,15 +412,15 @@ def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition
     return {tp: offset for tp, offset in offsets.items() if tp not in gone}
 
 
-_CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each commit renews all partitions"
+_EXPIRY = "Offsets expire (offsets.retention.minutes, 7 days by default). Each commit renews those of all partitions."
 _TRANSACTIONAL = Guarantees(
     is_atomic=True,
     compares=Compares.COOPERATING,
-    caveat=f"{_CAVEAT}. If another tool commits at the same moment, its offsets win for its partitions; this is noticed when the commit "
-    "is read back",
+    caveat=f"{_EXPIRY} If another tool commits at the same moment, its offsets win for its partitions. This is noticed when the commit "
+    "is read back.",
 )
 _PLAIN = Guarantees(
     is_atomic=False,
     compares=Compares.NOBODY,
-    caveat=f"{_CAVEAT}. Of two writers at the same moment, the last one wins; repeating the commit finishes what was half-written",
+    caveat=f"{_EXPIRY} Of two writers at the same moment, the last one wins. Repeating the commit finishes what was half-written.",
 )
