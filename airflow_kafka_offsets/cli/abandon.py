@@ -10,8 +10,7 @@ from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
-from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.cli.tables import open_text, ranges_table, time
 from airflow_kafka_offsets.service.windows import WindowService
 
 
@@ -23,7 +22,7 @@ def abandon(args: Namespace) -> Answer:
         found = service.abandon(args.window_id, document["who"], args.why, leave_gap=args.leave_gap)
     document["skipped"] = ranges_document(found.skipped)
     told = _done if args.yes else _preview
-    return act_answer(document, lambda: told(document), confirm="--leave-gap" if found.skipped else "")
+    return act_answer(document, lambda: told(document), confirm=["--leave-gap"] if found.skipped else [])
 
 
 def asked(args: Namespace) -> tuple[WindowService, Document]:
@@ -41,10 +40,7 @@ def asked(args: Namespace) -> tuple[WindowService, Document]:
 def heading(verb: str, document: Document) -> Iterator[str]:
     """Say what an act on an open window is about, and that its job may be at work."""
     window = document["window"]
-    yield (
-        f"This would {verb} window {window['id']} ({window['state']}, span {window['span']}, "
-        f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):"
-    )
+    yield f"This would {verb} window {open_text(window)}:"
     yield ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty."
     if running := [a for a in window["history"] if a["outcome"] == "running"]:
         yield f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows."
@@ -52,7 +48,7 @@ def heading(verb: str, document: Document) -> Iterator[str]:
 
 
 def _holder_text(document: Document) -> str:
-    holder = run_name(document["window"]["held_by"])
+    holder = document["window"]["held_by"]
     match document["holder_is_over"]:
         case True:
             return (

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.documents import Document, range_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import by_span, partitions_table
+from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.place.audit import Audit, Finding
 from airflow_kafka_offsets.core.place.islands import Piece, load_islands
@@ -87,13 +87,13 @@ def _wrong(document: Document) -> Iterable[str]:
     if join := document["at_join"]:
         yield (
             f"Missing before the group's first window: the table ends before it begins in {counted(len(join), 'partition')}:\n\n"
-            + partitions_table(("topic", "partition", "start", "end", "span"), join, by_span)
+            + ranges_table(join)
         )
     if doubled := document["doubled"]:
         yield f"More than once: offsets of {_names(doubled)}:\n\n" + _table(doubled, "more_than_once")
     if doubled := [piece for piece in document["outside"] if piece["copies"] > 1]:
         keys = ("topic", "partition", "start", "end", "span", "copies")
-        yield "More than once, and of no committed window:\n\n" + partitions_table(keys, doubled, by_span)
+        yield "More than once, and of no committed window:\n\n" + partitions_table(keys, doubled)
 
 
 def _where(missing: Sequence[Document]) -> str:
@@ -106,7 +106,7 @@ def _where(missing: Sequence[Document]) -> str:
 def _table(findings: Sequence[Document], which: str) -> str:
     ranges = [{"window": finding["window"], **piece} for finding in findings for piece in finding[which]]
     copies = ("copies",) if which == "more_than_once" else ()
-    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges, by_span)
+    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges)
 
 
 def _names(findings: Sequence[Document]) -> str:
@@ -123,11 +123,12 @@ def _notes(document: Document) -> Iterable[str]:
         )
     if outside := document["outside"]:
         which = name_some([f"{p['topic']}-{p['partition']}: {p['start']} to {p['end'] - 1}" for p in outside])
-        text = (
-            f"Outside of the committed windows the table has {counted(sum(map(by_span, outside)), 'offset')}: {which}."
-        )
+        span = sum(piece["span"] for piece in outside)
         is_open = f" Open is {name_some(document['open'], ', ')}." if document["open"] else ""
-        yield f"{text}{is_open} What an abandoned window wrote has to go."
+        yield (
+            f"Outside of the committed windows the table has {counted(span, 'offset')}: {which}.{is_open} "
+            "What an abandoned window wrote has to go."
+        )
     if left_out := document["left_out"]:
         yield (
             f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name, whose offsets mean something "

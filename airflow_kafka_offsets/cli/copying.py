@@ -69,8 +69,7 @@ def _copy_document(found: Copy) -> Document:
 def _told(document: Document) -> Iterator[str]:
     verb = "has taken over" if document["done"] else "would take over"
     yield f"{document['to']} {verb} from {document['from']} for group {document['group']}, as next offsets:"
-    headers = ("topic", "partition", "found", "meaning", "from", "to")
-    yield table(headers, ([m[header] for header in headers] for m in document["moves"]))
+    yield table(("topic", "partition", "found", "meaning", "from", "to"), document["moves"])
     yield from (f"Note: {note}." for note in document["notes"])
     if document["same"]:
         yield f"{counted(document['same'], 'partition')} more the same in both."

@@ -56,14 +56,14 @@ class Outlook:
     """What can be seen of tasks before a run: on this machine and in Airflow's connections, without asking a cluster.
 
     Attributes:
-        problems: why they can't run, a sentence each.
-        warnings: what is not on this machine and may be on that of the task, a sentence each.
-        unseen: what could not be looked at yet, by the task's name.
+        task_problems: why they can't run, a sentence each.
+        task_warnings: what is not on this machine and may be on that of the task, a sentence each.
+        not_checked: what could not be looked at yet, by the task's name.
     """
 
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-    unseen: tuple[str, ...]
+    task_problems: list[str]
+    task_warnings: list[str]
+    not_checked: list[str]
 
 
 def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
@@ -76,17 +76,10 @@ def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
     Raises:
         BadInputError: there is no such file, DAG or group, the file can't be imported, or there are several groups.
     """
-    dags = _dags_of_file(file_or_dag_id) if _is_file(file_or_dag_id) else [_dag_of_id(file_or_dag_id)]
-    return _chosen(file_or_dag_id, _found(dags), group)
-
-
-def _is_file(file_or_dag_id: str) -> bool:
     # The id of a DAG has no slash.
-    return os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
-
-
-def _found(dags: Iterable[Any]) -> list[tuple[KafkaGroup, Any]]:
-    return [(group, task) for dag in dags for task, group in tasks_of_groups(dag)]
+    is_file = os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
+    dags = _dags_of_file(file_or_dag_id) if is_file else [_dag_of_id(file_or_dag_id)]
+    return _chosen(file_or_dag_id, [(group, task) for dag in dags for task, group in tasks_of_groups(dag)], group)
 
 
 def _owner(task: Any) -> Owner:
@@ -128,13 +121,14 @@ def look_ahead(tasks: Iterable[Any]) -> Outlook:
             problems.append(f"{_owner(task)} can't run: {explained(exc)}")
             continue
         if ahead.elsewhere:
+            are, them = ("is", "it") if len(ahead.elsewhere) == 1 else ("are", "them")
             warnings.append(
-                f"{_owner(task)}: {', '.join(ahead.elsewhere)} {'is' if len(ahead.elsewhere) == 1 else 'are'} not on this machine "
-                f"({platform.node()}). Check that each worker of this task has {'it' if len(ahead.elsewhere) == 1 else 'them'}"
+                f"{_owner(task)}: {', '.join(ahead.elsewhere)} {are} not on this machine ({platform.node()}). Check that each "
+                f"worker of this task has {them}"
             )
         if ahead.unseen:
             unseen.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
-    return Outlook(tuple(problems), tuple(warnings), tuple(unseen))
+    return Outlook(problems, warnings, unseen)
 
 
 def _look_ahead(task: Any) -> Ahead:
@@ -209,15 +203,11 @@ def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
             manager = DagBundlesManager()
             bundles = list(manager.get_all_dag_bundles())
             names = list(manager.get_all_bundle_names())
-    except AirflowConfigException as exc:
-        raise BadInputError(f"Airflow's list of bundles can't be used: {exc}") from exc
-    except ImportError as exc:
+    except Exception as exc:
+        # Not the words of whatever else the module of a bundle raises: they may show a password.
+        words = f": {exc}" if isinstance(exc, AirflowConfigException | ImportError) else ""
         raise BadInputError(
-            f"Airflow's list of bundles can't be used: {type(exc).__name__}: {exc}. {_NAME_THE_FILE}"
-        ) from exc
-    except Exception as exc:  # whatever the module of a bundle raises; not its words, which may show a password
-        raise BadInputError(
-            f"Airflow's list of bundles can't be used ({type(exc).__name__}). {_NAME_THE_FILE}"
+            f"Airflow's list of bundles can't be used: {type(exc).__name__}{words}. {_NAME_THE_FILE}"
         ) from exc
     made = {bundle.name for bundle in bundles}
     return bundles, [name for name in names if name not in made]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -74,6 +73,11 @@ def _print(answer: Answer, output: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # A name that this console can't print is no reason to fail once all is done.
         sys.stdout.reconfigure(errors="backslashreplace")
-    print(json.dumps(answer.document, indent=2) if output == "json" else answer.text(), flush=True)
+    if output == "json":
+        from airflow_kafka_offsets.cli.documents import as_json
+
+        print(as_json(answer.document), flush=True)
+    else:
+        print(answer.text(), flush=True)
     if answer.error:
         print(answer.error, file=sys.stderr)

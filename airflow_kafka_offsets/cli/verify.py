@@ -58,9 +58,9 @@ def _text(document: Document, ways: Sequence[str]) -> str:
     if not differences:
         same = f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."
         return "\n\n".join(filter(None, [same, under_way]))
-    headers = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
-    rows = ([*(d[header] for header in headers[:-1]), ", ".join(d["problems"])] for d in differences)
-    parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(headers, rows)]
+    keys = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
+    rows = ({**difference, "problem": ", ".join(difference["problems"])} for difference in differences)
+    parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(keys, rows)]
     return "\n\n".join(filter(None, [*parts, under_way, "\n".join(ways)]))
 
 
