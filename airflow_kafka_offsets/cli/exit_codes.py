@@ -46,9 +46,7 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError():
-            return ExitCode.UNAVAILABLE
-        case ConnectorUnavailableError():
+        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError() | ConnectorUnavailableError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

@@ -61,7 +61,7 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
             command.name,
             help=command.help,
             description=fill(command.description, 100),
-            epilog=command.epilog,
+            epilog=explain(),
             formatter_class=RawDescriptionHelpFormatter,
         )
         for argument in command.arguments:

@@ -64,8 +64,8 @@ def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
 
 
 def _imported(function: str) -> Callable[[Namespace], Answer]:
-    module, _, name = function.rpartition(".")
-    command: Callable[[Namespace], Answer] = getattr(import_module(module), name)
+    module, _, name = function.partition(".")
+    command: Callable[[Namespace], Answer] = getattr(import_module(f"airflow_kafka_offsets.cli.{module}"), name)
     return command
 
 
