@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
+from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.place.place import (
     CheckpointPlace,
     CsvPlace,
@@ -222,11 +223,11 @@ def person(args: Namespace) -> str:
     """Return who does this.
 
     Raises:
-        BadInputError: the operating system has no name for this user.
+        BadInputError: the operating system has no name for this user, or the ledger can't keep the name or the reason.
     """
-    if args.who:
-        return str(args.who)
     try:
-        return getpass.getuser()
+        who = str(args.who or getpass.getuser())
     except (OSError, KeyError) as exc:
         raise BadInputError("This user has no name on this machine: say who you are with --who") from exc
+    check_signature(who, args.why)
+    return who

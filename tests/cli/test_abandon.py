@@ -117,6 +117,12 @@ def test_a_reason_is_wanted(cli: Cli, lake: Lake, arguments: tuple[str, ...]) ->
     assert lake.dump() == before
 
 
+def test_a_name_that_the_ledger_can_not_keep_is_refused_in_a_dry_run_too(cli: Cli) -> None:
+    done = cli("abandon", WINDOW, "--why", "w", "--who", "x" * 201)
+    assert (done.code, done.out) == (2, "")
+    assert "in at most 200 characters" in done.err
+
+
 def test_the_next_run_reads_the_same_offsets_under_another_id(cli: Cli, lake: Lake) -> None:
     abandoned = lake.ledger.window(WINDOW).held.window
     cli("abandon", WINDOW, "--why", "w", "--yes")
