@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import short
@@ -71,6 +73,11 @@ def text(value: str) -> str:
             f"{short(value)} holds bytes that are no text in the encoding of this console ({sys.getfilesystemencoding()})"
         )
     return value
+
+
+def path(value: str) -> Path:
+    """Read the path of a file or folder; ``~`` is the home of the user."""
+    return Path(os.path.expanduser(text(value))).absolute()
 
 
 def positive(value: str) -> int:
@@ -158,6 +165,7 @@ _ACT = (_WHY, _WHO, _YES)
 _PLACE = (_AS, _MEANING, _TOPIC)
 _SPARK_HOME = argument(
     "--spark-home",
+    type=path,
     metavar="FOLDER",
     help="home of the Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
 )
@@ -383,6 +391,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             _SPARK_HOME,
             argument(
                 "--to",
+                type=path,
                 metavar="FOLDER",
                 help="keep them below this folder, which can be copied into an image, instead of the cache folder "
                 "(Airflow's configuration, [kafka_offsets] cache_folder)",
@@ -405,6 +414,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             _SPARK_HOME,
             argument(
                 "--to",
+                type=path,
                 metavar="FOLDER",
                 help="keep it below this folder instead of the cache folder (Airflow's configuration, [kafka_offsets] cache_folder)",
             ),

@@ -160,7 +160,7 @@ def _asked(operator: Any, dag: Any) -> Ahead:
 
 
 def _dags_of_file(path: str) -> list[Any]:
-    file = Path(path).expanduser().absolute()
+    file = Path(os.path.expanduser(path)).absolute()
     if not file.is_file():
         raise BadInputError(f"There is no file {path}")
     # One that is not fetched yet can't have it.

@@ -184,6 +184,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
         ("csv:", "'csv:' names no place"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
+        ("checkpoint:~no-such-user/x", "checkpoint:~no-such-user/x has no commits"),
         ("checkpoint:gopher://x", "No installed package reads gopher://"),
         ("checkpoint:s3://key:secret@bucket/x", "must not hold a password"),
         ("ledger", "The ledger has no group nightly"),

@@ -96,6 +96,7 @@ def test_without_a_spark_the_sentence_says_how_to_name_it(
     assert (
         done.err == f"{tmp_path} is no home of Spark: {tmp_path}/jars/spark-core_<scala>-<version>.jar is not there\n"
     )
+    assert "~no-such-user is no home of Spark" in jars(capsys, "--spark-home", "~no-such-user").err
 
 
 def test_a_spark_that_can_not_fetch_is_exit_code_3(

@@ -381,10 +381,11 @@ def test_a_file_that_plans_nothing(cli: Cli, folder: Path, text: str, reason: st
     assert done.err.startswith(reason.format(file=file))
 
 
-def test_a_file_that_is_not_there(cli: Cli, folder: Path) -> None:
-    done = cli("plan", "--dag", str(folder / "typo.py"))
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"There is no file {folder}/typo.py\n"
+@pytest.mark.parametrize("file", ["{folder}/typo.py", "~no-such-user/typo.py"])
+def test_a_file_that_is_not_there(cli: Cli, folder: Path, file: str) -> None:
+    path = file.format(folder=folder)
+    done = cli("plan", "--dag", path)
+    assert (done.code, done.out, done.err) == (2, "", f"There is no file {path}\n")
 
 
 def test_a_group_or_a_dag_has_to_be_named(cli: Cli) -> None:
