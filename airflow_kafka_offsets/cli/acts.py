@@ -68,13 +68,21 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
     """Say what a move of the watermark does to offsets and windows."""
     if document["replaced"]:
         yield (
-            "Kafka gave these offsets to other records after they were read. No one reads the new ones then (recorded):\n\n"
+            "Kafka gave these offsets to other records after they were read. No one reads the new records after that (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
-        yield "No one owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"])
+        yield gap(document)
     if found is not None and document["superseded"]:
         yield from _superseded_text(document, found)
+
+
+def gap(document: Document) -> str:
+    """Say of the offsets that lose their owner where they are recorded, and who can read them."""
+    return (
+        "No one owns these offsets after that (recorded as a gap). A replay reads them, as long as Kafka holds them:\n\n"
+        + ranges_table(document["skipped"])
+    )
 
 
 def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
@@ -85,8 +93,8 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
     )
     lose = f"{have} lost" if is_done else "would lose"
     yield (
-        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are then read again under {new}. "
-        f"What was written under the old {old} has to go, or records count twice:"
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
+        f"Remove what was written under the old {old}, or records count twice:"
     )
     yield table(("id", "until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
@@ -94,6 +102,6 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
         yield ranges_table(document["unread"])
     if not is_done:
         yield (
-            "Usually a replay is meant: to run these windows again under their own ids, which replaces their output, "
-            "clear the runs above in Airflow instead. The watermark stays then."
+            "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
+            "This replaces their output, and the watermark stays where it is."
         )

@@ -29,7 +29,7 @@ def audit(args: Namespace) -> Answer:
     group = ledger.group(args.group)
     if not table:
         raise BadInputError(
-            f"{', '.join(args.table)}: no line is there, so the table has nothing of group {group.name}"
+            f"{', '.join(args.table)}: there is no line, so the table has nothing of group {group.name}"
         )
     found, state = audit_table(ledger, group, table, seqs), ledger.load(group.name)
     document = {
@@ -86,7 +86,7 @@ def _wrong(document: Document) -> Iterable[str]:
         yield f"Missing: {number} of {_names(missing)}. {_where(missing)}\n\n" + _table(missing, "not_there")
     if join := document["at_join"]:
         yield (
-            f"Missing before the group's first window: the table ends before it begins in {counted(len(join), 'partition')}:\n\n"
+            f"Missing before the group's first window: the table ends before that window begins, in {counted(len(join), 'partition')}:\n\n"
             + ranges_table(join)
         )
     if doubled := document["doubled"]:
@@ -119,15 +119,15 @@ def _notes(document: Document) -> Iterable[str]:
     if untold := document["untold"]:
         yield (
             f"No one can tell whether a record of {_names(untold)} is missing: the table does not have all of their offsets, the "
-            "jobs told no count, and the group expects offsets without a record."
+            "jobs reported no count, and the group expects offsets without a record."
         )
     if outside := document["outside"]:
         which = name_some([f"{p['topic']}-{p['partition']}: {p['start']} to {p['end'] - 1}" for p in outside])
         span = sum(piece["span"] for piece in outside)
-        is_open = f" Open is {name_some(document['open'], ', ')}." if document["open"] else ""
+        is_open = f" Still open: {name_some(document['open'], ', ')}." if document["open"] else ""
         yield (
-            f"Outside of the committed windows the table has {counted(span, 'offset')}: {which}.{is_open} "
-            "What an abandoned window wrote has to go."
+            f"Outside the committed windows, the table has {counted(span, 'offset')}: {which}.{is_open} "
+            "Remove what an abandoned window wrote."
         )
     if left_out := document["left_out"]:
         yield (
@@ -158,8 +158,8 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
-        "What lies there twice after that was written under another id: look for rows of windows that are abandoned or "
-        f"superseded, kafka-offsets windows {group} --state abandoned --state superseded",
+        "What is there twice after that was written under another id. Look for rows of windows that are abandoned or "
+        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 

@@ -93,7 +93,7 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
             by_name.setdefault(group.name, []).append((group, _owner(task)))
     names = name_some(sorted(by_name), ", ")
     if not by_name:
-        raise BadInputError(f"{source} plans no group: no task of it does, and sensors only look")
+        raise BadInputError(f"{source} plans no group: none of its tasks does, and sensors only look")
     if name is None and len(by_name) > 1:
         raise BadInputError(
             f"{source} plans the groups {names}; name one of them: kafka-offsets plan --dag {source} {min(by_name)}"
@@ -105,8 +105,8 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
     first = same_name[0][0]
     if any(other != first for other, _ in same_name):
         raise BadInputError(
-            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Only one of "
-            "them can be meant: give the other group a name of its own"
+            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Use "
+            "one definition, or give the other group a name of its own"
         )
     return Definition(first, planners, tuple(task for group, task in found if group.name == first.name))
 

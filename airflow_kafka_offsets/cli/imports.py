@@ -41,7 +41,7 @@ def import_offsets(args: Namespace) -> Answer:
         **signed(args, who, is_needed=is_needed),
         **_import_document(found, ledger),
     }
-    already = None if is_needed else f"Group {found.group.name} stands where {document['from']} does already"
+    already = None if is_needed else f"Group {found.group.name} is already where {document['from']} is"
     return act_answer(document, lambda: _told(document, found.reset), already=already)
 
 
@@ -85,9 +85,9 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
 
 
 def _told(document: Document, reset: Reset | None) -> Iterator[str]:
-    verb = "goes" if document["done"] else "would go"
+    verb = "continues" if document["done"] else "would continue"
     new = ", which is new to the ledger," if document["founded"] else ""
-    yield f"Group {document['group']}{new} {verb} on from {document['from']}. {_meaning(document)}"
+    yield f"Group {document['group']}{new} {verb} from {document['from']}. {_meaning(document)}"
     yield table(("topic", "partition", "found", "meaning", "watermark", "to", "end"), document["partitions"])
     yield from (f"Note: {note}." for note in document["notes"])
     if not_named := document["not_named"]:
@@ -95,11 +95,11 @@ def _told(document: Document, reset: Reset | None) -> Iterator[str]:
         where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
         yield f"The place does not name {names}: {where}."
     if document["lost"]:
-        yield "Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"])
+        yield "Lost to retention, and recorded as lost:\n\n" + ranges_table(document["lost"])
     yield from consequences(document, reset)
 
 
 def _meaning(document: Document) -> str:
     if document["meaning"] == Meaning.NEXT:
-        return "Its numbers are taken as next to read, and stay as they are:"
-    return "Its numbers are taken as last read, and the next offset is one higher:"
+        return "Its numbers are taken as the next offsets to read, and stay as they are:"
+    return "Its numbers are taken as the last offsets that were read. The next offset is one higher:"

@@ -44,7 +44,7 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as exc:
-        raise BadInputError(f"--submit-args {short(text)} can't be read as a command line is: {exc}") from exc
+        raise BadInputError(f"--submit-args {short(text)} can't be split into arguments: {exc}") from exc
 
 
 def spark_of(home: Path | None) -> LocalSpark:
@@ -57,7 +57,7 @@ def spark_of(home: Path | None) -> LocalSpark:
     if spark is not None:
         return spark
     if home is not None:
-        raise BadInputError(f"{home} is no home of Spark: {home}/jars/spark-core_<scala>-<version>.jar is not there")
+        raise BadInputError(f"{home} is not a home of Spark: {home}/jars/spark-core_<scala>-<version>.jar is missing")
     raise BadInputError(
         "No Spark is found here: neither SPARK_HOME nor the spark-submit on PATH leads to a folder with jars/spark-core_*.jar. "
         "Name it: --spark-home FOLDER"

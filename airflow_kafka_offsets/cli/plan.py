@@ -153,7 +153,7 @@ def _plan_document(planned: Plan) -> Document:
 def _text(document: Document) -> str:
     parts = []
     if window := document["open_window"]:
-        parts.append(f"Window {open_text(window)} comes first. The next run gets it as it is, once that run is over.")
+        parts.append(f"Window {open_text(window)} comes first. The next run gets it as it is, after that run is over.")
     if document["refused"]:
         parts.append("The next window can't be planned.")
         if document["problems"]:
@@ -168,10 +168,10 @@ def _text(document: Document) -> str:
     keys = ("topic", "partition", "verdict", "start", "end", "span")
     parts.append(partitions_table(keys, document["partitions"]))
     if document["lost"]:
-        parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
+        parts.append("Recorded as lost, because of on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
     parts += [f"Warning: {warning}" for warning in document["warnings"]]
     if document["no_ledger_in"]:
-        parts.append(f"There is no ledger in {document['no_ledger_in']} yet: to this answer, the group is a new one.")
+        parts.append(f"There is no ledger in {document['no_ledger_in']} yet, so this answer treats the group as new.")
     return "\n\n".join(parts)
 
 

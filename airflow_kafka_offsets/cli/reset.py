@@ -34,13 +34,13 @@ def reset(args: Namespace) -> Answer:
         "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in found.moves.items()],
         **consequences_document(found, ledger),
     }
-    already = None if is_needed else f"The watermark of group {group.name} is there already"
+    already = None if is_needed else f"The watermark of group {group.name} is already there"
     return act_answer(document, lambda: _told(document, found), already=already)
 
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     if bool(args.to) == bool(args.to_window):
-        raise BadInputError("Say where to: either --to (earliest, latest, a time, JSON) or --to-window")
+        raise BadInputError("Name the new position: either --to (earliest, latest, a time, JSON) or --to-window")
     to_window = name_window(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 

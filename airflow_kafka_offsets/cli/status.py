@@ -141,7 +141,7 @@ def _weight(partition: Mapping[str, Any]) -> tuple[bool, int]:
 
 def _all_text(groups: Sequence[Document]) -> str:
     if not groups:
-        return "The ledger has no groups yet: a group is there once it has planned for the first time."
+        return "The ledger has no groups yet: a group is there after it has planned for the first time."
     keys = ("group", "topics", "partitions", "lag", "open_window", "held_by", "last_committed", "at")
     return table(keys, map(_row, groups)) + "".join(f"\n\n{_trouble(g)}" for g in groups if g["trouble"])
 
@@ -162,7 +162,7 @@ def _row(group: Document) -> Document:
 
 def _one_text(group: Document) -> str:
     lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
-    lines.append(f"belongs to:     {group['owner'] or 'the first that plans'}")
+    lines.append(f"belongs to:     {group['owner'] or 'the first task that plans'}")
     lines += [f"open window:    {open_text(window)}" for window in group["open_windows"]] or ["open window:    none"]
     if done := group["last_committed"]:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")

@@ -30,17 +30,17 @@ def take_over(args: Namespace) -> Answer:
     }
     if is_needed and args.yes:
         open_service(args, ledger, group).take_over(group.name, owner, who, args.why)
-    already = None if is_needed else f"Group {group.name} belongs to {owner} already"
+    already = None if is_needed else f"Group {group.name} already belongs to {owner}"
     return act_answer(document, lambda: _told(document), already=already)
 
 
 def _told(document: Document) -> Iterator[str]:
     verb = "belongs" if document["done"] else "would belong"
-    before = f"no longer to {document['from']}, whose runs" if document["from"] else "was no one's yet: all others"
+    before = f"no longer to {document['from']}, whose runs" if document["from"] else "so far to no one: all other runs"
     yield (
         f"Group {document['group']} {verb} to {document['to']}, and {before} get no live window from then on. Make sure "
-        "that both write the same output: whatever comes next is written by the new one."
+        "that both write the same output: the new task writes whatever comes next."
     )
     if windows := document["open_windows"]:
-        yield "It takes these windows over as they are, each when the run that has it is over:"
+        yield "It takes over these windows as they are, each after the run that has it is over:"
         yield table(("id", "state", "span", "held_by"), windows)

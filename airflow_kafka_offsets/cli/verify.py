@@ -51,7 +51,7 @@ def _text(document: Document, ways: Sequence[str]) -> str:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group, differences = document["group"], document["differences"]
     under_way = (
-        f"The commit of {', '.join(document['committing'])} is under way: the store may have followed it already."
+        f"The commit of {', '.join(document['committing'])} is under way: the store may already have followed it."
         if document["committing"]
         else ""
     )
@@ -73,12 +73,10 @@ def _ways_out(document: Document, found: Sequence[Difference]) -> list[str]:
     if any(difference.in_store for difference in found):
         if under_way := document["committing"]:
             ways.append(f"The job of {under_way[0]} is done: let its task retry, which finishes the commit.")
-            ways.append(f"When the store is wrong: {copy}, and then the retry")
+            ways.append(f"If the store is wrong: {copy}, and after that the retry")
         else:
-            ways.append(f"When the ledger is right: {copy}")
-            ways.append(
-                f"When the store is right: kafka-offsets import {group} --from '{document['store']}' --why '...'"
-            )
+            ways.append(f"If the ledger is right: {copy}")
+            ways.append(f"If the store is right: kafka-offsets import {group} --from '{document['store']}' --why '...'")
     if any(difference.in_kafka for difference in found):
-        ways.append(f"What Kafka does not hold as the ledger says: kafka-offsets plan {group}")
+        ways.append(f"To see what Kafka no longer holds: kafka-offsets plan {group}")
     return ways

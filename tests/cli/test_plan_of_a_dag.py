@@ -111,7 +111,7 @@ def test_no_ledger_is_needed_and_none_is_made(
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
     assert "span 6000 in 2 partitions" in done.out
-    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet: to this answer, the group is a new one.\n")
+    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet, so this answer treats the group as new.\n")
     assert cli("plan", "--dag", file, "-o", "json").json["no_ledger_in"] == f"sqlite:///{path}"
     assert path.exists() is is_empty_file
     replay = cli("plan", "--dag", file, "--windows", "1")
@@ -367,7 +367,7 @@ def test_a_list_of_bundles_that_makes_no_sense_is_bad_input(
     ("text", "reason"),
     [
         ("", "Airflow finds no DAG in {file}"),
-        ("with DAG('idle'): pass\n", "{file} plans no group: no task of it does"),
+        ("with DAG('idle'): pass\n", "{file} plans no group: none of its tasks does"),
         (
             "with DAG('looks'): KafkaLagSensor(task_id='s', group=KafkaGroup('g', topics=['orders']), max_lag=1)\n",
             "{file} plans no group",
