@@ -169,6 +169,12 @@ _SPARK_HOME = argument(
     metavar="FOLDER",
     help="home of Spark (default: the environment variable SPARK_HOME, else the home of the spark-submit on PATH)",
 )
+_TO_FOLDER = argument(
+    "--to",
+    type=path,
+    metavar="FOLDER",
+    help="store the files below this folder instead of in the cache folder (Airflow's configuration, [kafka_offsets] cache_folder)",
+)
 
 COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
@@ -237,7 +243,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "abandon",
         "abandon an open window",
-        "Take its offsets away from an open window. If it is the newest one, the next run plans these offsets again, under another "
+        "Abandon an open window: it no longer owns its offsets. If it is the newest one, the next run plans them again, under another "
         "id. If it is an older one, they become a recorded gap, which a replay can fill. Remove what the job has written under the "
         "old id. Without --yes: a dry run.",
         "abandon.abandon",
@@ -246,7 +252,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "commit",
         "commit a window whose job has read all of it",
-        "Commit an open window on your word that its job has read all of it. Use it for a window that no run can read again: its "
+        "Commit an open window on your word that its job has read all of it. Use this for a window that no run can read again: its "
         "topic was recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
         "commit.commit",
         (_WINDOW_ID, *_ACT, *_ASKING),
@@ -297,7 +303,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "import",
         "set the watermark of a group to the offsets of another place",
         "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
-        "a CSV file holds. If the ledger does not know the group, it is made. If the ledger knows it, this is a reset. First stop "
+        "a CSV file holds. If the ledger does not know the group, the group is made. If it does, this is a reset. First stop "
         "whoever still reads these topics from that place. Without --yes: a dry run.",
         "imports.import_offsets",
         (
@@ -375,9 +381,9 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "audit",
         "check that a table has each record of the windows once",
         "Compare the committed windows of a group with what a table has of their topics. Missing and doubled ranges are named with "
-        "their windows. If there are any, the exit code is 1. What the table has is a CSV of its islands, which are unbroken ranges "
-        'of offsets: "Audit a table" in the docs (docs/howto/audit-a-table.md) has the query. Only the ledger is asked, and nothing '
-        "is written.",
+        "their windows. If there are any, the exit code is 1. --table takes a CSV of the table's unbroken ranges of offsets. The query "
+        'that makes it is in the docs, in "Audit a table" (docs/howto/audit-a-table.md). Only the ledger is asked, and nothing is '
+        "written.",
         "audit.audit",
         (
             _GROUP,
@@ -401,13 +407,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "jars.jars",
         (
             _SPARK_HOME,
-            argument(
-                "--to",
-                type=path,
-                metavar="FOLDER",
-                help="store them below this folder, which can be copied into an image, instead of the cache folder "
-                "(Airflow's configuration, [kafka_offsets] cache_folder)",
-            ),
+            _TO_FOLDER,
             argument(
                 "--submit-args",
                 metavar="TEXT",
@@ -424,12 +424,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "archive.archive",
         (
             _SPARK_HOME,
-            argument(
-                "--to",
-                type=path,
-                metavar="FOLDER",
-                help="store it below this folder instead of the cache folder (Airflow's configuration, [kafka_offsets] cache_folder)",
-            ),
+            _TO_FOLDER,
             argument("--again", action="store_true", help="make it even if there is one"),
             _OUTPUT,
         ),

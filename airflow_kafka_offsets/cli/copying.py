@@ -43,21 +43,15 @@ def copy(args: Namespace) -> Answer:
 
 
 def _copy_document(found: Copy) -> Document:
-    given = found.given
+    given, meaning = found.given, found.given.asked.meaning.value
     return {
         "from": given.asked.source.name,
         "to": found.store,
-        "meaning": given.asked.meaning.value,
+        "meaning": meaning,
         "notes": list(given.notes),
         "same": len(given.offsets) - len(found.moves),
         "moves": [
-            {
-                **tp._asdict(),
-                "found": given.found[tp],
-                "meaning": given.asked.meaning.value,
-                "from": old,
-                "to": new,
-            }
+            {**tp._asdict(), "found": given.found[tp], "meaning": meaning, "from": old, "to": new}
             for tp, (old, new) in found.moves.items()
         ],
         "only_in_target": [

@@ -113,22 +113,22 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
 
 def look_ahead(tasks: Iterable[Any]) -> Outlook:
     """Look at what the tasks of a group need beside Kafka and the ledger."""
-    problems, warnings, unseen = [], [], []
+    outlook = Outlook([], [], [])
     for task in tasks:
         try:
             ahead = _look_ahead(task)
         except BadInputError as exc:
-            problems.append(f"{_owner(task)} can't run: {explained(exc)}")
+            outlook.task_problems.append(f"{_owner(task)} can't run: {explained(exc)}")
             continue
         if ahead.elsewhere:
             are, them = ("is", "it") if len(ahead.elsewhere) == 1 else ("are", "them")
-            warnings.append(
+            outlook.task_warnings.append(
                 f"{_owner(task)}: {', '.join(ahead.elsewhere)} {are} not on this machine ({platform.node()}). Check that each "
                 f"worker of this task has {them}"
             )
         if ahead.unseen:
-            unseen.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
-    return Outlook(problems, warnings, unseen)
+            outlook.not_checked.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
+    return outlook
 
 
 def _look_ahead(task: Any) -> Ahead:

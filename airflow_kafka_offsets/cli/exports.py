@@ -40,17 +40,13 @@ def export(args: Namespace) -> Answer:
 
 
 def _document(found: Export) -> Document:
+    meaning = found.asked.meaning.value
     return {
         "from": found.asked.source.name,
-        "meaning": found.asked.meaning.value,
+        "meaning": meaning,
         "notes": list(found.notes),
         "offsets": [
-            {
-                **tp._asdict(),
-                "found": found.found[tp],
-                "meaning": found.asked.meaning.value,
-                "to": offset,
-            }
+            {**tp._asdict(), "found": found.found[tp], "meaning": meaning, "to": offset}
             for tp, offset in found.offsets.items()
         ],
     }

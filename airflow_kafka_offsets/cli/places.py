@@ -95,11 +95,11 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
 
 
 def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
-    if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
-        return wiring.ledger_url(conn_id)
     try:
         return wiring.ledger_url(conn_id)
     except NotYetError:
+        if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
+            raise
         # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
         raise BadInputError(
             f"{source} is not a URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "

@@ -50,25 +50,22 @@ def _difference(found: Difference) -> Document:
 def _text(document: Document, ways: Sequence[str]) -> str:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group, differences = document["group"], document["differences"]
-    under_way = (
-        f"The commit of {', '.join(document['committing'])} is under way: the store may already have followed it."
-        if document["committing"]
-        else ""
-    )
-    if not differences:
-        same = f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."
-        return "\n\n".join(filter(None, [same, under_way]))
-    keys = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
-    rows = ({**difference, "problem": ", ".join(difference["problems"])} for difference in differences)
-    parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(keys, rows)]
-    return "\n\n".join(filter(None, [*parts, under_way, "\n".join(ways)]))
+    if differences:
+        keys = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
+        rows = ({**difference, "problem": ", ".join(difference["problems"])} for difference in differences)
+        parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(keys, rows)]
+    else:
+        parts = [f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."]
+    if under_way := ", ".join(document["committing"]):
+        parts.append(f"The commit of {under_way} is under way: the store may already have followed it.")
+    if ways:
+        parts.append("\n".join(ways))
+    return "\n\n".join(parts)
 
 
 def _ways_out(document: Document, found: Sequence[Difference]) -> list[str]:
-    group, copy = (
-        document["group"],
-        f"kafka-offsets copy {document['group']} --from ledger --to '{document['store']}' --why '...'",
-    )
+    group = document["group"]
+    copy = f"kafka-offsets copy {group} --from ledger --to '{document['store']}' --why '...'"
     ways = []
     if any(difference.in_store for difference in found):
         if under_way := document["committing"]:
