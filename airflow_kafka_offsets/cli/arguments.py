@@ -381,8 +381,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "audit",
         "check that a table has each record of the windows once",
         "Compare the committed windows of a group with what a table has of their topics. Missing and doubled ranges are named with "
-        "their windows. If there are any, the exit code is 1. --table takes a CSV of the table's unbroken ranges of offsets. The query "
-        'that makes it is in the docs, in "Audit a table" (docs/howto/audit-a-table.md). Only the ledger is asked, and nothing is '
+        "their windows. If there are any, the exit code is 1. --table takes a CSV of the table's unbroken ranges of offsets: "
+        '"Audit a table" in the docs (docs/howto/audit-a-table.md) has the query for it. Only the ledger is asked, and nothing is '
         "written.",
         "audit.audit",
         (
