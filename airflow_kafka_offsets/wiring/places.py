@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -27,7 +28,7 @@ def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
 
 def _directory(text: str) -> Any:
     if "://" not in text:
-        return Path(text).expanduser()
+        return Path(os.path.expanduser(text))
     from airflow.sdk import ObjectStoragePath
     from airflow.sdk.io import has_fs
     from upath import UPath

@@ -30,7 +30,7 @@ def test_one_group_by_partition(cli: Cli) -> None:
     done = cli("status", "lake.orders")
     assert done.code == 0
     assert (
-        "open window:    lake.orders-000003 (planned, span 1000, 2 attempts), held by orders/scheduled__3/load"
+        "open window:    lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
     assert "last committed: lake.orders-000002 at 2026-01-31 00:09:00Z, span 400" in done.out
