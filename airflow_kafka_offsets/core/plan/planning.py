@@ -8,9 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
-    MAX_NAMED,
     DataLossError,
-    LogError,
     LogTruncatedError,
     MissingPartitionError,
     TopicRecreatedError,
@@ -22,9 +20,8 @@ from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.cap import cap
-from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import Position, reset_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.spark_json import dump_offsets
 
 
 class Verdict(StrEnum):
@@ -269,10 +266,10 @@ def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None)
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
     warnings = []
     if fell_back:
-        names = name_some([str(tp) for tp in fell_back], ", ")
         warnings.append(
-            f"the end offset lay before the watermark, and nothing is lost: nothing is read now of {names}. A leader lagged for "
-            "a moment, or an open transaction hides records that were read already (read_uncommitted before, read_committed now)"
+            "the end offset lay before the watermark, and nothing is lost: nothing is read now of "
+            f"{name_some(fell_back, ', ')}. A leader lagged for a moment, or an open transaction hides records that were read "
+            "already (read_uncommitted before, read_committed now)"
         )
     if lost:
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
@@ -309,56 +306,52 @@ def _refuse(
         by_verdict.setdefault(verdict, []).append(tp)
     if position is None:
         return
-    reset = f"kafka-offsets reset {group.name}"
     if gone := by_verdict.get(Verdict.RECREATED):
-        _raise(
-            TopicRecreatedError,
+        raise TopicRecreatedError.naming(
             {
                 tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
                 f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
                 for tp in gone
             },
-            f"To read the new topic from its beginning: {reset} --topic {gone[0].topic} --to earliest --why '...'",
+            f"To read the new topic from its beginning: kafka-offsets reset {group.name} --topic "
+            f"{gone[0].topic} --to earliest --why '...'",
         )
     if gone := by_verdict.get(Verdict.MISSING):
-        _raise(
-            MissingPartitionError,
+        raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
             "If it was deleted on purpose, take the topic out of the group's topics",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
-        _raise(
-            LogTruncatedError,
+        raise LogTruncatedError.naming(
             {
                 tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
                 f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
                 for tp, end in ends.items()
             },
             "The windows that own these offsets have the only copy of what Kafka lost: keep it"
-            + _past_truncated(group, ends, log, reset),
+            + _past_truncated(group, ends, log),
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
-        _raise(
-            DataLossError,
+        raise DataLossError.naming(
             {
                 tp: f"{tp}: offsets {position.offsets[tp]} to {log.bounds[tp].beginning - 1} expired before they were "
                 f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
                 for tp in gone
             },
             "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
-            f"{reset} --to '{_json({tp: log.bounds[tp].beginning for tp in gone})}' --why '...'",
+            + reset_command(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
 
 
-def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: LogSnapshot, reset: str) -> str:
+def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: LogSnapshot) -> str:
     # A reset goes up to the last stable offset; one to there would give up what Kafka has, behind an open transaction.
     hidden: dict[TopicPartition, int] = {}
     if group.isolation_level is IsolationLevel.READ_COMMITTED:
         hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
     told = ""
     if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
-        told += f". To go on at the log's end: {reset} --to '{_json(to)}' --why '...'"
+        told += f". To go on at the log's end: {reset_command(group.name, to)}"
     if hidden:
         names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
         told += (
@@ -366,12 +359,3 @@ def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: 
             "error then names where to go on"
         )
     return told
-
-
-def _json(offsets: dict[TopicPartition, int]) -> str:
-    # A command that no one can paste helps no one.
-    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
-
-
-def _raise(error: type[LogError], partitions: dict[TopicPartition, str], hint: str) -> None:
-    raise error(f"{name_some(list(partitions.values()))}. {hint}", partitions)

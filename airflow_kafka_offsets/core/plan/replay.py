@@ -162,12 +162,10 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         if pieces[-1].end > mark:
             above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
     if above:
+        wait = "Let an ordinary run of the DAG read it"
         if state.open:
-            wait = (
-                f"Window {state.open[0].window.id} is open and holds the watermark: let it be committed, then ask again"
-            )
-        else:
-            wait = "Let an ordinary run of the DAG read it"
+            open_id = state.open[0].window.id
+            wait = f"Window {open_id} is open and holds the watermark: let it be committed, then ask again"
         raise NotYetError(
             f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
@@ -186,21 +184,18 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
         TopicRecreatedError: the topic is not the one that the group reads.
         DataLossError: retention removed some of them.
     """
-    if unknown := [str(tp) for tp in sorted(gaps) if tp not in log.bounds]:
+    if unknown := sorted(gaps.keys() - log.bounds.keys()):
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     if changed := {tp: f"{tp}: topic {tp.topic} was recreated" for tp in gaps if _is_another(tp.topic, log, position)}:
-        raise TopicRecreatedError(f"{name_some(list(changed.values()))}: what was before is gone", changed)
+        raise TopicRecreatedError(f"{name_some(changed.values())}: what was before is gone", changed)
     gone = {
         tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, b.beginning) - 1} (beginning offset {b.beginning})"
         for tp, pieces in gaps.items()
         if pieces[0].start < (b := log.bounds[tp]).beginning
     }
     if gone:
-        raise DataLossError(
-            f"No one owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
-            "Ask for what is left",
-            gone,
-        )
+        why = "No one owns these offsets, and retention has removed them"
+        raise DataLossError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
@@ -215,11 +210,8 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
         if pieces[-1].end > (b := log.bounds[tp]).end
     }
     if gone:
-        raise LogTruncatedError(
-            f"No one owns these offsets, and the log ends before them although it once was longer: "
-            f"{name_some(list(gone.values()))}. Ask for what is left",
-            gone,
-        )
+        why = "No one owns these offsets, and the log ends before them although it once was longer"
+        raise LogTruncatedError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
