@@ -27,8 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow, check_signature
-from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow, check_signature
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -37,7 +36,8 @@ from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
     Plan,
-    plan_windows,
+    cut,
+    plan_all,
     suspects,
     with_held_back,
 )
@@ -291,7 +291,7 @@ class WindowService:
         return self._ledger.load(group, claim)
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
-        group = asking.group
+        group, request = asking.group, replace(request, until=request.until or asking.now)
         ownership.check_owner(group.name, state.owner, asking.claim)
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
@@ -303,8 +303,7 @@ class WindowService:
             self._publisher.check(group.name, state, advance.before(plans[0]))
         if plans and (told := self._other_name(group, asking.claim, state)):
             plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))
-        drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
-        return self._give(asking, state, Answer(choice.adopt, drafts), how=How.ADOPTED)
+        return self._give(asking, state, Answer(choice.adopt, plans), how=How.ADOPTED)
 
     def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
@@ -420,7 +419,7 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Draft]]:
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
 
         Raises:
@@ -477,34 +476,31 @@ class WindowService:
         Raises:
             LogError, KafkaAnswerError: as in `plan`.
         """
+        until = request.until or self._clock()
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
             first = self._first_offsets(group, snapshot)
-            plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
-            plans = _noting(plans, leader_epochs.to_note(None, snapshot))
+            whole = plan_all(group, None, snapshot, until=until, first=first, ends=ends)
+            whole = replace(whole, leader_epochs=leader_epochs.to_note(None, snapshot))
         else:
             doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
-            plans = plan_windows(number, group, position, snapshot, recovered=recovered, ends=ends)
-            plans = self._checked(group, position, snapshot, plans)
-        if not ends:
-            return plans
-        beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
+            whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
+            whole = self._checked(group, position, snapshot, whole)
+        if ends:
+            beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
+            whole = with_held_back(whole, snapshot, ends, beyond_now)
+        return cut(whole, number, group.max_offsets)
 
-    def _checked(
-        self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plans: Sequence[Plan]
-    ) -> list[Plan]:
-        """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
+    def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
+        """Make sure that what was read is still there, and let the plan note by what the next look knows it."""
         asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
         epoch_ends = self._kafka.epoch_ends(asked)
         leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
         silent = leader_epochs.unanswered(asked, epoch_ends)
-        first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
-        if silent:
-            first = replace(first, warnings=(*first.warnings, leader_epochs.warning(silent)))
-        return [first, *more]
+        warnings = (*plan.warnings, leader_epochs.warning(silent)) if silent else plan.warnings
+        return replace(plan, leader_epochs=leader_epochs.to_note(position, snapshot, silent), warnings=warnings)
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -808,20 +804,3 @@ def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)
-
-
-def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(
-        plan.ranges,
-        plan.topic_ids,
-        until,
-        group.isolation_level,
-        plan.lost,
-        is_capped=plan.is_capped,
-        leader_epochs=plan.leader_epochs,
-        warnings=plan.warnings,
-    )
-
-
-def _noting(plans: Sequence[Plan], epochs: LeaderEpochs) -> list[Plan]:
-    return [replace(plan, leader_epochs=epochs) for plan in plans]

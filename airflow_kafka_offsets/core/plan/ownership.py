@@ -49,6 +49,10 @@ class Position:
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
+NOWHERE = Position({}, {})
+"""The position of a group that has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The task that a group belongs to, in all runs of its DAG and with all map indexes.

@@ -18,12 +18,12 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Draft
 from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.cap import cap
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan.cap import cap, left_over
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
@@ -126,14 +126,14 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
 
 def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
     """Leave out what the live lane has not read yet, and will."""
-    marks = _marks(state)
+    marks = (watermark(state) or NOWHERE).offsets
     return OffsetRanges(
         (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
     )
 
 
-def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Draft]:
-    """Draft backfill windows for offsets without an owner.
+def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Plan]:
+    """Plan backfill windows for offsets without an owner.
 
     Raises:
         BadInputError, LogError: Kafka does not hold them, the live lane will read them, or they are too many.
@@ -145,7 +145,7 @@ def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot,
     check_not_truncated(gaps, log)
     ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
     cuts, level, lane = cut_backfill(gaps, group.max_offsets), group.isolation_level, Lane.BACKFILL
-    return [Draft(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
+    return [Plan(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
 
 
 def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
@@ -154,7 +154,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
     Raises:
         BadInputError: with the partitions and numbers.
     """
-    marks = _marks(state)
+    marks = (watermark(state) or NOWHERE).offsets
     above = []
     for tp, pieces in sorted(gaps.items()):
         bounds = log.bounds.get(tp)
@@ -169,11 +169,6 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         raise NotYetError(
             f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
-
-
-def _marks(state: GroupState) -> Offsets:
-    position = watermark(state)
-    return position.offsets if position else {}
 
 
 def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
@@ -226,19 +221,16 @@ def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
         BadInputError: that makes too many windows.
     """
     cuts: list[OffsetRanges] = []
-    for layer in _layers(gaps):
-        left = layer
+    for left in _layers(gaps):
         while left.span:
             if len(cuts) >= MAX_BACKFILL_WINDOWS:
                 raise BadInputError(
                     f"With max_offsets={max_offsets} this replay makes more than {MAX_BACKFILL_WINDOWS} windows: ask for "
                     "less at a time"
                 )
-            now = cap(left, max_offsets).without_empty()
-            cuts.append(now)
-            left = OffsetRanges(
-                (tp, OffsetRange(now[tp].end if tp in now else r.start, r.end)) for tp, r in left.items()
-            )
+            piece = cap(left, max_offsets)
+            cuts.append(piece.without_empty())
+            left = left_over(left, piece)
     return cuts
 
 
