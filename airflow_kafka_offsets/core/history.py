@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -45,13 +45,19 @@ class Act:
         kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
+
+    Raises:
+        BadInputError: see `check_signature`.
     """
 
     kind: str
     who: str
     why: str
     at: datetime
-    details: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_signature(self.who, self.why)
 
 
 @dataclass(frozen=True, slots=True)

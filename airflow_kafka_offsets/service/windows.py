@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow, check_signature
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -611,10 +611,9 @@ class WindowService:
             OutputError: the group has output tables, and there is nothing to publish; nothing was committed.
             StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
         """
-        check_signature(who, why)
+        act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        act = Act("commit", who, why, self._clock(), {"window": window_id})
         in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
         try:
             self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
@@ -644,7 +643,6 @@ class WindowService:
             ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
             StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
         """
-        check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
         if done.is_passed:
@@ -660,13 +658,13 @@ class WindowService:
         Raises:
             UnknownGroupError: there is no such group.
         """
-        check_signature(who, why)
-        return self._racing(lambda: self._take_over(group, owner, who, why))
+        act = Act("take-over", who, why, self._clock())
+        return self._racing(lambda: self._take_over(group, owner, act))
 
-    def _take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+    def _take_over(self, group: str, owner: Owner, act: Act) -> Owner | None:
         state = self._ledger.load(group)
         details = {"from": str(state.owner) if state.owner else None, "to": str(owner)}
-        self._ledger.take_over(group, state.version, owner, Act("take-over", who, why, self._clock(), details))
+        self._ledger.take_over(group, state.version, owner, replace(act, details=details))
         return state.owner
 
     def preview_reset(
@@ -704,12 +702,12 @@ class WindowService:
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
-        check_signature(who, why)
+        act = Act("reset", who, why, self._clock())
         state, reset = self._reset(group, to, topics, to_window)
         check_confirmed(group.name, reset, supersede)
         assert state.position is not None
         self._publisher.check(group.name, state, state.position.offsets)
-        act = Act("reset", who, why, self._clock(), summary_of_reset(reset))
+        act = replace(act, details=summary_of_reset(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
