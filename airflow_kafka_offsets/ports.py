@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State, Window
 
 
 class LogOffsets(Protocol):

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, check_signature
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
@@ -202,9 +202,9 @@ class Moving:
             ConcurrentChangeError: the group has changed since.
             StoreDriftError: the group's store stands neither where the group does nor where it goes; nothing was changed.
         """
-        check_signature(who, why)
+        act = Act("import", who, why, self._clock(), _import_details(found))
         if found.reset is None:
-            self._ledger.found(found.group, found.position, self._act("import", who, why, found))
+            self._ledger.found(found.group, found.position, act)
             return
         name, reset = found.group.name, found.reset
         check_confirmed(name, reset, supersede)
@@ -213,20 +213,8 @@ class Moving:
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
-        act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
-
-    def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
-        details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
-        if found.left_open:
-            details["left_open"] = [held.window.id for held in found.left_open]
-        if found.reset is None:
-            details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
-            details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
-        else:
-            details |= summary_of_reset(found.reset)
-        return Act(kind, who, why, self._clock(), details)
 
     def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
         """Work out a copy into an offset store without writing anything.
@@ -259,7 +247,6 @@ class Moving:
             StoreDriftError: the store has changed since; nothing was written.
             StoreError: as it says.
         """
-        check_signature(who, why)
         after = found.given.offsets
         details = {
             **_origin(found.given.asked),
@@ -282,7 +269,6 @@ class Moving:
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
         """Record that offsets go into a file; before they do, as with a copy."""
-        check_signature(who, why)
         offsets = {str(tp): offset for tp, offset in found.offsets.items()}
         details = {**_origin(found.asked), "to": to, "offsets": offsets}
         self._ledger.record(group, Act("export", who, why, self._clock(), details))
@@ -315,6 +301,17 @@ class Moving:
 
 def _origin(asked: Asked) -> dict[str, str]:
     return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+
+
+def _import_details(found: Import) -> dict[str, object]:
+    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
+    if found.left_open:
+        details["left_open"] = [held.window.id for held in found.left_open]
+    if found.reset is not None:
+        return details | summary_of_reset(found.reset)
+    details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+    details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
+    return details
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Draft, WindowRow
+from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
@@ -50,7 +51,7 @@ class Answer:
     """
 
     held_windows: Sequence[Held] = ()
-    drafts: Sequence[Draft] = ()
+    drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
 
 

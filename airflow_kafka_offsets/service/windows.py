@@ -27,8 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow, check_signature
-from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -37,7 +36,8 @@ from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
     Plan,
-    plan_windows,
+    cut,
+    plan_all,
     suspects,
     with_held_back,
 )
@@ -291,7 +291,7 @@ class WindowService:
         return self._ledger.load(group, claim)
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
-        group = asking.group
+        group, request = asking.group, replace(request, until=request.until or asking.now)
         ownership.check_owner(group.name, state.owner, asking.claim)
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
@@ -303,8 +303,7 @@ class WindowService:
             self._publisher.check(group.name, state, advance.before(plans[0]))
         if plans and (told := self._other_name(group, asking.claim, state)):
             plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))
-        drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
-        return self._give(asking, state, Answer(choice.adopt, drafts), how=How.ADOPTED)
+        return self._give(asking, state, Answer(choice.adopt, plans), how=How.ADOPTED)
 
     def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
@@ -420,7 +419,7 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Draft]]:
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
 
         Raises:
@@ -477,34 +476,31 @@ class WindowService:
         Raises:
             LogError, KafkaAnswerError: as in `plan`.
         """
+        until = request.until or self._clock()
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
             first = self._first_offsets(group, snapshot)
-            plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
-            plans = _noting(plans, leader_epochs.to_note(None, snapshot))
+            whole = plan_all(group, None, snapshot, until=until, first=first, ends=ends)
+            whole = replace(whole, leader_epochs=leader_epochs.to_note(None, snapshot))
         else:
             doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
-            plans = plan_windows(number, group, position, snapshot, recovered=recovered, ends=ends)
-            plans = self._checked(group, position, snapshot, plans)
-        if not ends:
-            return plans
-        beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
+            whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
+            whole = self._checked(group, position, snapshot, whole)
+        if ends:
+            beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
+            whole = with_held_back(whole, snapshot, ends, beyond_now)
+        return cut(whole, number, group.max_offsets)
 
-    def _checked(
-        self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plans: Sequence[Plan]
-    ) -> list[Plan]:
-        """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
+    def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
+        """Make sure that what was read is still there, and let the plan note by what the next look knows it."""
         asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
         epoch_ends = self._kafka.epoch_ends(asked)
         leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
         silent = leader_epochs.unanswered(asked, epoch_ends)
-        first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
-        if silent:
-            first = replace(first, warnings=(*first.warnings, leader_epochs.warning(silent)))
-        return [first, *more]
+        warnings = (*plan.warnings, leader_epochs.warning(silent)) if silent else plan.warnings
+        return replace(plan, leader_epochs=leader_epochs.to_note(position, snapshot, silent), warnings=warnings)
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -615,10 +611,9 @@ class WindowService:
             OutputError: the group has output tables, and there is nothing to publish; nothing was committed.
             StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
         """
-        check_signature(who, why)
+        act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        act = Act("commit", who, why, self._clock(), {"window": window_id})
         in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
         try:
             self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
@@ -648,7 +643,6 @@ class WindowService:
             ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
             StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
         """
-        check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
         if done.is_passed:
@@ -664,13 +658,13 @@ class WindowService:
         Raises:
             UnknownGroupError: there is no such group.
         """
-        check_signature(who, why)
-        return self._racing(lambda: self._take_over(group, owner, who, why))
+        act = Act("take-over", who, why, self._clock())
+        return self._racing(lambda: self._take_over(group, owner, act))
 
-    def _take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+    def _take_over(self, group: str, owner: Owner, act: Act) -> Owner | None:
         state = self._ledger.load(group)
         details = {"from": str(state.owner) if state.owner else None, "to": str(owner)}
-        self._ledger.take_over(group, state.version, owner, Act("take-over", who, why, self._clock(), details))
+        self._ledger.take_over(group, state.version, owner, replace(act, details=details))
         return state.owner
 
     def preview_reset(
@@ -708,12 +702,12 @@ class WindowService:
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
-        check_signature(who, why)
+        act = Act("reset", who, why, self._clock())
         state, reset = self._reset(group, to, topics, to_window)
         check_confirmed(group.name, reset, supersede)
         assert state.position is not None
         self._publisher.check(group.name, state, state.position.offsets)
-        act = Act("reset", who, why, self._clock(), summary_of_reset(reset))
+        act = replace(act, details=summary_of_reset(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
@@ -808,20 +802,3 @@ def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)
-
-
-def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(
-        plan.ranges,
-        plan.topic_ids,
-        until,
-        group.isolation_level,
-        plan.lost,
-        is_capped=plan.is_capped,
-        leader_epochs=plan.leader_epochs,
-        warnings=plan.warnings,
-    )
-
-
-def _noting(plans: Sequence[Plan], epochs: LeaderEpochs) -> list[Plan]:
-    return [replace(plan, leader_epochs=epochs) for plan in plans]

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.core.window import Draft, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
     MAX_ARGUMENT,
@@ -43,7 +43,7 @@ NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 def window_of(partitions: int) -> Window:
     ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(10**9, 10**9 + p % 3)) for p in range(partitions))
-    return Window("g", 7, Lane.LIVE, State.PLANNED, ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED)
+    return Draft(ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED).named("g", 7)
 
 
 def handoff_of(partitions: int) -> Handoff:

@@ -73,11 +73,13 @@ def test_only_an_open_window_can_be_abandoned(two_windows: World) -> None:
 
 @pytest.mark.parametrize(("who", "why"), [("me", ""), ("me", "  "), ("", "because"), ("x" * 201, "because")])
 def test_an_act_is_signed_and_has_a_reason(two_windows: World, who: str, why: str) -> None:
+    two_windows.kafka.calls.clear()
     with pytest.raises(BadInputError):
         two_windows.service.abandon("lake-000002", who, why)
     with pytest.raises(BadInputError):
         two_windows.service.reset(two_windows.group, "latest", who, why)
     assert two_windows.ledger.acts("lake") == []
+    assert two_windows.kafka.calls == []
 
 
 def test_a_reset_forwards_leaves_a_recorded_gap(two_windows: World) -> None:

@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.errors import (
     no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
@@ -47,6 +47,7 @@ from airflow_kafka_offsets.core.window import (
     OPEN,
     OWNING,
     Claim,
+    Draft,
     Held,
     Lane,
     Outcome,
@@ -133,7 +134,7 @@ class SqlLedger:
             defined = _defined(_owner(row), definition, drafts, claim)
             _advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
-            added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=row.next_seq)]
+            added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could be too large for one statement
                 connection.execute(insert(windows).values(**_window_values(window), **more))
@@ -516,22 +517,6 @@ def _held_of(row: Row[Any]) -> Held:
         leader_epochs=leader_epochs,
     )
     return Held(window, _claim(row), row.holds, row.committed_at)
-
-
-def _window(group: str, seq: int, draft: Draft) -> Window:
-    return Window(
-        group=group,
-        seq=seq,
-        lane=draft.lane,
-        state=State.PLANNED,
-        ranges=draft.ranges,
-        topic_ids=draft.topic_ids,
-        until=draft.until,
-        isolation_level=draft.isolation_level,
-        lost=draft.lost,
-        is_capped=draft.is_capped,
-        leader_epochs={tp: epoch for tp, epoch in draft.leader_epochs.items() if tp in draft.ranges},
-    )
 
 
 def _window_values(window: Window) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
     BadInputError,
     ConfirmationError,
     ForeignGroupError,
@@ -25,6 +26,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
+from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 
 # What Airflow takes for the id of a DAG or task.
@@ -45,6 +47,10 @@ class Position:
     offsets: Offsets
     topic_ids: Mapping[str, str]
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+NOWHERE = Position({}, {})
+"""The position of a group that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +209,12 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
 def take_over_command(group: str, owner: Owner) -> str:
     """Return the command that gives a group to a DAG and task."""
     return f"kafka-offsets take-over {group} --dag {owner.dag_id} --task {owner.task_id} --why '...' --yes"
+
+
+def reset_command(group: str, to: Offsets) -> str:
+    """Return the command that moves a group's watermark; of many partitions only its form, as no one can paste these."""
+    offsets = dump_offsets(to) if len(to) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
+    return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
 
 
 def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Held]) -> None:

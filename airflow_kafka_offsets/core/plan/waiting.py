@@ -17,12 +17,11 @@ from airflow_kafka_offsets.core.conditions import (
     UnreadAtLeast,
 )
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
-from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
-from airflow_kafka_offsets.core.plan.planning import judge_all, plan_windows
+from airflow_kafka_offsets.core.plan.planning import judge_all, plan_all
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import State, Window
@@ -104,12 +103,10 @@ def decide(condition: LogCondition, seen: Seen) -> Decision:
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
-    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Not by `replace`, which would
-    # check the definition again: it may be an older one.
-    group = KafkaGroup.from_json({**condition.group.to_json(), "max_offsets": None})
+    # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
-    return plan_windows(1, group, position, seen.log, first=first, recovered=seen.recovered)[0].ranges
+    return plan_all(condition.group, position, seen.log, until=seen.now, first=first, recovered=seen.recovered).ranges
 
 
 def _enough(condition: UnreadAtLeast, unread: OffsetRanges, seen: Seen) -> Decision:

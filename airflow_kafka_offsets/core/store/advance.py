@@ -8,9 +8,8 @@ from types import MappingProxyType
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.store.guarantees import must_write
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import Draft, State, Window
 
 
 def done_in_a_row(live: Iterable[Window]) -> list[Window]:
@@ -40,7 +39,7 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
     return steps
 
 
-def before(window: Window | Plan) -> dict[TopicPartition, int]:
+def before(window: Draft) -> dict[TopicPartition, int]:
     """Return the watermark before a window: its start, or the start of what was lost before it."""
     return {**window.ranges.starts, **window.lost.starts}
 
