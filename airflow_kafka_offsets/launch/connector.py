@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.launch.job_files import joined
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 from airflow_kafka_offsets.spark.connector import AUTO, Way, connector_package, names_connector, way_of
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, session_spark
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.launch.submit_hook import SubmitHook

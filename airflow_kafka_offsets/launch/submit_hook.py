@@ -19,7 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.launch import standalone
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
