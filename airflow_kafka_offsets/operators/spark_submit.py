@@ -147,11 +147,11 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.task.ending import Ending, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given, plan_or_take
         from airflow_kafka_offsets.task.runs import claim_of
         from airflow_kafka_offsets.task.work import Work, task_result
+        from airflow_kafka_offsets.wiring.machine.start import make_archive_after
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             options = self._check_input()
@@ -174,13 +174,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             results = work.all(planned)
             emit_events(self, context, results, emit_empty=self.emit_empty)
             if self._launched is not None and self._archive == "make":
-                start.make_archive_after(*self._launched)
+                make_archive_after(*self._launched)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.launch.job_files import (
             check_deploy_mode,
             check_spark_conf,
@@ -190,6 +189,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
+        from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
         connections.find_connection(
             self.spark_conn_id, "spark"
@@ -198,7 +198,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
         check_spark_conf(self.conf or {})
-        self._archive = start.chosen_archive(self.start_archive)
+        self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()
         if not hook.master.startswith("local"):
@@ -426,10 +426,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         return driver
 
     def _variables(self, hook: SubmitHook, command: Sequence[str]) -> Mapping[str, str]:
-        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.wiring.machine.start import start_environment, text_of
 
-        self._launched = hook.environment, hook.program
-        return start.variables(hook, command, self._archive, self.compiler, self._span)
+        environment, program = hook.environment, hook.program
+        self._launched = environment, program
+        said = [*command, text_of(self.properties_file)]
+        return start_environment(environment, self._archive, self.compiler, self._span, program=program, said=said)
 
     def _hear(self, line: str) -> None:
         from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
