@@ -265,6 +265,6 @@ def read_report(path: Path | None, window: Window) -> Report:
     return Report(report["records"], report["counts"], report.get("written"), took_window=True)
 
 
-def joined(*lists: str | None) -> str | None:
+def joined(*lists: str | None) -> str:
     """Join Spark's comma-separated lists, without empty ones."""
-    return ",".join(filter(None, lists)) or None
+    return ",".join(filter(None, lists))

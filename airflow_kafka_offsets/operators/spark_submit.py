@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
     from airflow_kafka_offsets.core.spark_log import SparkSaid
     from airflow_kafka_offsets.core.window import Claim, Window
-    from airflow_kafka_offsets.launch.connector import Told
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service.windows import Planned, WindowService
@@ -131,7 +130,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         self._note: Callable[[str], None] | None = None
         self._has_retry = False
         self._reconnects = False
-        self._told: Told | None = None
+        self._loads: dict[str, str] | None = None
         self._spark_said: SparkSaid | None = None
 
     @failing_at_once
@@ -220,7 +219,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self._find_files()
         if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
             check_submit(hook.program, hook.environment)
-        self._told = self._with_connector(hook)
+        self._loads = self._with_connector(hook)
         self._reconnects = self._can_reconnect(hook)
         return options
 
@@ -351,6 +350,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
 
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
+        from airflow_kafka_offsets.launch.connector import JARS, PACKAGES
         from airflow_kafka_offsets.launch.job_files import (
             fill,
             handoff_of,
@@ -377,18 +377,18 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self.py_files = joined(
                 self.py_files, self.ship if isinstance(self.ship, str) else str(write_zip(directory))
             )
-        told = self._told or self._with_connector(hook)
-        self.packages, self.jars = told.packages or self.packages, told.jars or self.jars
+        loads = self._with_connector(hook) if self._loads is None else self._loads
+        self.packages, self.jars = loads.get(PACKAGES, self.packages), loads.get(JARS, self.jars)
         if self._names_job:
             self.name = planned.window.id
 
-    def _with_connector(self, hook: SubmitHook) -> Told:
-        from airflow_kafka_offsets.launch.connector import Given, for_submit
+    def _with_connector(self, hook: SubmitHook) -> dict[str, str]:
+        from airflow_kafka_offsets.launch.connector import EXCLUDES, JARS, PACKAGES, for_submit
 
         return for_submit(
             self.connector,
-            Given(self.packages, self.jars, self.exclude_packages),
-            is_client=self._is_client_mode(),
+            {PACKAGES: self.packages, JARS: self.jars, EXCLUDES: self.exclude_packages},
+            is_client=hook.is_client_mode,
             binary=hook.program,
             environment=hook.environment,
             conf=self.conf or {},
