@@ -179,12 +179,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch.job_files import (
-            check_deploy_mode,
-            check_spark_conf,
-            check_waits,
-            refuse_login,
-        )
+        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
@@ -195,15 +190,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
-        conf = self.conf or {}
-        check_spark_conf(conf)
         self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()
         if not hook.master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {hook.master})")
-        check_deploy_mode(conf, hook.deploy_mode)
-        check_waits(conf, is_tracked=hook.is_tracked)
+        check_spark_conf(self.conf or {}, deploy_mode=hook.deploy_mode, is_tracked=hook.is_tracked)
         if hook.is_yarn and not hook.is_client_mode:
             self._check_yarn(hook)
         hook.check_tracking()
