@@ -13,9 +13,9 @@ _STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 
 def die_with_jvm() -> None:
-    """Let the kernel kill this process when the JVM dies that started it, if one did.
+    """Let the kernel kill this process when the JVM that started it dies; without such a JVM, or without Linux, do nothing.
 
-    Spark alone leaves the process behind: it fails at its next word to Spark, and does until then whatever else it does.
+    Spark alone leaves the process running: it fails at its next call to Spark, and continues with other work until then.
     """
     if _STARTED_BY_JVM in os.environ:
         _dying_with(os.getppid())()
