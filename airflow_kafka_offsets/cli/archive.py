@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from airflow_kafka_offsets.cli.jars import spark_of
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.start import make_archive
 
 

@@ -233,7 +233,7 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    from airflow_kafka_offsets.launch.start import environment_with
+    from airflow_kafka_offsets.wiring.machine.start import environment_with
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted, short
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
 

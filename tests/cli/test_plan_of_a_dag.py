@@ -453,7 +453,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
         ),
         (
             LOAD.format("application='jobs/orders.jar', conn_id='on_nodes'"),
-            "In the cluster mode of a standalone cluster, the nodes read the application themselves",
+            "In the cluster mode of a standalone cluster, Spark does not send jobs/orders.jar to the nodes",
         ),
         (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
         (

@@ -193,7 +193,7 @@ def test_the_login_of_another_user_stays(another_task: tuple[Path, subprocess.Po
 @pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])
 def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
     with pytest.raises(CollidingOptionError, match=name):
-        check_spark_conf({"spark.executor.memory": "1g", name: "x"})
+        check_spark_conf({"spark.executor.memory": "1g", name: "x"}, deploy_mode="client", is_tracked=False)
 
 
 def test_arguments_get_the_window_where_they_ask_for_it() -> None:
@@ -230,7 +230,7 @@ def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
 
 def test_lists_are_joined_without_what_is_not_there() -> None:
     assert joined(None, "a.jar,b.jar", None, "c.jar") == "a.jar,b.jar,c.jar"
-    assert joined(None) is None
+    assert joined(None) == ""
 
 
 def test_a_result_stays_small_and_is_json() -> None:

@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from airflow_kafka_offsets.adapters.machine import connector_jars
 from airflow_kafka_offsets.adapters.machine.connector_jars import Fetching, fetch_jars
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 folder, home, coordinates, settings = sys.argv[1:]
 arguments = ["--conf", f"spark.jars.ivySettings={settings}"]
 how = Fetching(Path(home), coordinates, arguments, before_exec=dying_with_parent())
