@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION, TopicPartition
 from airflow_kafka_offsets.core.place.offsets_csv import NUMBER, csv_rows
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
 
 HEADER = ("topic", "partition", "first_offset", "last_offset", "copies")
 EXAMPLE = "orders,0,120,499,1"

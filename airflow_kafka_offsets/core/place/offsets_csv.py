@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
-from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION, Offsets, TopicPartition
 
 EXAMPLE = "orders,0,23"
 NUMBER = re.compile(r"[0-9]{1,19}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_kafka_offsets.core.errors import StoreContentError, short
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET
-from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION
 
 # A partition must have one name only: "07" and "7" are different fields.
 _PARTITION = re.compile(rb"0|[1-9][0-9]{0,9}")
