@@ -96,7 +96,6 @@ class ConditionSensor(BaseSensorOperator):
             silent_fail=self.silent_fail,
         )
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
-        raise AssertionError("not reached: defer raises")
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Return what the triggerer saw, or fail with what it could not wait for."""
