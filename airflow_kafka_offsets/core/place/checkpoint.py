@@ -153,15 +153,13 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
 
 
 def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    merged: dict[TopicPartition, int] = {}
-    reader: dict[TopicPartition, str] = {}
+    readers: dict[TopicPartition, str] = {}
     for name, offsets in read.items():
         for tp, offset in sorted(offsets.items()):
-            if merged.get(tp, offset) != offset:
+            first = readers.setdefault(tp, name)
+            if read[first][tp] != offset:
                 raise BadInputError(
-                    f"{where}: sources {reader[tp]} and {name} both read {tp} and have different offsets for it ({merged[tp]} "
+                    f"{where}: sources {first} and {name} both read {tp} and have different offsets for it ({read[first][tp]} "
                     f"and {offset}). Choose one: add ?source={name} to the place"
                 )
-        merged |= offsets
-        reader |= dict.fromkeys(offsets, name)
-    return merged
+    return {tp: read[name][tp] for tp, name in readers.items()}
