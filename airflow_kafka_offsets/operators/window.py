@@ -34,7 +34,7 @@ class _PlanOperator(BaseOperator):
 
     @failing_at_once
     def execute(self, context: Context) -> Any:
-        """Plan, and return what the tasks behind this one get."""
+        """Plan, and return what the tasks after this one get."""
         return self._plan(context)
 
     @failing_at_once

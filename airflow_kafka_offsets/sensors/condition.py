@@ -106,7 +106,7 @@ class ConditionSensor(BaseSensorOperator):
         raise error
 
     def _survive(self, error: KafkaOffsetsError) -> bool:
-        """Return False (not there yet), where the user wants to wait on; else fail or skip."""
+        """Return False (not met yet) if the user set `silent_fail`; else fail or skip."""
         if self.silent_fail:
             self.log.error("Waiting on: %s", error)
             return False
