@@ -23,17 +23,17 @@ def copy(args: Namespace) -> Answer:
     store = open_target(args, args.to, group)
     found = moving.plan_copy(group, asked_of_place(args, ledger, group), store)
     is_needed = bool(found.moves)
-    unlike = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
+    differing = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {
         "group": group.name,
         **signed(args, who, is_needed=is_needed),
-        "verified": not unlike if is_needed and args.yes else None,
+        "verified": not differing if is_needed and args.yes else None,
         **_copy_document(found),
-        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (written, there) in unlike.items()],
+        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (there, written) in differing.items()],
     }
     already = None if is_needed else f"{found.store} already holds what {document['from']} holds"
     answer = act_answer(document, lambda: _told(document), already=already)
-    if not unlike:
+    if not differing:
         return answer
     error = (
         f"{found.store} does not hold what was written to it. Someone else writes there at this moment, or it lost a "

@@ -96,7 +96,6 @@ class ConditionSensor(BaseSensorOperator):
             silent_fail=self.silent_fail,
         )
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
-        raise AssertionError("not reached: defer raises")
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Return what the triggerer saw, or fail with what it could not wait for."""
@@ -107,7 +106,7 @@ class ConditionSensor(BaseSensorOperator):
         raise error
 
     def _survive(self, error: KafkaOffsetsError) -> bool:
-        """Return False (not there yet), where the user wants to wait on; else fail or skip."""
+        """Return False (not met yet) if the user set `silent_fail`; else fail or skip."""
         if self.silent_fail:
             self.log.error("Waiting on: %s", error)
             return False

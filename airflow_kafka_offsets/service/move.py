@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.offsets import Offsets, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
 from airflow_kafka_offsets.core.place.importing import Moves, Taken
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
@@ -232,16 +232,14 @@ class Moving:
             held |= store.read(group.name, others)
         return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
 
-    def carry_out_copy(
-        self, found: Copy, store: OffsetStore, who: str, why: str
-    ) -> dict[TopicPartition, tuple[int, int | None]]:
+    def carry_out_copy(self, found: Copy, store: OffsetStore, who: str, why: str) -> Moves:
         """Record a copy, do it, and read it back.
 
         In this order: whatever dies in the middle, the ledger knows what may have been written. It says what was wanted;
         what came of it is what the store holds.
 
         Returns:
-            What the store holds otherwise than was written: wanted, and found (None: nothing). Usually nothing.
+            Where the store holds another offset than was written: found (None: nothing), and written. Usually nowhere.
 
         Raises:
             StoreDriftError: the store has changed since; nothing was written.
@@ -255,7 +253,7 @@ class Moving:
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
         store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        return importing.unlike(after, store.read(found.group, topics_of(after)))
+        return importing.moves(store.read(found.group, topics_of(after)), after)
 
     def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.

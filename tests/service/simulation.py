@@ -901,8 +901,8 @@ class Simulation:
             assert self.store is not None
             moving = Moving(self.ledger, lambda: self.world.now)
             found = moving.plan_copy(self.group, Asked(LedgerSource(self.ledger, "lake"), "lake"), self.store)
-            unlike = moving.carry_out_copy(found, self.store, "ada", "why")
-            self.require(not unlike, f"the copy left {unlike}")
+            differing = moving.carry_out_copy(found, self.store, "ada", "why")
+            self.require(not differing, f"the copy left {differing}")
 
     def _confirmed(self, step: Callable[[bool], object]) -> None:
         try:

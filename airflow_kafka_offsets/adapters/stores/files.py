@@ -127,7 +127,8 @@ class FilesStore:
             content = self._place.get(group, name)
             # Otherwise others have written so many versions since the listing that it was deleted.
             if content is not None:
-                return load_offset_file(content, group, version, self._place.where(group, name)), names
+                offsets = load_offset_file(content, group, self._place.where(group, name))
+                return OffsetFile(group, version, offsets), names
         raise ConcurrentChangeError(
             f"{self.name}: other writers kept changing the offsets of group {group} during the read"
         )

@@ -105,12 +105,9 @@ class Auditor:
     topic_ids: Mapping[str, str]
     expects_gaps: bool
     is_whole: bool
-    _starts: dict[TopicPartition, list[int]] = field(init=False)
-    _owned: dict[TopicPartition, list[OffsetRange]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._starts = {tp: [island.start for island in islands] for tp, islands in self.table.items()}
-        self._owned = defaultdict(list)
+    _owned: defaultdict[TopicPartition, list[OffsetRange]] = field(
+        init=False, default_factory=lambda: defaultdict(list)
+    )
 
     def audit(self, windows: Iterable[tuple[Window, int | None]]) -> Audit:
         """Compare committed windows with the table. Each comes with the number of records that its job read."""
@@ -167,9 +164,10 @@ class Auditor:
         return span - found if found == span or not self.expects_gaps else None
 
     def _near(self, tp: TopicPartition, owned: OffsetRange) -> Sequence[Island]:
-        starts = self._starts.get(tp, [])
-        first, last = bisect_right(starts, owned.start) - 1, bisect_left(starts, owned.end)
-        return self.table[tp][max(0, first) : last] if starts else ()
+        islands = self.table.get(tp, ())
+        first = bisect_right(islands, owned.start, key=lambda island: island.start) - 1
+        last = bisect_left(islands, owned.end, key=lambda island: island.start)
+        return islands[max(0, first) : last]
 
     def _note(self, tp: TopicPartition, owned: OffsetRange) -> None:
         # Windows come newest first and tile the log. So neighbors merge, and few ranges stay in memory.

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.window import Held
 
 
@@ -112,7 +112,7 @@ def facts(taken: Taken) -> dict[str, object]:
     """Return what the ledger records about the taken offsets."""
     return {
         "found": {str(tp): number for tp, number in taken.found.items()},
-        "lost": {str(tp): [gone.start, gone.end] for tp, gone in taken.lost.items()},
+        "lost": named_ranges(taken.lost),
     }
 
 
@@ -132,14 +132,9 @@ Moves = Mapping[TopicPartition, tuple[int | None, int]]
 """Old and new offset of each partition; old None: there was none."""
 
 
-def moves(old: Offsets, new: Offsets) -> dict[TopicPartition, tuple[int | None, int]]:
+def moves(old: Offsets, new: Offsets) -> Moves:
     """Return the partitions whose offset changes."""
     return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
-
-
-def unlike(wanted: Offsets, found: Offsets) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Return where a store holds another offset than was written: wanted, and found (None: nothing)."""
-    return {tp: (new, found.get(tp)) for tp, new in sorted(wanted.items()) if found.get(tp) != new}
 
 
 def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:

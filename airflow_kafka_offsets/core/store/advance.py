@@ -51,7 +51,7 @@ def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> d
     partition at no step gets the first step's offset, and the store's own comparison then refuses the advance.
     """
     reached = {tp: offset for tp, offset in found.items() if any(step.get(tp) == offset for step in steps)}
-    return {**steps[0], **{tp: offset for tp, offset in reached.items() if tp in steps[-1]}}
+    return {**steps[0], **reached}
 
 
 def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[TopicPartition, int]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.importing import moves, take, unlike
+from airflow_kafka_offsets.core.place.importing import moves, take
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets
 from airflow_kafka_offsets.core.place.verifying import committing_note, compare, published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -60,9 +60,9 @@ def test_offsets_of_another_topic_of_that_name() -> None:
     take("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "id-of-orders", "clicks": "?"}), Meaning.NEXT, KAFKA)
 
 
-def test_moves_and_what_is_unlike() -> None:
+def test_moves_are_the_offsets_that_differ() -> None:
     assert moves({tp(0): 1, tp(1): 2}, {tp(0): 1, tp(1): 3, tp(2): 0}) == {tp(1): (2, 3), tp(2): (None, 0)}
-    assert unlike({tp(0): 1, tp(1): 2, tp(2): 3}, {tp(0): 1, tp(1): 9}) == {tp(1): (2, 9), tp(2): (3, None)}
+    assert moves({tp(0): 1, tp(1): 9}, {tp(0): 1}) == {}
 
 
 def state(*committing: int, at: int = 20) -> GroupState:
