@@ -85,10 +85,12 @@ class SqlLedger:
         self._url = url
         self._engine: Engine = open_engine(url)
         revision = schema.current_revision(self._engine)
-        if revision != schema.REVISION and not create:
+        if revision == schema.REVISION:
+            return
+        if not create:
             schema.check_revision(self._engine)
-        if revision != schema.REVISION:
-            schema.upgrade(self._engine)
+            return
+        schema.upgrade(self._engine)
         if revision is None:
             logger.warning(
                 "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
