@@ -22,10 +22,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_d
 
 from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, Line, client_config
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
-from airflow_kafka_offsets.core.errors import (
-    BadInputError,
-    may_pass,
-)
+from airflow_kafka_offsets.core.errors import BadInputError, may_pass
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -98,7 +95,8 @@ class KafkaLog:
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of a Kafka consumer group; None: no offset for that partition."""
-        return self._ask(lambda lookup: lookup.committed(group_id, partitions)) if partitions else {}
+        found = self.commits(group_id, partitions)
+        return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the topic-partitions of topics. A topic that does not exist has none."""
@@ -173,10 +171,6 @@ class _Lookup:
             # The group's broker may be one of those that did not answer.
             raise self._line.unavailable({what: str(answer.errors[0])})
         return states[0] if states else None
-
-    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        found = self.commits(group_id, partitions)
-        return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
