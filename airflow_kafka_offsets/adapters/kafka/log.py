@@ -175,7 +175,8 @@ class _Lookup:
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
         self._describe([tp.topic for tp in partitions])
-        answers = {_ours(tp): tp for tp in self._fetch_committed(group_id, partitions)}
+        fetched = self._fetch_committed(group_id, partitions)
+        answers = {TopicPartition(answer.topic, answer.partition): answer for answer in fetched}
         self._line.fail_for({tp: reason_of(answer.error) for tp, answer in answers.items() if answer.error})
         return {tp: (answer.offset, answer.metadata or "") for tp, answer in answers.items() if answer.offset >= 0}
 
@@ -284,7 +285,7 @@ class _Lookup:
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
-        level = _theirs(isolation_level)
+        level = confluent_kafka.IsolationLevel[isolation_level.name]
 
         def request(admin: Any, seconds: float) -> dict[int, Any]:
             ask = partial(admin.list_offsets, isolation_level=level, request_timeout=seconds)
@@ -364,11 +365,3 @@ def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:
 
 def _leaderless(leaders: Mapping[TopicPartition, Any]) -> dict[TopicPartition, str]:
     return {tp: "no leader" for tp, leader in leaders.items() if leader is None}
-
-
-def _ours(partition: confluent_kafka.TopicPartition) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)
-
-
-def _theirs(isolation_level: IsolationLevel) -> confluent_kafka.IsolationLevel:
-    return confluent_kafka.IsolationLevel[isolation_level.name]

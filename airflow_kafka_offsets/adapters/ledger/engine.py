@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -136,18 +136,15 @@ def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> En
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
+        driver = _mysql_connect if dialect.name in ("mysql", "mariadb") else dialect.connect
         try:
-            return _driver(dialect)(*arguments, **options)
+            return driver(*arguments, **options)
         except dialect.loaded_dbapi.ProgrammingError as exc:  # libpq's word for an option that it does not have
             raise unusable(url, exc, what) from exc
         except _OF_OPTIONS as exc:
             raise unusable(url, exc, what) from exc
 
     return engine
-
-
-def _driver(dialect: Any) -> Callable[..., Any]:
-    return _mysql_connect if dialect.name in ("mysql", "mariadb") else dialect.connect
 
 
 def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
