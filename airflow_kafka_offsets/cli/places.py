@@ -27,7 +27,6 @@ from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
 from airflow_kafka_offsets.service.places import ConsumerGroupSource, LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring import places
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
@@ -142,13 +141,15 @@ def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
 
 
 def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+    from airflow_kafka_offsets.wiring import places
+
     match place:
         case LedgerPlace():
             return LedgerSource(ledger, name)
         case CheckpointPlace():
             return places.open_checkpoint(place)
         case CsvPlace():
-            return places.open_csv(place, name, is_chosen=args.as_name is not None)
+            return places.CsvFile(place.file, name, is_chosen=args.as_name is not None)
         case _ if place.kind == "kafka" and not place.conn_id:
             # The group's own Kafka: the one that the arguments may name instead.
             return ConsumerGroupSource(str(place), open_log(args, group), name)

@@ -93,11 +93,9 @@ def connection_of_type(conn_id: str, *types: str, host_of: str = "") -> Connecti
 
 def mask_secrets(config: Mapping[str, Any]) -> None:
     """Let Airflow's log mask a connection's secrets. Airflow does not know Kafka's names for secrets."""
-    from airflow.sdk.log import mask_secret
-
     for name, value in config.items():
         if is_secret(name) and isinstance(value, str):
-            mask_secret(value)
+            mask(value)
 
 
 def mask(secret: str | None) -> None:

@@ -18,12 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_kafka_offsets.adapters.kafka.messages import REFUSALS, by_reason, hint, last_cause, masked, refusal
-from airflow_kafka_offsets.core.errors import (
-    KafkaAnswerError,
-    KafkaRefusedError,
-    KafkaUnavailableError,
-    name_some,
-)
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, KafkaUnavailableError, name_some
 
 _T = TypeVar("_T")
 

@@ -22,10 +22,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_d
 
 from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, Line, client_config
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
-from airflow_kafka_offsets.core.errors import (
-    BadInputError,
-    may_pass,
-)
+from airflow_kafka_offsets.core.errors import BadInputError, may_pass
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -98,7 +95,8 @@ class KafkaLog:
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of a Kafka consumer group; None: no offset for that partition."""
-        return self._ask(lambda lookup: lookup.committed(group_id, partitions)) if partitions else {}
+        found = self.commits(group_id, partitions)
+        return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the topic-partitions of topics. A topic that does not exist has none."""
@@ -174,14 +172,11 @@ class _Lookup:
             raise self._line.unavailable({what: str(answer.errors[0])})
         return states[0] if states else None
 
-    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        found = self.commits(group_id, partitions)
-        return {tp: found[tp][0] if tp in found else None for tp in partitions}
-
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
         self._describe([tp.topic for tp in partitions])
-        answers = {_ours(tp): tp for tp in self._fetch_committed(group_id, partitions)}
+        fetched = self._fetch_committed(group_id, partitions)
+        answers = {TopicPartition(answer.topic, answer.partition): answer for answer in fetched}
         self._line.fail_for({tp: reason_of(answer.error) for tp, answer in answers.items() if answer.error})
         return {tp: (answer.offset, answer.metadata or "") for tp, answer in answers.items() if answer.offset >= 0}
 
@@ -290,7 +285,7 @@ class _Lookup:
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
-        level = _theirs(isolation_level)
+        level = confluent_kafka.IsolationLevel[isolation_level.name]
 
         def request(admin: Any, seconds: float) -> dict[int, Any]:
             ask = partial(admin.list_offsets, isolation_level=level, request_timeout=seconds)
@@ -370,11 +365,3 @@ def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:
 
 def _leaderless(leaders: Mapping[TopicPartition, Any]) -> dict[TopicPartition, str]:
     return {tp: "no leader" for tp, leader in leaders.items() if leader is None}
-
-
-def _ours(partition: confluent_kafka.TopicPartition) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)
-
-
-def _theirs(isolation_level: IsolationLevel) -> confluent_kafka.IsolationLevel:
-    return confluent_kafka.IsolationLevel[isolation_level.name]

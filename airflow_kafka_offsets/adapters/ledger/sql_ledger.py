@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -56,6 +56,7 @@ from airflow_kafka_offsets.core.window import (
     State,
     Window,
     check_commit,
+    check_steps,
 )
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 
@@ -85,10 +86,12 @@ class SqlLedger:
         self._url = url
         self._engine: Engine = open_engine(url)
         revision = schema.current_revision(self._engine)
-        if revision != schema.REVISION and not create:
+        if revision == schema.REVISION:
+            return
+        if not create:
             schema.check_revision(self._engine)
-        if revision != schema.REVISION:
-            schema.upgrade(self._engine)
+            return
+        schema.upgrade(self._engine)
         if revision is None:
             logger.warning(
                 "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
@@ -215,15 +218,12 @@ class SqlLedger:
         version, a window abandoned before it leaves a recorded gap, and a reset requires that no window is open.
         """
         with writing(self._publishing(output)) as connection:
-            row = _standing_row(connection, window_id, attempt)
-            window = _standing(row)
-            is_first = check_commit(window, claim, _outcome(row))
+            window, group_id, outcome = _standing(connection, window_id, attempt)
+            is_first = check_commit(window, claim, outcome)
             if is_first:
-                done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
-                at = now if done is State.COMMITTED else None
-                _change(connection, row.group_id, window, window.holds, state=done, committed_at=at)
+                _commit(connection, group_id, window, now, in_two_steps=in_two_steps)
             elif output:  # another commit of the same rerun must wait for this one
-                _change(connection, row.group_id, window, window.holds, state=window.state)
+                _change(connection, group_id, window, window.holds, state=window.state)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
                 staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
@@ -248,12 +248,13 @@ class SqlLedger:
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
         """Abandon an open window: it no longer owns its offsets."""
         with writing(self._engine) as connection:
-            # Read first: any change from here on makes the compare-and-set below fail.
-            group = _group_of_window(connection, window_id, groups)
-            held = _found(connection, window_id)
+            # Together with the version: any change from here on makes the compare-and-set below fail.
+            row = _find_window(connection, _held_windows().add_columns(groups.c.version), window_id)
+            held = _held(row)
+            group = _group(connection, held.window.group, groups)
             done = abandonment(held.window, _position(connection, group), _newest(connection, group.id))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
-            _advance(connection, group.name, group.version, **origin)
+            _advance(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
             _change(connection, group.id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
@@ -264,17 +265,13 @@ class SqlLedger:
     ) -> None:
         """Commit a planned window because a person says so, and record this."""
         with writing(self._publishing(output)) as connection:
-            (group_id,) = _group_of_window(connection, window_id, groups.c.id)
-            held = _found(connection, window_id)
-            done = held.window.to(State.COMMITTING, State.COMMITTED)
-            if in_two_steps and done.lane is Lane.LIVE:
-                done = held.window.to(State.COMMITTING)
-            at = act.at if done.state is State.COMMITTED else None
-            _change(connection, group_id, held.window, held.holds, state=done.state, committed_at=at)
+            window, group_id, _ = _standing(connection, window_id)
+            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+            _commit(connection, group_id, window, act.at, in_two_steps=in_two_steps)
             _record(connection, group_id, act)
-            if output and done.span:
+            if output and window.span:
                 staging.publish(connection, window_id, output, None, act.at, is_planned=True)
-        if output and done.span:
+        if output and window.span:
             staging.clean(self._engine)
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
@@ -295,8 +292,8 @@ class SqlLedger:
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
         """Add a group that has never planned, and where its first window starts."""
         with writing(self._engine) as connection:
-            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), act.at, version=1)
-            (group_id,) = _group(connection, group.name, groups.c.id)
+            definition, origin = json.dumps(group.to_json()), dump_position(position)
+            group_id = _add_group(connection, group.name, definition, origin, act.at, version=1)
             _record(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
@@ -329,12 +326,8 @@ class SqlLedger:
 
     def window(self, window_id: str) -> WindowRow:
         """Return one window."""
-        group, seq = parse_window_id(window_id)
         with reading(self._engine) as connection:
-            row = connection.execute(_history().where(groups.c.name == group, windows.c.seq == seq)).first()
-            if row is None:
-                raise _unknown_window(window_id)
-            return _window_row(row)
+            return _window_row(_find_window(connection, _history(), window_id))
 
     def windows(
         self,
@@ -432,11 +425,10 @@ def _claimed(connection: Connection, group_id: int, claim: Claim) -> tuple[Held,
 
 
 def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
-    same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
     query = (
         select(groups.c.name, windows.c.seq)
-        .join(windows, windows.c.group_id == groups.c.id)
-        .join(claim_windows, same)
+        .join_from(groups, windows)
+        .join(claim_windows)
         .where(claim_windows.c.claim_id == _claim_query(claim).scalar_subquery(), groups.c.name != group)
         .where(windows.c.state.in_(OWNING))
         .order_by(groups.c.name, windows.c.seq)
@@ -446,11 +438,7 @@ def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, .
 
 @cache
 def _held_windows() -> Select[Any]:
-    return (
-        select(windows, groups.c.name.label("group_name"), *_HOLDER)
-        .join(groups, groups.c.id == windows.c.group_id)
-        .join(claims, claims.c.id == windows.c.holder)
-    )
+    return select(windows, groups.c.name.label("group_name"), *_HOLDER).join(groups).join(claims)
 
 
 @cache
@@ -470,7 +458,7 @@ def _history() -> Select[Any]:
 def _attempts(group: str) -> Select[Any]:
     return (
         select(attempts, groups.c.name.label("group_name"), *_HOLDER)
-        .join(claims, claims.c.id == attempts.c.claim_id)
+        .join(claims)
         .join(groups, groups.c.id == attempts.c.group_id)
         .where(groups.c.name == group)
         .order_by(attempts.c.id)
@@ -498,25 +486,21 @@ def _window_row(row: Row[Any]) -> WindowRow:
 
 def _held(row: Row[Any]) -> Held:
     with intact(f"window {row.seq} of group {row.group_name}"):
-        return _held_of(row)
-
-
-def _held_of(row: Row[Any]) -> Held:
-    ranges, topic_ids, leader_epochs = load_ranges(row.ranges)
-    window = Window(
-        group=row.group_name,
-        seq=row.seq,
-        lane=Lane(row.lane),
-        state=State(row.state),
-        ranges=ranges,
-        topic_ids=topic_ids,
-        until=row.until,
-        isolation_level=IsolationLevel(row.isolation_level),
-        lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
-        is_capped=row.is_capped,
-        leader_epochs=leader_epochs,
-    )
-    return Held(window, _claim(row), row.holds, row.committed_at)
+        ranges, topic_ids, leader_epochs = load_ranges(row.ranges)
+        window = Window(
+            group=row.group_name,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            ranges=ranges,
+            topic_ids=topic_ids,
+            until=row.until,
+            isolation_level=IsolationLevel(row.isolation_level),
+            lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+            is_capped=row.is_capped,
+            leader_epochs=leader_epochs,
+        )
+        return Held(window, _claim(row), row.holds, row.committed_at)
 
 
 def _window_values(window: Window) -> dict[str, Any]:
@@ -549,8 +533,7 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
         if found.scope != claim.scope:  # the task has another operator now
             connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
         return int(found.id)
-    values = {c: getattr(claim, c) for c in ("dag_id", "run_id", "task_id", "map_index", "scope")}
-    return _new_id(connection.execute(insert(claims).values(values)))
+    return _new_id(connection.execute(insert(claims).values(asdict(claim))))
 
 
 def _hold(
@@ -615,9 +598,9 @@ def _new_id(result: CursorResult[Any]) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> None:
+def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> int:
     values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
-    connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values))
+    return _new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
 
 
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
@@ -625,13 +608,6 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     if row is None:
         raise _unknown_group(name)
     return row
-
-
-def _group_of_window(connection: Connection, wanted: str, *columns: Any) -> Row[Any]:
-    try:
-        return _group(connection, parse_window_id(wanted)[0], *columns)
-    except UnknownGroupError:
-        raise _unknown_window(wanted) from None
 
 
 def _unknown_group(name: str) -> UnknownGroupError:
@@ -647,42 +623,28 @@ def _advance(connection: Connection, group: str, version: int, **values: Any) ->
         raise ConcurrentChangeError(f"Another process changed group {group} just now; nothing was written")
 
 
-def _found(connection: Connection, wanted: str) -> Held:
-    group, seq = parse_window_id(wanted)
-    row = connection.execute(_held_windows().where(groups.c.name == group, windows.c.seq == seq)).first()
+def _find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:
+    group, seq = parse_window_id(window_id)
+    row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
     if row is None:
-        raise _unknown_window(wanted)
-    return _held(row)
+        raise UnknownWindowError(f"The ledger has no window {window_id}; kafka-offsets windows {group} lists them")
+    return row
 
 
-def _standing_row(connection: Connection, wanted: str, attempt: int | None) -> Row[Any]:
-    """Find a window without its ranges, and how the attempt at it ended: all that a commit checks, in one query."""
-    group, seq = parse_window_id(wanted)
+def _standing(
+    connection: Connection, window_id: str, attempt: int | None = None
+) -> tuple[Standing, int, Outcome | None]:
+    """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
     evidence = and_(
         attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
     )
     own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
-    columns: list[Any] = [*own, groups.c.name.label("group_name"), *_HOLDER, attempts.c.outcome]
-    query = (
-        select(*columns)
-        .join(groups, groups.c.id == windows.c.group_id)
-        .join(claims, claims.c.id == windows.c.holder)
-        .outerjoin(attempts, evidence)
-    )
-    row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
-    if row is None:
-        raise _unknown_window(wanted)
-    return row
-
-
-def _unknown_window(wanted: str) -> UnknownWindowError:
-    group = parse_window_id(wanted)[0]
-    return UnknownWindowError(f"The ledger has no window {wanted}; kafka-offsets windows {group} lists them")
-
-
-def _standing(row: Row[Any]) -> Standing:
-    with intact(f"window {row.seq} of group {row.group_name}"):
-        return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
+    query = select(*own, *_HOLDER, attempts.c.outcome).join(groups).join(claims).outerjoin(attempts, evidence)
+    row = _find_window(connection, query, window_id)
+    group, seq = parse_window_id(window_id)
+    with intact(f"window {seq} of group {group}"):
+        window = Standing(group, seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
+        return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
 
 
 def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:
@@ -697,6 +659,13 @@ def _change(connection: Connection, group_id: int, window: Window | Standing, ho
         raise ConcurrentChangeError(f"Another process took over or changed window {window.id} just now")
 
 
+def _commit(connection: Connection, group_id: int, window: Standing, now: datetime, *, in_two_steps: bool) -> None:
+    """Change a window to committed, or in two steps a live one to committing."""
+    done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
+    at = now if done is State.COMMITTED else None
+    _change(connection, group_id, window, window.holds, state=done, committed_at=at)
+
+
 def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
     """Compare-and-set: change windows that are all in this state."""
     for some in _chunks(seqs):
@@ -707,10 +676,6 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: St
         )
         if done.rowcount != len(some):
             raise ConcurrentChangeError(f"Another process changed windows that were {before} just now")
-
-
-def _outcome(row: Row[Any]) -> Outcome | None:
-    return Outcome(row.outcome) if row.outcome is not None else None
 
 
 def _record(connection: Connection, group_id: int, act: Act) -> None:
