@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service.windows import Lag, second_look
+from airflow_kafka_offsets.service.windows import second_look
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -110,35 +110,37 @@ def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tu
     log = look.log
     known = position.offsets if position else {}
     if log is None:
-        return [
-            _partition(tp, Lag(offset, 0, 0), None, is_in_kafka=False) for tp, offset in sorted(known.items())
-        ], None
+        return [_partition(tp, mark, None, None) for tp, mark in sorted(known.items())], None
     verdicts: Mapping[TopicPartition, Verdict] = {}
     missing = ""
     try:
         verdicts = judge_all(group, position, log, look.recovered)
     except LogError as exc:
         missing = str(exc)
-    rows = []
-    for tp in sorted(known.keys() | log.bounds.keys()):
-        bounds = log.bounds.get(tp)
-        lag = Lag(known.get(tp), bounds.beginning, bounds.end) if bounds else Lag(known.get(tp), 0, 0)
-        rows.append(_partition(tp, lag, verdicts.get(tp), is_in_kafka=bounds is not None))
+    partitions = sorted(known.keys() | log.bounds.keys())
+    rows = [_partition(tp, known.get(tp), log.bounds.get(tp), verdicts.get(tp)) for tp in partitions]
     bad = [f"{tp} {v}" for tp, v in verdicts.items() if v not in _HARMLESS]
     return rows, missing or name_some(bad, ", ") or None
 
 
-def _partition(tp: TopicPartition, lag: Lag, verdict: Verdict | None, *, is_in_kafka: bool) -> Document:
-    # Offsets of another topic of the same name can't be compared.
-    is_comparable = is_in_kafka and verdict is not Verdict.RECREATED
+def _partition(tp: TopicPartition, mark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> Document:
     return {
         **tp._asdict(),
-        "watermark": lag.watermark,
-        "beginning": lag.beginning if is_in_kafka else None,
-        "end": lag.end if is_in_kafka else None,
-        "lag": lag.lag if is_comparable else None,
+        "watermark": mark,
+        "beginning": bounds.beginning if bounds else None,
+        "end": bounds.end if bounds else None,
+        "lag": _lag(mark, bounds, verdict),
         "verdict": verdict.value if verdict else None,
     }
+
+
+def _lag(mark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> int | None:
+    # Offsets of another topic of the same name can't be compared.
+    if mark is None or bounds is None or verdict is Verdict.RECREATED:
+        return None
+    # After a change to read_committed, an open transaction may put the end offset below the watermark. Nothing is left to
+    # read there, and a negative number would hide the lag of other partitions in a sum.
+    return max(0, bounds.end - mark)
 
 
 def _weight(partition: Mapping[str, Any]) -> tuple[bool, int]:

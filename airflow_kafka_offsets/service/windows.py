@@ -1,4 +1,4 @@
-"""The use cases: plan, commit, abandon, reset, lag. Each loads, calls a core function, and saves.
+"""The use cases: plan, commit, abandon, reset. Each loads, calls a core function, and saves.
 
 No Kafka call is made while a transaction of the ledger is open. Who loses a race is told by `ConcurrentChangeError`
 and looks again, a few times.
@@ -122,30 +122,6 @@ class Planned:
     def needs_job(self) -> bool:
         """Whether a job has to run: there is something to read, and this very task has not done it."""
         return self.window.span > 0 and self.done is None
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far one topic-partition is behind, in offsets.
-
-    Attributes:
-        watermark: the next offset that is not committed; None: the group has none yet.
-        beginning, end: the partition's log.
-        lag: end offset minus watermark, and 0 where a transaction hides what was read already; None: no watermark.
-    """
-
-    watermark: int | None
-    beginning: int
-    end: int
-
-    @property
-    def lag(self) -> int | None:
-        """End offset minus watermark, and never below 0.
-
-        After a change from read_uncommitted to read_committed, an open transaction may put the end offset below the watermark.
-        Nothing is left to read there, and a negative number would hide the lag of other partitions in a sum.
-        """
-        return None if self.watermark is None else max(0, self.end - self.watermark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -775,17 +751,6 @@ class WindowService:
             return step()
         except ConcurrentChangeError as exc:
             raise ConcurrentChangeError(f"{exc}; that happened {RACES} times. Let the task try again later") from exc
-
-    def lag(self, group: KafkaGroup) -> Mapping[TopicPartition, Lag]:
-        """Compare the watermark with what Kafka holds. Nothing is written."""
-        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
-        watermark = self.watermark(group.name)
-        known = watermark.offsets if watermark else {}
-        return {tp: Lag(known.get(tp), b.beginning, b.end) for tp, b in snapshot.bounds.items()}
-
-    def watermark(self, group: str) -> Position | None:
-        """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
-        return ownership.watermark(self._ledger.load(group))
 
 
 def told(attempts: Sequence[Attempt]) -> int | None:
