@@ -118,8 +118,8 @@ def test_a_store_has_to_be_asked_for_topics(cli: Cli, stores: Stores) -> None:
     assert (done.code, done.err) == (2, f"{REDIS} has to be asked for topics by name: say which with --topic\n")
 
 
-def test_a_consumer_group_is_read_from_the_kafka_at_hand(cli: Cli, lake: Lake) -> None:
-    lake.log.commit("old-loader", {ORDERS_0: 77, ORDERS_1: 5})
+def test_a_consumer_group_is_read_under_its_own_name(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores["kafka://"].groups["old-loader"] = {ORDERS_0: 77, ORDERS_1: 5}
     arguments = (*NEW, "--from", "kafka://", "--as", "old-loader", "--topic", "orders", "--yes")
     assert cli(*arguments).code == 0
     position = ownership.watermark(lake.ledger.load("nightly"))
