@@ -44,7 +44,6 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_kafka_offsets.triggers.conditions",
                     "airflow_kafka_offsets.triggers.event",
-                    "airflow_kafka_offsets.triggers.window",
                 ],
             }
         ],

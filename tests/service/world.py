@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan.request import Request
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service.watch import Watch
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
@@ -129,7 +129,7 @@ class World:
     @property
     def lag(self) -> int:
         """The lag of the group in sum over its partitions, as a sensor sees it."""
-        [answer] = Watch(lambda: self.ledger, lambda: self.kafka, lambda: self.now).ask([LagAtMost(self.group, 0)])
+        [answer] = watch.ask([LagAtMost(self.group, 0)], lambda: self.ledger, lambda: self.kafka, now=self.now)
         assert isinstance(answer, Decision), answer
         span: int = answer.facts["lag"]
         return span
