@@ -80,7 +80,7 @@ class Publisher:
         logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
-        """Return where the store may stand while commits are under way, see `advance.publishing.path`; none is: nothing."""
+        """Return where the store may stand while commits are under way, see `advance.path`; none is: nothing."""
         windows, afterwards = self._done_in_a_row(group, state)
         return advance.path(windows, afterwards) if windows else []
 
