@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TypeVar
 
 from airflow_kafka_offsets.core.conditions import (
@@ -64,7 +64,8 @@ def ask(
         is_over: whether the claim that holds a window is over; None: no condition asks that.
         now: the time; None: that of the clock.
     """
-    look = _Look(open_ledger, open_log, is_over, now or utc_now())
+    # Many may wait for one holder: Airflow is asked once.
+    look = _Look(open_ledger, open_log, cache(is_over) if is_over else None, now or utc_now())
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     look.load_groups(conditions)
     look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])

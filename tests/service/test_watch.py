@@ -311,6 +311,21 @@ def test_a_window_is_waited_for_until_its_holder_is_over_or_it_is_done(world: Wo
     assert not is_met(world, WindowFree((window.id,), is_rerun=True))
 
 
+def test_of_a_holder_that_many_wait_for_airflow_is_asked_once(world: World) -> None:
+    world.kafka.produce(tp(0), 5)
+    window = world.plan(claim()).window
+    asked: list[Claim] = []
+
+    def is_over(holder: Claim) -> bool:
+        asked.append(holder)
+        return False
+
+    conditions = [WindowFree((window.id,), is_rerun=False)] * 20
+    answers = watch.ask(conditions, lambda: world.ledger, is_over=is_over, now=world.now)
+    assert not any(isinstance(answer, Exception) or answer.is_met for answer in answers)
+    assert asked == [claim()]
+
+
 def test_one_free_window_of_several_is_enough(world: World) -> None:
     world.configure(max_offsets=5, max_open_windows=2)
     world.kafka.produce(tp(0), 10)
