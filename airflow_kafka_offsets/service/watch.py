@@ -181,8 +181,8 @@ class _Look:
                 return decide(condition, self._seen(condition))
 
     def _is_free(self, window_id: str, is_rerun: bool) -> bool:
-        assert self.is_over, "conditions on holders need it"
         held = _value(self._windows[window_id])
+        assert self.is_over, "conditions on holders need it"
         return ownership.is_free(held, is_rerun=is_rerun, holder_is_over=self.is_over(held.holder))
 
     def _seen(self, condition: LogCondition) -> Seen:
