@@ -107,40 +107,34 @@ def _group_document(ledger: Ledger, group: KafkaGroup, state: GroupState, look: 
 
 
 def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tuple[list[Document], str | None]:
-    log = look.log
     known = position.offsets if position else {}
-    if log is None:
-        return [_partition(tp, mark, None, None) for tp, mark in sorted(known.items())], None
+    bounds = look.log.bounds if look.log else {}
     verdicts: Mapping[TopicPartition, Verdict] = {}
     missing = ""
     try:
-        verdicts = judge_all(group, position, log, look.recovered)
+        verdicts = judge_all(group, position, look.log, look.recovered) if look.log else {}
     except LogError as exc:
         missing = str(exc)
-    partitions = sorted(known.keys() | log.bounds.keys())
-    rows = [_partition(tp, known.get(tp), log.bounds.get(tp), verdicts.get(tp)) for tp in partitions]
+    rows = [
+        _partition(tp, known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted(known.keys() | bounds.keys())
+    ]
     bad = [f"{tp} {v}" for tp, v in verdicts.items() if v not in _HARMLESS]
     return rows, missing or name_some(bad, ", ") or None
 
 
-def _partition(tp: TopicPartition, mark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> Document:
-    return {
-        **tp._asdict(),
-        "watermark": mark,
-        "beginning": bounds.beginning if bounds else None,
-        "end": bounds.end if bounds else None,
-        "lag": _lag(mark, bounds, verdict),
-        "verdict": verdict.value if verdict else None,
-    }
-
-
-def _lag(mark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> int | None:
-    # Offsets of another topic of the same name can't be compared.
-    if mark is None or bounds is None or verdict is Verdict.RECREATED:
-        return None
+def _partition(tp: TopicPartition, offset: int | None, bounds: Bounds | None, verdict: Verdict | None) -> Document:
     # After a change to read_committed, an open transaction may put the end offset below the watermark. Nothing is left to
     # read there, and a negative number would hide the lag of other partitions in a sum.
-    return max(0, bounds.end - mark)
+    lag = max(0, bounds.end - offset) if bounds and offset is not None else None
+    return {
+        **tp._asdict(),
+        "watermark": offset,
+        "beginning": bounds.beginning if bounds else None,
+        "end": bounds.end if bounds else None,
+        # Offsets of another topic of the same name can't be compared.
+        "lag": None if verdict is Verdict.RECREATED else lag,
+        "verdict": verdict.value if verdict else None,
+    }
 
 
 def _weight(partition: Mapping[str, Any]) -> tuple[bool, int]:

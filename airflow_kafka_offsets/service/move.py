@@ -203,9 +203,8 @@ class Moving:
             StoreDriftError: the group's store stands neither where the group does nor where it goes; nothing was changed.
         """
         check_signature(who, why)
-        act = Act("import", who, why, self._clock(), _import_details(found))
         if found.reset is None:
-            self._ledger.found(found.group, found.position, act)
+            self._ledger.found(found.group, found.position, self._act("import", who, why, found))
             return
         name, reset = found.group.name, found.reset
         check_confirmed(name, reset, supersede)
@@ -214,8 +213,20 @@ class Moving:
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
+        act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
+
+    def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
+        details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
+        if found.left_open:
+            details["left_open"] = [held.window.id for held in found.left_open]
+        if found.reset is None:
+            details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+            details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
+        else:
+            details |= summary_of_reset(found.reset)
+        return Act(kind, who, why, self._clock(), details)
 
     def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
         """Work out a copy into an offset store without writing anything.
@@ -304,17 +315,6 @@ class Moving:
 
 def _origin(asked: Asked) -> dict[str, str]:
     return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
-
-
-def _import_details(found: Import) -> dict[str, object]:
-    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
-    if found.left_open:
-        details["left_open"] = [held.window.id for held in found.left_open]
-    if found.reset is not None:
-        return details | summary_of_reset(found.reset)
-    details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
-    details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
-    return details
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
