@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.place.place import (
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
-from airflow_kafka_offsets.service.places import ConsumerGroupSource, LedgerSource, StoreSource
+from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
@@ -150,9 +150,6 @@ def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Plac
             return places.open_checkpoint(place)
         case CsvPlace():
             return places.CsvFile(place.file, name, is_chosen=args.as_name is not None)
-        case _ if place.kind == "kafka" and not place.conn_id:
-            # The group's own Kafka: the one that the arguments may name instead.
-            return ConsumerGroupSource(str(place), open_log(args, group), name)
         case _:
             return StoreSource(opening.open_store(place, group, kafka_config(args)), name)
 

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service.windows import Lag, second_look
+from airflow_kafka_offsets.service.windows import second_look
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -123,7 +123,9 @@ def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tu
 
 
 def _partition(tp: TopicPartition, offset: int | None, bounds: Bounds | None, verdict: Verdict | None) -> Document:
-    lag = Lag(offset, bounds.beginning, bounds.end).lag if bounds else None
+    # After a change to read_committed, an open transaction may put the end offset below the watermark. Nothing is left to
+    # read there, and a negative number would hide the lag of other partitions in a sum.
+    lag = max(0, bounds.end - offset) if bounds and offset is not None else None
     return {
         **tp._asdict(),
         "watermark": offset,

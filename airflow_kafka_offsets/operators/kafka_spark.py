@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, c
 from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -178,6 +178,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting for another run."""
+        check_event(event)
         return self.execute(context)
 
     def execute_callable(self) -> Any:

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchiv
 from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
@@ -141,6 +141,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Ask again after waiting for another run."""
+        check_event(event)
         return self._run(context)
 
     def _run(self, context: Context) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import PLANNING, failing_at_once
+from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,6 +40,7 @@ class _PlanOperator(BaseOperator):
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting."""
+        check_event(event)
         return self._plan(context)
 
     def _plan(self, context: Context) -> Any:

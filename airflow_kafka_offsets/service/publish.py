@@ -6,7 +6,7 @@ In this order, a crash between the two leaves a window that is committing, and w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import takewhile
 
@@ -32,12 +32,7 @@ logger = logging.getLogger(__name__)
 class Publisher:
     """Finishes commits of one ledger, through the group's offset store if it has one."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        store: OffsetStore | None,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, ledger: Ledger, store: OffsetStore | None, clock: Callable[[], datetime]) -> None:
         self._ledger = ledger
         self._store = store
         self._clock = clock
@@ -74,7 +69,7 @@ class Publisher:
             return
         steps = advance.path(windows, afterwards)
         try:
-            found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
+            found = store.read(group, topics_of(steps[-1])) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
             # Perhaps it was ourselves: someone who commits the next window has published this one too.
@@ -85,7 +80,7 @@ class Publisher:
         logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
-        """Return where the store may stand while commits are under way, see `advance.publishing.path`; none is: nothing."""
+        """Return where the store may stand while commits are under way, see `advance.path`; none is: nothing."""
         windows, afterwards = self._done_in_a_row(group, state)
         return advance.path(windows, afterwards) if windows else []
 
@@ -125,7 +120,7 @@ class Publisher:
             raise
 
     def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
-        found = self._read(store, group, start)
+        found = store.read(group, topics_of(start))
         if state.position is None:
             advance.check_first(store.name, group, start, found)
             return
@@ -150,7 +145,7 @@ class Publisher:
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""
         assert self._store is not None
-        found = self._read(self._store, group, partitions)
+        found = self._store.read(group, topics_of(partitions))
         return {tp: found.get(tp) for tp in partitions}
 
     def follow_reset(self, group: str, before: Offsets, after: Offsets) -> None:
@@ -177,6 +172,3 @@ class Publisher:
         if state.open and state.open[0].window.seq < abandoned.seq:
             return  # an older one still holds the watermark
         self.follow_reset(abandoned.group, advance.before(abandoned), published(state))
-
-    def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return store.read(group, topics_of(partitions))

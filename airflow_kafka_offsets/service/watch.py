@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TypeVar
 
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
+from airflow_kafka_offsets.core.conditions import (
+    CommittedUntil,
+    Condition,
+    LedgerCondition,
+    LogCondition,
+    TimePassed,
+    WindowCommitted,
+    WindowFree,
+)
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError, counted
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.waiting import (
@@ -26,7 +36,7 @@ from airflow_kafka_offsets.core.plan.waiting import (
 )
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.windows import utc_now
+from airflow_kafka_offsets.service.windows import IsOver, utc_now
 
 logger = logging.getLogger(__name__)
 
@@ -37,61 +47,63 @@ NEWEST = 50
 """How many of a group's newest windows that can prove a cut time are looked at: in order, later ones have later times."""
 
 
-class Watch:
-    """Many conditions on one Kafka and one ledger; each is opened when the first condition needs it."""
+def ask(
+    conditions: Sequence[Condition],
+    open_ledger: Callable[[], Ledger],
+    open_log: Callable[[], LogOffsets] | None = None,
+    *,
+    is_over: IsOver | None = None,
+    now: datetime | None = None,
+) -> list[Decision | Exception]:
+    """Answer each condition, or say why there is no answer: what is wrong with one harms no other.
 
-    def __init__(
-        self,
-        open_ledger: Callable[[], Ledger],
-        open_log: Callable[[], LogOffsets] | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        self._open_ledger = open_ledger
-        self._open_log = open_log
-        self._clock = clock or utc_now
-
-    def ask(self, conditions: Sequence[Condition]) -> list[Decision | Exception]:
-        """Answer each condition, or say why there is no answer: what is wrong with one harms no other."""
-        look = _Look(self._open_ledger, self._open_log, self._clock())
-        # The ledger first: a commit in between must not look like a log that ends before the watermark.
-        look.load_groups(conditions)
-        look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
-        return [_attempt(partial(look.answer, c)) for c in conditions]
+    Args:
+        conditions: on one Kafka and one ledger.
+        open_ledger: opens the ledger, if a condition needs it.
+        open_log: opens Kafka, if a condition needs it; None: none does.
+        is_over: whether the claim that holds a window is over; None: no condition asks that.
+        now: the time; None: that of the clock.
+    """
+    # Many may wait for one holder: Airflow is asked once.
+    look = _Look(open_ledger, open_log, cache(is_over) if is_over else None, now or utc_now())
+    # The ledger first: a commit in between must not look like a log that ends before the watermark.
+    look.load_groups(conditions)
+    look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
+    return [_attempt(partial(look.answer, c)) for c in conditions]
 
 
+@dataclass(eq=False)
 class _Look:
     """What one poll saw. Each value may be the error that stands in its place."""
 
-    def __init__(
-        self, open_ledger: Callable[[], Ledger], open_log: Callable[[], LogOffsets] | None, now: datetime
-    ) -> None:
-        self._open_ledger = open_ledger
-        self._open_log = open_log
-        self._now = now
-        self._states: dict[str, GroupState | Exception] = {}
-        self._committed: dict[str, tuple[GroupState, Sequence[Window]] | Exception] = {}
-        self._windows: dict[str, Window | Exception] = {}
+    open_ledger: Callable[[], Ledger]
+    open_log: Callable[[], LogOffsets] | None
+    is_over: IsOver | None
+    now: datetime
+
+    def __post_init__(self) -> None:
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
         self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
 
     @cached_property
     def _ledger(self) -> Ledger:
-        return self._open_ledger()
+        return self.open_ledger()
 
     @cached_property
     def _kafka(self) -> LogOffsets:
-        assert self._open_log, "conditions on Kafka need it"
-        return self._open_log()
+        assert self.open_log, "conditions on Kafka need it"
+        return self.open_log()
 
     def load_groups(self, conditions: Sequence[Condition]) -> None:
         """Read from the ledger what the conditions need: each group and each window once."""
         names = dict.fromkeys(name for c in conditions if (name := _group_name(c)))
         until = dict.fromkeys(c.group_name for c in conditions if isinstance(c, CommittedUntil))
-        ids = dict.fromkeys(c.window_id for c in conditions if isinstance(c, WindowCommitted))
+        ids = [c.window_id for c in conditions if isinstance(c, WindowCommitted)]
+        ids += [window_id for c in conditions if isinstance(c, WindowFree) for window_id in c.window_ids]
         self._states = _each(names, lambda name: self._ledger.load(name))
         self._committed = _each(until, self._committed_of)
-        self._windows = _each(ids, lambda window_id: self._ledger.window(window_id).held.window)
+        self._windows = _each(dict.fromkeys(ids), lambda window_id: self._ledger.window(window_id).held)
 
     def _committed_of(self, group: str) -> tuple[GroupState, Sequence[Window]]:
         # The windows first: of what is planned in between, an older one may be open that the state does not show.
@@ -145,7 +157,7 @@ class _Look:
     def _look_up_times(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         wanted: dict[datetime, set[TopicPartition]] = {}
         for condition in conditions:
-            for time in lookup_times(condition, self._now):
+            for time in lookup_times(condition, self.now):
                 snapshot = _attempt(partial(self._log_of, condition))
                 if not isinstance(snapshot, Exception):
                     wanted.setdefault(time, set()).update(snapshot.bounds)
@@ -160,17 +172,24 @@ class _Look:
         """
         match condition:
             case WindowCommitted(window_id):
-                return decide_window(_value(self._windows[window_id]))
+                return decide_window(_value(self._windows[window_id]).window)
+            case WindowFree(window_ids, is_rerun):
+                return Decision(any(self._is_free(window_id, is_rerun) for window_id in window_ids), {})
             case CommittedUntil(name):
                 return decide_until(condition, *_value(self._committed[name]))
             case _:
                 return decide(condition, self._seen(condition))
 
+    def _is_free(self, window_id: str, is_rerun: bool) -> bool:
+        held = _value(self._windows[window_id])
+        assert self.is_over, "conditions on holders need it"
+        return ownership.is_free(held, is_rerun=is_rerun, holder_is_over=self.is_over(held.holder))
+
     def _seen(self, condition: LogCondition) -> Seen:
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
-        at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self._now)}
+        at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self.now)}
         recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
-        return Seen(self._now, self._state(condition), snapshot, at, recovered)
+        return Seen(self.now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
         found = _value(self._at[level, time])
@@ -187,11 +206,7 @@ class _Look:
 
 
 def _group_name(condition: Condition) -> str | None:
-    match condition:
-        case WindowCommitted() | CommittedUntil() | TimePassed():
-            return None
-        case _:
-            return condition.group.name
+    return None if isinstance(condition, LedgerCondition | TimePassed) else condition.group.name
 
 
 def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnapshot | Exception]:

@@ -12,6 +12,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import StoreOutcomeUnknownError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
@@ -73,7 +74,7 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     document = cli(*NEW, "--from", place, "--yes", "-o", "json").json
     assert document["not_named"] == [{"topic": "orders", "partition": 1}]
     assert [(p["partition"], p["found"], p["to"]) for p in document["partitions"]] == [(0, 900, 900), (1, None, 30)]
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 900, ORDERS_1: 30}
     assert lake.ledger.acts("nightly")[0].details["from_beginning"] == ["orders-1"]
@@ -117,18 +118,18 @@ def test_a_store_has_to_be_asked_for_topics(cli: Cli, stores: Stores) -> None:
     assert (done.code, done.err) == (2, f"{REDIS} has to be asked for topics by name: say which with --topic\n")
 
 
-def test_a_consumer_group_is_read_from_the_kafka_at_hand(cli: Cli, lake: Lake) -> None:
-    lake.log.commit("old-loader", {ORDERS_0: 77, ORDERS_1: 5})
+def test_a_consumer_group_is_read_under_its_own_name(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores["kafka://"].groups["old-loader"] = {ORDERS_0: 77, ORDERS_1: 5}
     arguments = (*NEW, "--from", "kafka://", "--as", "old-loader", "--topic", "orders", "--yes")
     assert cli(*arguments).code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 77, ORDERS_1: 5}
 
 
 def test_the_watermark_of_another_group(cli: Cli, lake: Lake) -> None:
     assert cli(*NEW, "--from", "ledger", "--as", "lake.orders", "--yes").code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 1000, ORDERS_1: 300}  # what is planned only is not done
 
@@ -428,7 +429,7 @@ def test_somebody_who_was_faster_wins(cli: Cli, lake: Lake, tmp_path: Path, monk
 
 def test_several_topics_at_once(cli: Cli, lake: Lake, tmp_path: Path) -> None:
     assert cli(*NEW, "--from", csv(tmp_path, "orders,0,5\nclicks,0,85\n"), "--yes").code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {CLICKS_0: 85, ORDERS_0: 5, ORDERS_1: 0}
     assert TopicPartition("orders", 2) not in position.offsets

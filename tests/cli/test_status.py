@@ -76,6 +76,13 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(cli: Cli, l
     assert (group["trouble"], group["partitions"][0]["verdict"]) == (None, "continue")
 
 
+def test_records_that_a_transaction_hides_again_make_no_lag_below_zero(cli: Cli, lake: Lake) -> None:
+    read_past_an_open_transaction(lake)
+    [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
+    [partition] = group["partitions"]
+    assert (partition["watermark"], partition["end"], partition["lag"], group["lag"]) == (95, 90, 0, 0)
+
+
 def test_a_log_that_was_truncated_below_an_open_transaction_is_one_still(cli: Cli, lake: Lake) -> None:
     read_past_an_open_transaction(lake)
     lake.log.truncate(CLICKS_0, 93)

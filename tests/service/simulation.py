@@ -48,6 +48,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
@@ -933,7 +934,7 @@ class Simulation:
             )
 
     def _watermark(self) -> Mapping[TopicPartition, int]:
-        position = self.service.watermark("lake")
+        position = ownership.watermark(self.ledger.load("lake"))
         return position.offsets if position else {}
 
     def _check_owners(self) -> None:

@@ -387,7 +387,9 @@ def test_a_thousand_partitions_are_asked_for_in_a_few_calls(
 ) -> None:
     create_topic(kafka, topic, 1100)
     produce(kafka, topic, 3, partition=1099)
-    log_of(kafka).snapshot([topic], COMMITTED)  # as often as it takes until the new leaders answer, and by as many clients
+    log_of(kafka).snapshot(
+        [topic], COMMITTED
+    )  # as often as it takes until the new leaders answer, and by as many clients
     client = clients[-1]
     client.calls.clear()
 
