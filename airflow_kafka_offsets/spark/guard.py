@@ -12,40 +12,20 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.spark.reading import WindowReading
 
 EXIT_CODE = 1
 
-_AT_MOST = 15.0
-"""Seconds to wait for what Spark counted. It is there already, unless the frame was never run."""
-
-
-class Guarded(Protocol):
-    """What the guard needs of a window."""
-
-    @property
-    def id(self) -> str:
-        """Name of the window."""
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether there is something to read, and the job did not begin to."""
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether something was read and not checked, or a write failed."""
-
-    def finish(self, timeout: float) -> None:
-        """Raise unless the read is complete, and every write was done."""
-
-
-_guarded: list[Guarded] = []
+_guarded: list[WindowReading] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
 """Whether the process ends by an exception that no one caught."""
 
 
-def arm(window: Guarded) -> None:
+def arm(window: WindowReading) -> None:
     """Look at this window when the process ends."""
     _register()
     if window not in _guarded:
@@ -110,10 +90,10 @@ def _at_exit() -> None:
         )
 
 
-def _finish_or_exit(window: Guarded) -> None:
+def _finish_or_exit(window: WindowReading) -> None:
     try:
         if window.is_unfinished:
-            window.finish(timeout=_AT_MOST)
+            window.finish()
     except BaseException as exc:
         _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
 
