@@ -23,6 +23,9 @@ CONF_WINDOW_FILE = "spark.kafka_offsets.window_file"
 
 VERSION = 1
 
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+"""topic -> partition -> (start, end), ``start <= offset < end``, sorted, without empty ranges."""
+
 
 @dataclass(frozen=True)
 class Handoff:
@@ -34,7 +37,7 @@ class Handoff:
         is_rerun: whether the window was committed already, so that this run replaces an output.
         isolation_level: ``read_committed`` or ``read_uncommitted``.
         expect_gaps: whether offsets without a record are normal.
-        topics: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges may be left out.
+        topics: topic -> partition -> (start, end), ``start <= offset < end``, sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
         report: absolute path where the launcher looks for a report of the job; None: it could not read one.
         output_tables: what the commit of the window publishes, once the job has staged it; None: the launcher did not say.
@@ -64,7 +67,8 @@ class Handoff:
         for name, (expected, takes) in _TAKES.items():
             if not takes(getattr(self, name)):
                 raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {short(getattr(self, name))}")
-        object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
+        topics = {topic: _ranges(topic, given) for topic, given in self.topics.items()}
+        object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
         if self.topic_ids is not None:
@@ -72,8 +76,16 @@ class Handoff:
 
     def to_json(self) -> str:
         """Return the document; equal windows give equal bytes."""
-        document = {"version": VERSION, **asdict(self), "topics": _sorted(self.topics)}
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps({"version": VERSION, **asdict(self)}, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def ranges(self) -> Ranges:
+        """What there is to read."""
+        ranges = {
+            topic: {int(partition): (start, end) for partition, (start, end) in partitions.items() if start < end}
+            for topic, partitions in self.topics.items()
+        }
+        return {topic: partitions for topic, partitions in ranges.items() if partitions}
 
     @classmethod
     def from_json(cls, text: str) -> Handoff:
@@ -165,8 +177,4 @@ def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
         if not is_pair or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
             raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: no offset range: {short(ends)}")
         ranges[str(partition)] = (ends[0], ends[1])
-    return ranges
-
-
-def _sorted(topics: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[str, dict[str, tuple[int, int]]]:
-    return {topic: dict(sorted(topics[topic].items(), key=lambda item: int(item[0]))) for topic in sorted(topics)}
+    return dict(sorted(ranges.items(), key=lambda item: int(item[0])))

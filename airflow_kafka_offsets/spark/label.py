@@ -17,9 +17,6 @@ from typing import Any
 from airflow_kafka_offsets.spark.errors import OtherWindowError
 from airflow_kafka_offsets.spark.handoff import Handoff
 
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-"""topic -> partition -> (start, end), ``start <= offset < end``, sorted."""
-
 MAX_RANGES = 100
 """Partitions up to which an output also gets the ranges themselves; those of more are in the ledger."""
 
@@ -93,13 +90,9 @@ class Label:
         )
 
 
-def label_of(handoff: Handoff, ranges: Ranges) -> Label:
-    """Make the label of a window.
-
-    Args:
-        handoff: what its job got.
-        ranges: what it reads, without empty ranges.
-    """
+def label_of(handoff: Handoff) -> Label:
+    """Make the label of a window."""
+    ranges = handoff.ranges
     text = json.dumps(ranges)
     few = sum(map(len, ranges.values())) <= MAX_RANGES
     known = handoff.topic_ids

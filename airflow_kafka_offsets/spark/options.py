@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
+from airflow_kafka_offsets.spark.handoff import Ranges
 from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
 # With Spark's defaults (500 records a poll) a read costs 1.6 times the CPU, and the broker six times as much: after each poll
@@ -25,11 +26,11 @@ DEFAULTS = {
 
 _SERVERS = "kafka.bootstrap.servers"
 
-SOURCE_VERSION = "sourceVersion"
-"""Our own option, which Spark's reader does not get: which of its two Kafka sources reads, ``1`` or ``2``."""
+# Our own option, which Spark's reader does not get: which of its two Kafka sources reads.
+_SOURCE_VERSION = "sourceversion"
 
 # Version 2 hands rows on as it decodes them, version 1 converts each twice: it costs a third more CPU.
-DEFAULT_VERSION = 2
+DEFAULT_VERSION = "2"
 
 _SPLITTING = frozenset({"minpartitions", "maxrecordsperpartition"})
 
@@ -56,8 +57,6 @@ MOST_TOGETHER = 64
 """Ranges of one task at most: of source version 2 Spark closes no consumer before the task's end, and each has some four files
 open. Version 1 closes them earlier, but shows all offsets in each plan of the UI and the event log."""
 
-Ranges = Mapping[str, Mapping[int, "tuple[int, int]"]]
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -70,6 +69,11 @@ class Layout:
 
     max_records: int | None
     tasks: int
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of Spark's reader that cut the ranges."""
+        return {} if self.max_records is None else {"maxRecordsPerPartition": str(self.max_records)}
 
 
 def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
@@ -98,9 +102,9 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
     return Layout(None, min(len(spans), max(enough, -(-len(spans) // together))))
 
 
-def is_split_by_user(given: Mapping[str, object], mine: Mapping[str, object]) -> bool:
-    """Whether the user has chosen how the ranges become tasks."""
-    return any(name.lower() in _SPLITTING for options in (given, mine) for name in options)
+def is_split_by_user(options: Mapping[str, object]) -> bool:
+    """Whether these options, the user's among them, say how the ranges become tasks."""
+    return any(name.lower() in _SPLITTING for name in options)
 
 
 def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> int:
@@ -109,12 +113,9 @@ def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> i
     Raises:
         ReaderOptionError: there is no such version.
     """
-    named = [
-        value for options in (given, mine) for name, value in options.items() if name.lower() == SOURCE_VERSION.lower()
-    ]
-    version = _text(named[-1] if named else DEFAULT_VERSION)
+    _, version = _by_lower_case(given, mine).get(_SOURCE_VERSION, ("", DEFAULT_VERSION))
     if version not in ("1", "2"):
-        raise ReaderOptionError(f"{SOURCE_VERSION} must be 1 or 2, the versions of Spark's Kafka source, got {version}")
+        raise ReaderOptionError(f"sourceVersion must be 1 or 2, the versions of Spark's Kafka source, got {version}")
     return int(version)
 
 
@@ -133,11 +134,9 @@ def reader_options(
         ReaderOptionError: an option would change what the window fixes.
     """
     _refuse_other_cluster(mine)
-    chosen: dict[str, tuple[str, str]] = {}  # by lower case
-    for options in (DEFAULTS, given, mine):
-        _refuse_fixed(options)
-        chosen.update({name.lower(): (name, _text(value)) for name, value in options.items()})
-    chosen.pop(SOURCE_VERSION.lower(), None)
+    _refuse_fixed({**given, **mine})
+    chosen = _by_lower_case(DEFAULTS, given, mine)
+    chosen.pop(_SOURCE_VERSION, None)
     return dict(chosen.values()) | {
         # Never subscribe: a partition that was added after planning would fail the read.
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in ranges.items()}),
@@ -164,8 +163,13 @@ def offsets_json(ranges: Ranges, bound: int) -> str:
 
 def schema(options: Mapping[str, object]) -> str:
     """Return the DDL of the frame that Spark's reader gives with these options."""
-    lowered = {name.lower(): _text(value) for name, value in options.items()}
-    return f"{SCHEMA}, {HEADERS}" if lowered.get("includeheaders", "").lower() == "true" else SCHEMA
+    _, headers = _by_lower_case(options).get("includeheaders", ("", "false"))
+    return f"{SCHEMA}, {HEADERS}" if headers.lower() == "true" else SCHEMA
+
+
+def _by_lower_case(*layers: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """Return lower-case name -> (name, value as text); a later layer overrides an earlier one."""
+    return {name.lower(): (name, _text(value)) for options in layers for name, value in options.items()}
 
 
 def _refuse_fixed(options: Mapping[str, object]) -> None:

@@ -26,7 +26,6 @@ from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, Incompl
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
-    Layout,
     is_split_by_user,
     layout,
     offsets_json,
@@ -83,8 +82,8 @@ class WindowReading:
         self.lane = handoff.lane
         self.until = datetime.fromisoformat(handoff.until)
         self.is_rerun = handoff.is_rerun
-        self.ranges = _without_empty(handoff)
-        self._label = label_of(handoff, self.ranges)
+        self.ranges = handoff.ranges
+        self._label = label_of(handoff)
         self.digest = self._label.digest
         self._spark = spark
         self._handoff = handoff
@@ -297,10 +296,10 @@ class WindowReading:
         version = source_version(given, options)
         if not self._planned:
             return empty_frame(self._spark, schema(chosen)), 0
-        if is_split_by_user(given, options):
+        if is_split_by_user(chosen):
             return load(self._spark, chosen, version), len(self._planned)
         tasks = layout(self._planned.values(), parallelism(self._spark))
-        frame = load(self._spark, {**chosen, **_splitting(tasks)}, version)
+        frame = load(self._spark, {**chosen, **tasks.options}, version)
         return (frame.coalesce(tasks.tasks) if tasks.tasks < len(self._planned) else frame), tasks.tasks
 
     def _counts(self, timeout: float, hint: str = "", *, recount: bool = False) -> Counts:
@@ -367,18 +366,6 @@ class WindowReading:
         if self._handoff.report:
             # Of a write by other means, which check() stands for, we know nothing.
             _write_report(self._handoff.report, self.id, self._checked, self._written)
-
-
-def _splitting(tasks: Layout) -> dict[str, str]:
-    return {} if tasks.max_records is None else {"maxRecordsPerPartition": str(tasks.max_records)}
-
-
-def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
-    ranges = {
-        topic: {int(p): (start, end) for p, (start, end) in partitions.items() if start < end}
-        for topic, partitions in sorted(handoff.topics.items())
-    }
-    return {topic: dict(sorted(partitions.items())) for topic, partitions in ranges.items() if partitions}
 
 
 def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import MakeWindow, Ranges
 
 ID = "lake.orders-000012"
-LABEL = label_of(handoff({}), {})
+LABEL = label_of(handoff({}))
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
