@@ -1,7 +1,7 @@
 """The job side: a window of Kafka offsets, read and written by a Spark job.
 
-Runs on clusters where only pyspark and the standard library are: nothing here imports the rest of this package, pyspark is
-imported where it is first used, and the syntax is that of Python 3.9, the oldest that Spark 4 takes.
+Runs on clusters where only pyspark and the standard library are: nothing here imports the rest of this package. What
+Airflow imports outside of a job needs no pyspark. The syntax is that of Python 3.9, the oldest that Spark 4 takes.
 """
 
 from __future__ import annotations

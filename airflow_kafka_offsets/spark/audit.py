@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 _BUCKET = 1_000_000
 """Offsets that one task sorts at a time: a partition of a topic may have billions."""
@@ -23,9 +21,6 @@ def islands(table: DataFrame, topic: str = "topic", partition: str = "partition"
         partition: the column with the partition.
         offset: the column with the offset.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     columns = [
         F.col(topic).alias("topic"),
         F.col(partition).cast("int").alias("partition"),

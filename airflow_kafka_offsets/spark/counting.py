@@ -6,16 +6,17 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 from airflow_kafka_offsets.spark.shared import MAX_NAMED, counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
-
     # What has its own count: a topic-partition, a topic (no partition), or the window (neither).
     Unit = tuple[str | None, int | None]
 
@@ -96,9 +97,6 @@ class CountedRead:
 
     def attach(self, frame: DataFrame) -> DataFrame:
         """Return the frame with the counting in it."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
         # With as many bins as there are values, a histogram is exact, and almost free. 100 count_if, one for each partition,
         # take 1.4 µs of CPU for each record, a fifth of reading it.
         # As a string because Spark Connect hands on no array of structs; not by to_json, as that has one generator for all who
@@ -138,8 +136,6 @@ class CountedRead:
         return Counts({_WHOLE: records}, {_WHOLE: sum(self._planned.values())}, strays)
 
     def _key(self) -> Column:
-        from pyspark.sql import functions as F
-
         ordinal = self._of_topic([F.lit(number) for number in range(len(self._topics))])
         partition = F.least(F.col("partition"), F.lit(self._width - 1)) if self._by_partition else F.lit(0)
         # As a double, and small: where two tasks have read the same, the histogram takes the mean of both keys, not quite the
@@ -147,8 +143,6 @@ class CountedRead:
         return ordinal.cast("double") * F.lit(self._width) + partition
 
     def _is_stray(self) -> Column:
-        from pyspark.sql import functions as F
-
         if (1 + max(partition for _, partition in self._ranges)) * len(self._topics) > MAX_BOUNDS:
             return F.lit(False)
         start, end = (F.get(self._of_topic(self._bounds(bound)), F.col("partition")) for bound in (0, 1))
@@ -157,8 +151,6 @@ class CountedRead:
 
     def _bounds(self, bound: int) -> list[Column]:
         """Return for each topic the starts (0) or the ends (1) by number of the partition, as an array that Spark makes once."""
-        from pyspark.sql import functions as F
-
         columns = []
         for topic in self._topics:
             known = {partition: ends[bound] for (name, partition), ends in self._ranges.items() if name == topic}
@@ -168,8 +160,6 @@ class CountedRead:
         return columns
 
     def _of_topic(self, values: Sequence[Column]) -> Column:
-        from pyspark.sql import functions as F
-
         if len(values) == 1:
             return values[0]
         # One flat CASE: Spark goes into one of a thousand levels, and does not come back.
@@ -195,9 +185,12 @@ class CountedRead:
 def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
     """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
     java = _java(observation)
+    deadline = time.monotonic() + timeout
     # `get` blocks until there was an action, forever if need be; over Spark Connect it never blocks.
-    if java is not None and not _wait_for(java.future().isCompleted, timeout):
-        return {}
+    while java is not None and not java.future().isCompleted():
+        if time.monotonic() > deadline:
+            return {}
+        time.sleep(0.02)
     try:
         metrics: Mapping[str, Any] = observation.get
     except Exception:  # Spark 4.2 raises what the action failed with
@@ -218,8 +211,6 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
         frame: the frame.
         ranges: of each topic-partition, ``start <= offset < end``.
     """
-    from pyspark.sql import functions as F
-
     groups = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
     read: Counter[Unit] = Counter()
     strays = 0
@@ -309,12 +300,3 @@ def _label(unit: Unit) -> str:
     if topic is None:
         return "all partitions"
     return topic if partition is None else f"{topic}-{partition}"
-
-
-def _wait_for(condition: Callable[[], bool], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

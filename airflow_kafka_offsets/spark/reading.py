@@ -284,8 +284,10 @@ class WindowReading:
         except Exception as exc:
             if DATA_LOSS.search(str(exc)) is None:
                 raise
+            lost = _LOST_RANGE.search(str(exc))
+            where = lost[0] if lost else "Spark does not say which"
             raise DataLossError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
+                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). "
                 "Retention removed them, or the topic was made again, after the window was planned"
             ) from exc
 
@@ -386,8 +388,3 @@ def _by_topic(counts: Counts) -> dict[str, dict[str, int]]:
         if topic is not None and partition is not None:
             by_topic.setdefault(topic, {})[str(partition)] = min(read, counts.planned[(topic, partition)])
     return by_topic
-
-
-def _first_lost(exc: Exception) -> str:
-    found = _LOST_RANGE.search(str(exc))
-    return found[0] if found else "Spark does not say which"

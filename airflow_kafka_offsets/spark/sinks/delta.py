@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 REPLACE = "replace"
 APPEND = "append"
@@ -95,8 +95,6 @@ class DeltaTable:
         return bool(named)
 
     def _refuse_other(self) -> None:
-        from pyspark.sql import functions as F
-
         table = self._rows()
         if WINDOW_ID not in map(str.lower, table.columns):
             return  # Delta's own error says that

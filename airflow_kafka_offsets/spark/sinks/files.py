@@ -64,11 +64,8 @@ class Files:
     def write(self, path: str, text: str) -> None:
         """Write a small new file."""
         flags = self._jvm.java.util.EnumSet.of(self._hadoop.CreateFlag.CREATE)
-        stream = self._context.create(self._path(path), flags, self._no_create_options)
-        try:
+        with contextlib.closing(self._context.create(self._path(path), flags, self._no_create_options)) as stream:
             stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
 
     def read(self, path: str) -> str | None:
         """Return what is in a small file; None: it is not there."""
@@ -78,10 +75,8 @@ class Files:
             if _is_lost_race(exc):
                 return None
             raise
-        try:
+        with contextlib.closing(stream):
             return bytes(stream.readAllBytes()).decode("utf-8", "replace")
-        finally:
-            stream.close()
 
     def discard(self, path: str) -> None:
         """Remove a directory with all that is in it, if it is there; failing at it hides neither a success nor an error."""

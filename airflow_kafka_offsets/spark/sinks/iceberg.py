@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _PROPERTY = "snapshot-property.kafka-"
 _GONE = "kafka_window_gone"
@@ -38,8 +38,6 @@ class IcebergTable:
         Raises:
             OtherWindowError: these are rows of another window.
         """
-        from pyspark.sql import functions as F
-
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
         self._create(rows, [WINDOW_ID, *partition_by])
@@ -87,8 +85,6 @@ class IcebergTable:
 
         As part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would write the whole table again.
         """
-        from pyspark.sql import functions as F
-
         ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).alias("t")
         same = [_column("t", key).eqNullSafe(_column("s", key)) for key in keys]
         gone = ours.join(rows.alias("s"), same, "left_anti").select(*(_column("t", key) for key in keys)).distinct()
@@ -96,8 +92,6 @@ class IcebergTable:
         return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
 
     def _refuse_other(self) -> None:
-        from pyspark.sql import functions as F
-
         mine = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id)
         if mine.isEmpty():
             return
@@ -133,8 +127,6 @@ class IcebergTable:
 
     def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> None:
         """Make the table, for frames like this one, if there is none."""
-        from pyspark.sql import functions as F
-
         if self._spark.catalog.tableExists(self.name):
             return
         columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
@@ -192,9 +184,6 @@ def _newer(window_id: str, order_by: Sequence[str]) -> str:
 
 def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
     """Return the newest row of each key; without an order, fail when a key has two."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     number = "kafka_window_number"
     of_key = Window.partitionBy(*(F.col(_quoted(key)) for key in keys))
     if order_by:
@@ -210,8 +199,6 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
 
 
 def _column(alias: str, name: str) -> Any:
-    from pyspark.sql import functions as F
-
     return F.col(f"{alias}.{_quoted(name)}")
 
 

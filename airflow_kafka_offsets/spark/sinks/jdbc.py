@@ -7,10 +7,13 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
@@ -19,9 +22,6 @@ from airflow_kafka_offsets.spark.shared import counted, stage_prefix
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,6 @@ class JdbcTable:
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
-
         if self.is_remote:
             self._refuse_password()
 
@@ -114,7 +113,7 @@ class JdbcTable:
         try:
             yield stage
         except BaseException:
-            self.drop(stage)
+            self._drop(stage, self._execute)
             raise
 
     def fill(self, stage: str, df: DataFrame, timeout: float) -> Stage:
@@ -123,15 +122,10 @@ class JdbcTable:
         Raises:
             PublishError: a task ran twice, and both times its rows stayed; or Spark does not tell how many it wrote.
         """
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
         observation = Observation()
         observed_rows = df.observe(observation, F.count(F.lit(1)).alias("rows"))
         self._write(observed_rows, self.target.beside(stage))
-        [(found,)] = (
-            self._spark.read.format("jdbc").options(**self._options, query=self.target.count(stage)).load().collect()
-        )
+        [(found,)] = self._read(query=self.target.count(stage)).collect()
         written = observed(observation, timeout).get("rows")
         if written is None:
             raise PublishError(
@@ -144,10 +138,6 @@ class JdbcTable:
                 "written twice (spark.speculation, or a lost executor). Nothing was published: run the window again"
             )
         return Stage(stage, df.columns, found)
-
-    def drop(self, stage: str) -> None:
-        """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
-        self._drop(stage, self._execute)
 
     # For a publication by the job
 
@@ -271,6 +261,7 @@ class JdbcTable:
         return connection.getCatalog(), schema or connection.getSchema()
 
     def _drop(self, stage: str, execute: Callable[[str], object]) -> None:
+        """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
         try:
             execute(self.target.drop(stage))
         except Exception as exc:
@@ -291,7 +282,7 @@ class JdbcTable:
             TargetError: it is another one.
         """
         try:
-            self._spark.read.format("jdbc").options(**self._options, dbtable=self.target.quote(STAGED)).load().schema  # noqa: B018
+            self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
                 f"stage_jdbc() is for a table in the ledger's own database, and where {self.target.table} is there is no table "
@@ -301,8 +292,6 @@ class JdbcTable:
 
     def register(self, stage: Stage, window_id: str) -> None:
         """Note in the ledger's database what is staged, so that the commit of the window publishes it."""
-        from pyspark.sql import functions as F
-
         values = {
             "window_id": F.lit(window_id),
             "target": F.lit(self.target.table),
@@ -316,23 +305,22 @@ class JdbcTable:
 
     # Spark
 
+    def _read(self, **what: str) -> DataFrame:
+        return self._spark.read.format("jdbc").options(**{**self._options, **what}).load()
+
     def _write(self, df: DataFrame, table: str) -> None:
         df.write.format("jdbc").options(**self._options, dbtable=table).mode("append").save()
 
     def _execute(self, *statements: str) -> None:
         """Run statements, each on its own."""
         if self.is_remote:
+            # There the only way to a statement of one's own is what Spark's reader runs before it reads.
             for statement in statements:
-                self._execute_by_reading(statement)
+                self._read(query="SELECT 1 AS done", sessionInitStatement=statement).collect()
             return
         with self._connected() as connection:
             for statement in statements:
                 _update(connection, statement)
-
-    def _execute_by_reading(self, statement: str) -> None:
-        # Over Spark Connect, the only way to a statement of one's own: what Spark's reader runs before it reads.
-        reader = self._spark.read.format("jdbc").options(**self._options)
-        reader.options(query="SELECT 1 AS done", sessionInitStatement=statement).load().collect()
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -352,24 +340,22 @@ class JdbcTable:
 
 
 def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> int:
-    prepared = connection.prepareStatement(statement)
-    try:
+    with _prepared(connection, statement, values) as prepared:
         prepared.setQueryTimeout(timeout)
-        for number, value in enumerate(values, start=1):
-            prepared.setString(number, value)
         return int(prepared.executeLargeUpdate())
-    finally:
-        prepared.close()
 
 
 def _rows(connection: Any, query: str, *values: str | None) -> list[str]:
-    prepared = connection.prepareStatement(query)
-    try:
+    with _prepared(connection, query, values) as prepared:
+        return _values(prepared.executeQuery(), 1)
+
+
+@contextmanager
+def _prepared(connection: Any, statement: str, values: Sequence[str | None]) -> Iterator[Any]:
+    with closing(connection.prepareStatement(statement)) as prepared:
         for number, value in enumerate(values, start=1):
             prepared.setString(number, value)
-        return _values(prepared.executeQuery(), 1)
-    finally:
-        prepared.close()
+        yield prepared
 
 
 def _values(rows: Any, column: Any) -> list[str]:

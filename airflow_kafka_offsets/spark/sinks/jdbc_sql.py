@@ -20,8 +20,6 @@ PUBLISHED = "kafka_offsets_published"
 DIGESTS = "kafka_offsets_digests"
 """A small table beside a target: the digest of each window that was published, so that another window of its id is refused."""
 
-_MYSQL = re.compile(r"jdbc:mysql:", re.IGNORECASE)
-_SQL_SERVER = re.compile(r"jdbc:sqlserver:", re.IGNORECASE)
 # Which class Spark is to load: without its name, a driver that came with --jars or --packages is not found.
 _DRIVERS = {
     r"jdbc:postgresql:": "org.postgresql.Driver",
@@ -49,15 +47,18 @@ class Target:
     def __post_init__(self) -> None:
         if not re.match(r"jdbc:\w+:", self.url):
             raise TargetError("The url must be one of JDBC, such as jdbc:postgresql://host/database")
-        if re.match(r"jdbc:mariadb:", self.url, re.IGNORECASE):
+        if self._is_of("mariadb"):
             raise TargetError(
                 "Spark speaks to MariaDB as to MySQL: write jdbc:mysql://host/database?permitMysqlScheme, which MariaDB's "
                 "driver takes, too (with jdbc:mariadb: Spark quotes names as MariaDB does not)"
             )
-        if _SQL_SERVER.match(self.url):
+        if self._is_of("sqlserver"):
             raise TargetError("SQL Server is not supported: it has no CREATE TABLE ... AS SELECT")
         if not all(self._parts):
             raise TargetError(f"{self.table!r} is not the name of a table: orders, or sales.orders")
+
+    def _is_of(self, kind: str) -> bool:
+        return self.url.lower().startswith(f"jdbc:{kind}:")
 
     @property
     def _parts(self) -> list[str]:
@@ -66,7 +67,7 @@ class Target:
     @property
     def is_mysql(self) -> bool:
         """Whether it is MySQL or MariaDB."""
-        return _MYSQL.match(self.url) is not None
+        return self._is_of("mysql")
 
     @property
     def schema(self) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 WINDOW_ID = "window_id"
 """Column (of files: directory) that says which window a row is of."""
@@ -26,8 +26,6 @@ def with_window_id(frame: DataFrame, window_id: str) -> DataFrame:
     Raises:
         WriteOptionError: it has such a column.
     """
-    from pyspark.sql import functions as F
-
     refuse_window_id(frame)
     return frame.withColumn(WINDOW_ID, F.lit(window_id))
 
