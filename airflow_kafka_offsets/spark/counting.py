@@ -237,25 +237,27 @@ def _keep_first(observation: Observation) -> None:
         observation._result = _First()
 
 
-def check_within(counts: Counts) -> None:
-    """Refuse records outside the window's ranges.
+def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | None = None) -> None:
+    """Refuse a read that is not the window's.
+
+    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
+    keeps their output once).
+
+    Args:
+        counts: what was read.
+        expect_gaps: whether offsets without a record are normal.
+        at_least: how many records an earlier run of the window read; None: there was none, or fewer are fine.
 
     Raises:
-        IncompleteReadError: there are some.
+        IncompleteReadError: records are missing, or are outside the window's ranges. The message names partitions and numbers.
     """
     if counts.strays:
         raise IncompleteReadError(
             f"{counts.strays} of the records that were read are outside the window's offset ranges: the Kafka source is not Spark's "
             "own, or ignores endingOffsets"
         )
-
-
-def check_not_fewer(counts: Counts, at_least: int | None) -> None:
-    """Refuse a read of fewer records than an earlier run of the same window read.
-
-    Raises:
-        IncompleteReadError: there are fewer.
-    """
+    if not expect_gaps:
+        _check_complete(counts)
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
             f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}: this run would replace an output that may "
@@ -264,16 +266,7 @@ def check_not_fewer(counts: Counts, at_least: int | None) -> None:
         )
 
 
-def check_complete(counts: Counts) -> None:
-    """Refuse a read of fewer records than planned offsets.
-
-    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
-    keeps their output once).
-
-    Raises:
-        IncompleteReadError: some are missing. The message names partitions and numbers.
-    """
-    check_within(counts)
+def _check_complete(counts: Counts) -> None:
     missing: dict[str, tuple[int, int]] = {}
     for unit, read in counts.read.items():
         planned = counts.planned[unit]

@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
-from airflow_kafka_offsets.spark.counting import (
-    CountedRead,
-    Counts,
-    check_complete,
-    check_not_fewer,
-    check_within,
-    recounted,
-)
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, recounted
 from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, PublishError
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
@@ -334,11 +327,7 @@ class WindowReading:
     def _verdict(self, count: Callable[[], Counts], hint: str = "") -> Counts:
         try:
             counts = count()
-            if self._handoff.expect_gaps:
-                check_within(counts)
-            else:
-                check_complete(counts)
-            check_not_fewer(counts, self._handoff.at_least)
+            check_counts(counts, expect_gaps=self._handoff.expect_gaps, at_least=self._handoff.at_least)
         except IncompleteReadError as exc:
             raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
         return counts
