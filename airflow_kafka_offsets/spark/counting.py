@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_MERGED = 10_000_000
-"""Partitions times tasks up to which each partition is counted by itself, and beyond it each topic: Spark's driver merges the
-counts of every task into those of all, 0.1 to 0.2 µs for each partition."""
+"""Up to this number of partitions times tasks, each partition has its own count, and beyond it each topic: Spark's driver merges
+the counts of all tasks, which takes 0.1 to 0.2 µs for each partition of a task."""
 
 MAX_BOUNDS = 1000
-"""Up to this many partitions, each record is checked against the window's ranges. Spark's plans show all these offsets."""
+"""Up to this number of partitions, each record is compared with the window's ranges. Spark's plans show all these offsets."""
 
 # Of a histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
@@ -73,8 +73,8 @@ class CountedRead:
     Args:
         ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
         tasks: how many tasks read them; None: one for each.
-        looks_outside: also count what lies outside of the ranges, for 0.1 µs of CPU a record (reading takes 1.2 µs): for topics
-            with gaps. Elsewhere a read that has as many records as there are offsets has no room for others.
+        looks_outside: whether to count records outside of the ranges as well, for 0.1 µs of CPU a record (reading takes 1.2 µs).
+            Only topics with gaps need it: without gaps, a read of as many records as offsets can't contain others.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class CountedRead:
         """Return the frame with the counting in it."""
         # With as many bins as there are values, a histogram is exact, and almost free. 100 count_if, one for each partition,
         # take 1.4 µs of CPU for each record, a fifth of reading it.
-        # As a string because Spark Connect hands on no array of structs; not by to_json, as that has one generator for all who
-        # ask Spark for the counts, and two threads do: 3 of 60 small windows failed over Connect.
+        # As a string, because Spark Connect can't return an array of structs. Not by to_json: all threads that ask Spark for
+        # the counts share its generator, and two threads ask. Over Connect, 3 of 60 small windows failed.
         histogram = F.histogram_numeric(self._key(), F.lit(2 + len(self._planned))).cast("string")
         self._observation = Observation()
         strays = [F.count_if(self._is_stray()).alias("strays")] if self._looks_outside else []
@@ -131,15 +131,15 @@ class CountedRead:
         read = self._decode(metrics.get("histogram"))
         if read.keys() <= self._planned.keys() and sum(read.values()) == records:
             return Counts({unit: read[unit] for unit in self._planned}, self._planned, strays)
-        # Another engine under Spark may have another idea of a histogram; and who asks Spark while another does may find the
-        # end of the text blank, as they share one row of bytes. The total is beyond doubt.
+        # Another engine under Spark may make other histograms. And two threads that ask Spark at once share one row of bytes, so
+        # the end of the text may be blank. The total is always right.
         return Counts({_WHOLE: records}, {_WHOLE: sum(self._planned.values())}, strays)
 
     def _key(self) -> Column:
         ordinal = self._of_topic([F.lit(number) for number in range(len(self._topics))])
         partition = F.least(F.col("partition"), F.lit(self._width - 1)) if self._by_partition else F.lit(0)
-        # As a double, and small: where two tasks have read the same, the histogram takes the mean of both keys, not quite the
-        # same then; of integers it would cut what is behind the point.
+        # As a double, and small: if two tasks have the same key, the histogram takes the mean of both, which is not exact. Of
+        # integers it would cut the fraction.
         return ordinal.cast("double") * F.lit(self._width) + partition
 
     def _is_stray(self) -> Column:
@@ -162,7 +162,7 @@ class CountedRead:
     def _of_topic(self, values: Sequence[Column]) -> Column:
         if len(values) == 1:
             return values[0]
-        # One flat CASE: Spark goes into one of a thousand levels, and does not come back.
+        # One flat CASE: Spark never finishes with one of a thousand levels.
         chosen: Any = F
         for number, topic in enumerate(self._topics):
             chosen = chosen.when(F.col("topic") == topic, values[number])
@@ -183,10 +183,10 @@ class CountedRead:
 
 
 def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
-    """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
+    """Return what Spark counted in a frame's first action; empty if there was none, if it failed, or if Spark is too late."""
     java = _java(observation)
     deadline = time.monotonic() + timeout
-    # `get` blocks until there was an action, forever if need be; over Spark Connect it never blocks.
+    # `get` blocks until there was an action, possibly forever. Over Spark Connect it never blocks.
     while java is not None and not java.future().isCompleted():
         if time.monotonic() > deadline:
             return {}
@@ -232,7 +232,7 @@ class _First(dict[str, Any]):
 
 
 def _keep_first(observation: Observation) -> None:
-    # Over Spark Connect each action would overwrite what the one before has counted: a show() what the write has read.
+    # Over Spark Connect each action overwrites the count of the one before: a show() that of the write.
     if getattr(observation, "_result", None) == {}:
         observation._result = _First()
 

@@ -1,4 +1,4 @@
-"""A Python job that does not outlive its JVM: who kills a driver kills its JVM, and Python would go on without it."""
+"""A Python job that does not outlive its JVM: whoever kills a driver kills its JVM, and Python would continue without it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 
 def die_with_jvm() -> None:
-    """Let the kernel kill this process when the JVM dies that started it; where no JVM did, or on no Linux, do nothing.
+    """Let the kernel kill this process when the JVM that started it dies; without such a JVM, or without Linux, do nothing.
 
-    Spark alone leaves the process behind: it fails at its next word to Spark, and does until then whatever else it does.
+    Spark alone leaves the process running: it fails at its next call to Spark, and continues with other work until then.
     """
     if sys.platform != "linux" or _STARTED_BY_JVM not in os.environ:
         return

@@ -26,10 +26,10 @@ from airflow_kafka_offsets.spark.source import empty_frame, is_classic
 logger = logging.getLogger(__name__)
 
 _READ_COMMITTED = 2
-"""java.sql.Connection.TRANSACTION_READ_COMMITTED: who has waited for a lock then sees what was written meanwhile."""
+"""java.sql.Connection.TRANSACTION_READ_COMMITTED: whoever waited for a lock then sees what was written in the meantime."""
 
 _DEADLOCKS = 10
-"""How often a publication is begun again that the database ended in favour of another one."""
+"""How often to begin a publication again that the database ended in favor of another one."""
 
 _SECRET = re.compile(r"(?i)password|secret|token")
 _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
@@ -38,7 +38,7 @@ _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
 _SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
 
 _DROP_SECONDS = 10
-"""How long to wait for a table that someone writes to."""
+"""Seconds to wait for a table that someone writes to."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class JdbcTable:
             self._refuse_password()
 
     def _refuse_password(self) -> None:
-        """Refuse what Spark Connect would write into its server's UI and event log, in clear.
+        """Refuse a password that Spark Connect would show in its server's UI and event log.
 
         Raises:
-            WriteOptionError: with where to put it instead.
+            WriteOptionError: there is one; with the place where it belongs.
         """
         names = [name for name in self._options if _SECRET.search(name)]
         if names or _PASSWORD.search(self.target.url):
@@ -92,15 +92,15 @@ class JdbcTable:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the session is one of Spark Connect, without a JVM at hand."""
+        """Whether the session is one of Spark Connect, so that this process has no JVM."""
         return not is_classic(self._spark)
 
     @contextmanager
     def staging(self, columns: Sequence[str], window_id: str) -> Iterator[str]:
-        """Give the name of a new staging table that no other try has; it is dropped when something fails.
+        """Yield the name of a new staging table that no other try has; it is dropped if something fails.
 
         Raises:
-            TargetError: the target is not there, or has not these columns and that of the window.
+            TargetError: the target does not exist, or lacks one of these columns or that of the window.
         """
         now = datetime.now(timezone.utc)  # noqa: UP017 (datetime.UTC came with Python 3.11)
         stage = stage_name(window_id, self.target.table, now, uuid.uuid4().hex[:6])
@@ -120,7 +120,7 @@ class JdbcTable:
         """Write a frame to a staging table, and make sure that each row is there once.
 
         Raises:
-            PublishError: a task ran twice, and both times its rows stayed; or Spark does not tell how many it wrote.
+            PublishError: a task ran twice, and its rows are there twice; or Spark does not report how many it wrote.
         """
         observation = Observation()
         observed_rows = df.observe(observation, F.count(F.lit(1)).alias("rows"))
@@ -145,28 +145,28 @@ class JdbcTable:
         """Refuse a session that has no JVM.
 
         Raises:
-            TargetError: with what there is instead.
+            TargetError: there is none; with what to use instead.
         """
         if self.is_remote:
             raise TargetError(
-                "write_jdbc() needs a classic Spark session: over Spark Connect there is no transaction to be had. When the "
-                "table is in the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes "
-                "it in the transaction that commits the window"
+                "write_jdbc() requires a classic Spark session, because Spark Connect can't run a transaction. If the table is in "
+                "the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes it in the "
+                "transaction that commits the window"
             )
 
     def create(self, df: DataFrame) -> None:
-        """Make what is missing of the target: the table, with the frame's types, or the window's column and an index."""
+        """Create what the target lacks: the table, with the frame's types, or the window's column and an index."""
         if not self._has(WINDOW_ID):
-            # Not of the frame itself: this would be its first action, which is the one that is counted.
+            # Not from the frame itself: this would be its first action, which is the one that is counted.
             self._write(empty_frame(self._spark, df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
 
     def publish(self, stage: Stage, label: Label) -> None:
-        """Replace the window's rows by what is staged, in one transaction. Then all older tries of the window are over.
+        """Replace the window's rows by the staged ones, in one transaction. Then no older try of the window can publish.
 
         Raises:
-            OtherWindowError: these are rows of another window; they are there still.
-            PublishError: it did not work; what was there is there still.
+            OtherWindowError: another window wrote the old rows; they are unchanged.
+            PublishError: the publication failed; the old rows are unchanged.
         """
         with self._failing_as_one_error(label.window_id), self._connected() as connection:
             self._check_transactions(connection)
@@ -191,7 +191,7 @@ class JdbcTable:
         connection.setAutoCommit(True)
 
     def _clean(self, connection: Any, stage: Stage, window_id: str) -> None:
-        """Drop what this try and older ones staged; the window is published, whatever becomes of that."""
+        """Drop the staging tables of this try and of older ones; the window is published, even if that fails."""
         left = [stage.name]
         try:
             left[:0] = older(self._stages(connection, window_id), stage.name)
@@ -208,8 +208,8 @@ class JdbcTable:
             raise
         except Exception as exc:
             raise PublishError(
-                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}); what was there is there "
-                "still, unless the connection broke while it was committed. Run the window again"
+                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). The old rows are unchanged, "
+                "unless the connection broke during the commit. Run the window again"
             ) from exc
 
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
@@ -218,18 +218,18 @@ class JdbcTable:
         if _update(connection, self.target.delete(), window_id):
             known = _rows(connection, self.target.find_digest(), window_id, self.target.name)
             label.refuse_other(table, {"digest": known[0]} if known else None, delete_rows(table, window_id))
-        # By the name alone: the digests lie in the target's schema, and `orders` and `public.orders` are one table.
+        # By the name alone: the digests are in the target's schema, and `orders` and `public.orders` are one table.
         _update(connection, self.target.delete_digest(), window_id, self.target.name)
         _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{self.target.table}: {counted(inserted, 'row')} would be published, and Spark staged {stage.rows}; nothing was "
-                "published. Does anybody else write to our staging tables?"
+                f"{self.target.table}: Spark staged {counted(stage.rows, 'row')}, and {inserted} would be published. Nothing was "
+                f"published. Make sure that nothing else writes to {self.target.beside(stage.name)}, and run the window again"
             )
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
-        """Make sure that there is a row to lock: of two that insert their rows at once, neither would see the other's."""
+        """Make sure that there is a row to lock: two jobs that insert it at once would not see each other's."""
         made = [(self.target.create_published(), ()), (self.target.create_digests(), ())]
         for statement, values in [*made, (self.target.insert_published(), (window_id,))]:
             try:
@@ -244,8 +244,8 @@ class JdbcTable:
         found = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
         if found and found[0] != "YES":
             raise TargetError(
-                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Once: ALTER "
-                f"TABLE {self.target.quoted} ENGINE = InnoDB"
+                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Change it once: "
+                f"ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
     def _stages(self, connection: Any, window_id: str) -> list[str]:
@@ -254,14 +254,14 @@ class JdbcTable:
         return _values(found, "TABLE_NAME")
 
     def _place(self, connection: Any) -> tuple[str | None, str | None]:
-        """Return the target's catalog and schema, as JDBC calls them; MySQL has catalogs only."""
+        """Return the target's catalog and schema in the sense of JDBC; MySQL has only catalogs."""
         schema = self.target.schema
         if self.target.is_mysql:
             return schema or connection.getCatalog(), None
         return connection.getCatalog(), schema or connection.getSchema()
 
     def _drop(self, stage: str, execute: Callable[[str], object]) -> None:
-        """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
+        """Remove a staging table, if it exists; a failure is only logged."""
         try:
             execute(self.target.drop(stage))
         except Exception as exc:
@@ -269,29 +269,29 @@ class JdbcTable:
 
     def _has(self, column: str) -> bool:
         with self._connected() as connection:
-            # JDBC takes names for patterns, in which _ is any character.
+            # For JDBC, names are patterns in which _ is any character.
             found = connection.getMetaData().getColumns(*self._place(connection), self.target.name, column)
             return self.target.name in _values(found, "TABLE_NAME")
 
     # For a publication by Airflow
 
     def check_ledger(self) -> None:
-        """Make sure that the target's database is that of a ledger: Spark would make a table that is not there.
+        """Make sure that the target's database is that of a ledger: Spark would create a missing table.
 
         Raises:
-            TargetError: it is another one.
+            TargetError: it is another database.
         """
         try:
             self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
-                f"stage_jdbc() is for a table in the ledger's own database, and where {self.target.table} is there is no table "
-                f"{STAGED} ({_reason(exc)}). Is the url that of the ledger (ledger_conn_id), and is kafka-offsets db upgrade "
-                "done there? For any other database: write_jdbc()"
+                f"stage_jdbc() is for a table in the ledger's own database, and the database of {self.target.table} has no table "
+                f"{STAGED} ({_reason(exc)}). Make sure that the url is that of the ledger (ledger_conn_id), and that kafka-offsets "
+                "db upgrade was run there. For any other database, use write_jdbc()"
             ) from exc
 
     def register(self, stage: Stage, window_id: str) -> None:
-        """Note in the ledger's database what is staged, so that the commit of the window publishes it."""
+        """Note the staged rows in the ledger's database, so that the commit of the window publishes them."""
         values = {
             "window_id": F.lit(window_id),
             "target": F.lit(self.target.table),
@@ -314,7 +314,7 @@ class JdbcTable:
     def _execute(self, *statements: str) -> None:
         """Run statements, each on its own."""
         if self.is_remote:
-            # There the only way to a statement of one's own is what Spark's reader runs before it reads.
+            # Over Spark Connect, the only way to run a statement is as one that Spark's reader runs before it reads.
             for statement in statements:
                 self._read(query="SELECT 1 AS done", sessionInitStatement=statement).collect()
             return
@@ -324,7 +324,7 @@ class JdbcTable:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Open a connection as Spark's writer does: with its drivers, its dialects and its providers of credentials."""
+        """Open a connection as Spark's writer does, with its drivers, dialects and providers of credentials."""
         jvm: Any = self._spark._jvm
         options = jvm.PythonUtils.toScalaMap({**self._options, "dbtable": self.target.quoted})
         sql = jvm.org.apache.spark.sql
@@ -335,7 +335,7 @@ class JdbcTable:
         try:
             yield connection
         finally:
-            with suppress(Exception):  # it broke, and what it did is told already
+            with suppress(Exception):  # it broke, which was already reported
                 connection.close()
 
 
@@ -371,7 +371,7 @@ def _sql_state(exc: BaseException) -> str:
 
 
 def _reason(exc: BaseException) -> str:
-    """Return what the database said, in one line."""
+    """Return the database's message, in one line."""
     java = getattr(exc, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(exc)
     line = text.strip().splitlines()[0] if text.strip() else type(exc).__name__
