@@ -49,11 +49,9 @@ class IcebergTable:
                 f"{self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
             )
         self._refuse_other()
-        writer = rows.writeTo(self.name)
         # Iceberg would shuffle all rows by their partition, and a window is one partition.
         usual = {"distribution-mode": "none"} if partitions == [WINDOW_ID] else {}
-        for name, value in {**usual, **options, **self._properties()}.items():
-            writer = writer.option(name, value)
+        writer = rows.writeTo(self.name).options(**{**usual, **options, **self._properties()})
         writer.overwrite(F.col(WINDOW_ID) == F.lit(window_id))
 
     def merge(
@@ -117,10 +115,8 @@ class IcebergTable:
 
     def _announce(self) -> None:
         """Name the window in a snapshot that changes nothing: a MERGE has no properties."""
-        writer = empty_frame(self._spark, self._spark.table(self.name).schema).writeTo(self.name)
-        for name, value in self._properties().items():
-            writer = writer.option(name, value)
-        writer.append()
+        nothing = empty_frame(self._spark, self._spark.table(self.name).schema)
+        nothing.writeTo(self.name).options(**self._properties()).append()
 
     def _add_column(self) -> str:
         """Return the statement that adds the column for the window's id; empty: the table has it."""
