@@ -78,7 +78,7 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     with pytest.raises(TargetError, match=r"To add that column: ALTER TABLE .* ADD COLUMN .*window_id") as refused:
         write(window, df, database, table)
     assert window.is_unchecked
-    database.run(*str(refused.value).split("To add that: ")[1].split("; "))
+    database.run(*str(refused.value).split("To add that column: ")[1].split("; "))
     with pytest.raises(TargetError, match="n2"):
         write(window, df.withColumnRenamed("n", "n2"), database, table)
     with pytest.raises(WriteOptionError, match="has a column window_id"):
