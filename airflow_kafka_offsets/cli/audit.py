@@ -40,9 +40,9 @@ def audit(args: Namespace) -> Answer:
         "without_record": found.without_record,
         "missing": [_document(finding) for finding in found.missing],
         "doubled": [_document(finding) for finding in found.doubled],
-        "untold": [_document(finding) for finding in found.untold],
+        "untold": [_document(finding) for finding in found.unknown],
         "at_join": [_range(piece) for piece in found.at_join],
-        "outside": [_range(piece) for piece in found.strange],
+        "outside": [_range(piece) for piece in found.outside],
         "left_out": list(found.other_topics),
         "open": [held.window.id for held in state.open],
     }

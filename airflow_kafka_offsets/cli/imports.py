@@ -55,11 +55,11 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
     before: Mapping[TopicPartition, int | None] = found.state.position.offsets if found.state.position else {}
     if found.reset is not None:  # what was known of an earlier topic of the name is no watermark of this one
         before = {**before, **{tp: old for tp, (old, _) in found.reset.moves.items()}}
-    beginnings = found.taken.unnamed if found.reset is None else ()
-    named = sorted({*found.taken.target, *beginnings})
+    beginnings = found.imported.unnamed if found.reset is None else ()
+    named = sorted({*found.imported.target, *beginnings})
     return {
         "from": found.asked.source.name,
-        "meaning": found.taken.meaning.value,
+        "meaning": found.imported.meaning.value,
         "founded": found.reset is None,
         "topics": list(found.group.topics),
         "kafka_conn_id": found.group.kafka_conn_id,
@@ -70,16 +70,16 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "partitions": [
             {
                 **tp._asdict(),
-                "found": found.taken.found.get(tp),
-                "meaning": found.taken.meaning.value if tp in found.taken.found else None,
+                "found": found.imported.found.get(tp),
+                "meaning": found.imported.meaning.value if tp in found.imported.found else None,
                 "watermark": before.get(tp),
                 "to": found.position.offsets[tp],
                 "end": found.log.bounds[tp].end,
             }
             for tp in named
         ],
-        "not_named": [tp._asdict() for tp in found.taken.unnamed],
-        "lost": ranges_document(found.taken.lost),
+        "not_named": [tp._asdict() for tp in found.imported.unnamed],
+        "lost": ranges_document(found.imported.lost),
         **consequences_document(found.reset, ledger),
     }
 

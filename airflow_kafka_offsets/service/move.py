@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
-from airflow_kafka_offsets.core.place.importing import Moves, Taken
+from airflow_kafka_offsets.core.place.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.place.verifying import Difference
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
@@ -70,7 +70,7 @@ class Import:
     Attributes:
         group: as the ledger knows it, or as it would be founded.
         asked: where the offsets are from.
-        taken: these offsets.
+        imported: these offsets.
         notes: what the place has to say.
         left_open: windows of the place, if it is a group of the ledger, that wait for their commit and are read again.
         log: what Kafka holds of their topics.
@@ -81,7 +81,7 @@ class Import:
 
     group: KafkaGroup
     asked: Asked
-    taken: Taken
+    imported: ImportedOffsets
     notes: tuple[str, ...]
     left_open: tuple[Held, ...]
     log: LogSnapshot
@@ -178,12 +178,14 @@ class Moving:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
         kafka = open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics)
-        taken = importing.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
-        reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
-        position = reset.position if reset else taken.position(snapshot)
+        imported = importing.to_import(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
+        reset = (
+            work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
+        )
+        position = reset.position if reset else imported.position(snapshot)
         left_open = importing.left_open(found.open_windows, topics)
         notes = (*found.notes, *importing.left_open_note(left_open))
-        return Import(group, asked, taken, notes, left_open, snapshot, position, state, reset)
+        return Import(group, asked, imported, notes, left_open, snapshot, position, state, reset)
 
     def carry_out_import(
         self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -302,13 +304,13 @@ def _origin(asked: Asked) -> dict[str, str]:
 
 
 def _import_details(found: Import) -> dict[str, object]:
-    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
+    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.imported)}
     if found.left_open:
         details["left_open"] = [held.window.id for held in found.left_open]
     if found.reset is not None:
         return details | summary_of_reset(found.reset)
     details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
-    details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
+    details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
     return details
 
 

@@ -126,8 +126,8 @@ class Publisher:
             return
         known = state.position.offsets
         advance.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
-        if strange := advance.strange(start, known, found):
-            named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
+        if foreign := advance.foreign_offsets(start, known, found):
+            named = name_some([f"{tp}: {offset}" for tp, offset in foreign.items()])
             logger.warning(
                 "Group %s: %s holds offsets of partitions that are new to the group, %s; they start again",
                 group,
@@ -136,7 +136,7 @@ class Publisher:
             )
             # What was read is of no one only if no one has planned since: who commits has planned before.
             self._check_version(group, state)
-            store.advance(group, strange, {tp: start[tp] for tp in strange})
+            store.advance(group, foreign, {tp: start[tp] for tp in foreign})
 
     def _check_version(self, group: str, state: GroupState) -> None:
         if self._ledger.load(group).version != state.version:

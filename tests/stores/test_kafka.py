@@ -431,7 +431,7 @@ class TestPlain(KafkaContract):
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
         """What remains without a transaction: no one is told a lie about the past, and each offset is one that was written."""
-        assert store.guarantees.compares is Compares.NOBODY
+        assert store.guarantees.compares is Compares.NO_ONE
         before = at(topic, *[0] * 20)
         store.advance(group, {}, before)
         start = threading.Barrier(WRITERS)

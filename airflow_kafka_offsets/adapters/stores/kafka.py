@@ -421,6 +421,6 @@ _TRANSACTIONAL = Guarantees(
 )
 _PLAIN = Guarantees(
     is_atomic=False,
-    compares=Compares.NOBODY,
+    compares=Compares.NO_ONE,
     caveat=f"{_EXPIRY} Of two writers at the same moment, the last one wins. Repeating the commit finishes what was half-written.",
 )

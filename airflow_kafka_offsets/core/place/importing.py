@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.window import Held
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportedOffsets:
     """Offsets that a group takes over from a place.
 
     Attributes:
@@ -38,7 +38,9 @@ class Taken:
         return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids))
 
 
-def take(place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False) -> Taken:
+def to_import(
+    place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False
+) -> ImportedOffsets:
     """Compare the offsets of a place with what Kafka has.
 
     Args:
@@ -70,7 +72,7 @@ def take(place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *,
         raise _loss(place, lost)
     inside = {tp: max(offset, log.bounds[tp].beginning) for tp, offset in target.items()}
     unnamed = tuple(sorted(log.bounds.keys() - target.keys()))
-    return Taken(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
+    return ImportedOffsets(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
 
 
 def _refuse_recreated(place: str, found: PlaceOffsets, target: Offsets, log: LogSnapshot) -> None:
@@ -108,11 +110,11 @@ def _loss(place: str, lost: OffsetRanges) -> DataLossError:
     )
 
 
-def facts(taken: Taken) -> dict[str, object]:
-    """Return what the ledger records about the taken offsets."""
+def facts(imported: ImportedOffsets) -> dict[str, object]:
+    """Return what the ledger records about the imported offsets."""
     return {
-        "found": {str(tp): number for tp, number in taken.found.items()},
-        "lost": named_ranges(taken.lost),
+        "found": {str(tp): number for tp, number in imported.found.items()},
+        "lost": named_ranges(imported.lost),
     }
 
 

@@ -229,8 +229,8 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
         UnreadTopicError: with the ways out.
     """
     for held in held_windows:
-        if strange := _unread(held.window, topics):
-            names, window_id = name_some(strange, ", "), held.window.id
+        if unread := _unread(held.window, topics):
+            names, window_id = name_some(unread, ", "), held.window.id
             raise UnreadTopicError(
                 f"Window {window_id} has records of {names}, which group {group} does not read any more, and its run is over. "
                 f"To have them read: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
@@ -252,9 +252,9 @@ def check_replays(
     if is_owner(state.owner, claim):
         return
     for held in held_windows:
-        if strange := _unread(held.window, topics):
+        if unread := _unread(held.window, topics):
             raise UnreadTopicError(
-                f"Window {held.window.id} has records of {name_some(strange, ', ')}, which group {group} does not read as "
+                f"Window {held.window.id} has records of {name_some(unread, ', ')}, which group {group} does not read as "
                 f"{Owner.of(claim)} defines it. The group belongs to {state.owner}. A DAG that replays for the same output reads "
                 "the same topics: add them. For another output, use another group"
             )
@@ -279,14 +279,14 @@ def check_given(
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
     known = {held.window.seq for held in state.claimed}
-    strange = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
-    is_open = [held for held in strange if held.window.lane is Lane.LIVE and held.window.state.is_open]
+    of_others = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
+    is_open = [held for held in of_others if held.window.lane is Lane.LIVE and held.window.state.is_open]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if is_open and not is_of_owners_dag:
         check_owner(group, state.owner, claim)
     check_adopts(group, topics, is_open)
     if not is_of_owners_dag:
-        check_replays(group, topics, state, claim, strange)
+        check_replays(group, topics, state, claim, of_others)
 
 
 def _unread(window: Window, topics: Collection[str]) -> list[str]:

@@ -80,7 +80,7 @@ def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPart
         ) from exc
 
 
-def strange(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def foreign_offsets(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the store's offsets of partitions that are new to the group, where they differ from the start of these partitions.
 
     This is not drift: they are from an earlier topic or another loader, before the group read these partitions. A partition

@@ -15,7 +15,7 @@ class Compares(StrEnum):
 
     ANY_WRITER = "any writer"
     COOPERATING = "co-operating writers"
-    NOBODY = "no one"
+    NO_ONE = "no one"
 
 
 @dataclass(frozen=True, slots=True)
