@@ -500,6 +500,8 @@ def _held(row: Row[Any]) -> Held:
             is_capped=row.is_capped,
             leader_epochs=leader_epochs,
         )
+        if window.span != row.span:
+            raise ValueError(f"it has {row.span} offsets, and its ranges have {window.span}")
         return Held(window, _claim(row), row.holds, row.committed_at)
 
 
