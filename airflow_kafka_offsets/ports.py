@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -16,7 +17,7 @@ from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, Standing, State, Window
 
 
 class LogOffsets(Protocol):
@@ -159,6 +160,22 @@ class Ledger(Protocol):
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return what matters to someone who asks for a window."""
+        ...
+
+    def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
+        """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer."""
+        ...
+
+    def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
+        """Return how far groups have come in time; one that never planned is not in the answer."""
+        ...
+
+    def standings(self, window_ids: Sequence[str]) -> Mapping[str, Standing]:
+        """Return where windows stand; one that does not exist is not in the answer."""
+        ...
+
+    def one_connection(self) -> AbstractContextManager[None]:
+        """Let all questions of this thread use one connection meanwhile."""
         ...
 
     def add_windows(
@@ -340,7 +357,7 @@ class Ledger(Protocol):
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
-        is_capped: bool | None = None,
+        since: int | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first.
@@ -352,7 +369,7 @@ class Ledger(Protocol):
             seqs: only these; none: all.
             cut_in: only windows with ``start < until <= end``.
             before: only windows with smaller numbers: to page on.
-            is_capped: only windows that the cap cut, or only others; None: both.
+            since: only windows with this number or a larger one.
             limit: how many at most.
         """
         ...

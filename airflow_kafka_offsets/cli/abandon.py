@@ -6,12 +6,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli import airflow_runs
-from airflow_kafka_offsets.cli.acts import act_answer, signed
+from airflow_kafka_offsets.cli.acts import act_answer, gap, signed
 from airflow_kafka_offsets.cli.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, run_name, time
-from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.cli.tables import open_text, ranges_table, time
 from airflow_kafka_offsets.service.windows import WindowService
 
 
@@ -23,7 +22,7 @@ def abandon(args: Namespace) -> Answer:
         found = service.abandon(args.window_id, document["who"], args.why, leave_gap=args.leave_gap)
     document["skipped"] = ranges_document(found.skipped)
     told = _done if args.yes else _preview
-    return act_answer(document, lambda: told(document), confirm="--leave-gap" if found.skipped else "")
+    return act_answer(document, lambda: told(document), confirm=["--leave-gap"] if found.skipped else [])
 
 
 def asked(args: Namespace) -> tuple[WindowService, Document]:
@@ -41,46 +40,40 @@ def asked(args: Namespace) -> tuple[WindowService, Document]:
 def heading(verb: str, document: Document) -> Iterator[str]:
     """Say what an act on an open window is about, and that its job may be at work."""
     window = document["window"]
-    yield (
-        f"This would {verb} window {window['id']} ({window['state']}, span {window['span']}, "
-        f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}):"
-    )
+    yield f"This would {verb} window {open_text(window)}:"
     yield ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty."
     if running := [a for a in window["history"] if a["outcome"] == "running"]:
-        yield f"Its last attempt runs since {time(running[-1]['started_at'])}, as far as the ledger knows."
+        yield f"Its last attempt has been running since {time(running[-1]['started_at'])}, as far as the ledger knows."
     yield _holder_text(document)
 
 
 def _holder_text(document: Document) -> str:
-    holder = run_name(document["window"]["held_by"])
+    holder = document["window"]["held_by"]
     match document["holder_is_over"]:
         case True:
-            return (
-                f"Airflow says that {holder} is over. A driver in a cluster may go on after it: make sure that none does, or "
-                "it goes on writing under this id."
-            )
+            known = f"Airflow says that {holder} is over. A driver in a cluster may still be at work: make sure that none is"
         case False:
-            return (
-                f"Airflow says that {holder} is still at work on it, or will be: stop it first (mark its task as failed), and make "
-                "sure that its job is over, or it goes on writing under this id."
+            known = (
+                f"Airflow says that {holder} is still at work on it, or will be. Stop it first (mark its task as failed), and make "
+                "sure that its job is over"
             )
         case _:
-            return (
-                f"{holder} may still be at work on it, and no Airflow could be asked from here: look at that run, stop it "
-                "first, and make sure that its job is over, or it goes on writing under this id."
+            known = (
+                f"{holder} may still be at work on it, and no Airflow could be asked from here. Look at that run, stop it first, and "
+                "make sure that its job is over"
             )
+    return f"{known}. Otherwise, it continues to write under this id."
 
 
 def _preview(document: Document) -> Iterator[str]:
     yield from heading("abandon", document)
     id_ = document["window"]["id"]
     output = (
-        f"What was written under {id_} has to go, or records count twice. If Kafka does not hold these offsets any more, and its "
-        "job has read all of them, that is the only copy. To keep it, do not abandon the window: "
-        f"kafka-offsets commit {id_} --why '...'"
+        f"Remove what was written under {id_}, or records count twice. If Kafka no longer holds these offsets, and the job has read "
+        f"all of them, that is the only copy. To keep it, do not abandon the window: kafka-offsets commit {id_} --why '...'"
     )
     if document["skipped"]:
-        yield f"Later windows start where it ends, so its offsets can't be planned again. {_gap(document)}"
+        yield f"Later windows start where it ends, so its offsets can't be planned again. {gap(document)}"
         yield output
     else:
         yield f"The next run would plan these offsets again under another id. {output}"
@@ -89,14 +82,7 @@ def _preview(document: Document) -> Iterator[str]:
 def _done(document: Document) -> Iterator[str]:
     yield f"Window {document['window']['id']} is abandoned, by {document['who']}. {_holder_text(document)}"
     if document["skipped"]:
-        yield _gap(document)
+        yield gap(document)
         yield "Remove what was written under this id, or records count twice."
     else:
         yield "Remove what was written under this id: the next run plans its offsets again under another one."
-
-
-def _gap(document: Document) -> str:
-    return (
-        "No one owns these offsets then (recorded as a gap); a replay of them reads them as long as Kafka holds them:\n\n"
-        + ranges_table(document["skipped"])
-    )

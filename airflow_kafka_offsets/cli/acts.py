@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from airflow_kafka_offsets.cli.documents import Document, claim_document, moment, ranges_document
+from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
+from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
+from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
@@ -22,7 +23,7 @@ def signed(args: Namespace, who: str, *, is_needed: bool = True) -> Document:
 
 
 def act_answer(
-    document: Document, told: Callable[[], Iterable[str]], *, already: str | None = None, confirm: str = ""
+    document: Document, told: Callable[[], Iterable[str]], *, already: str | None = None, confirm: Sequence[str] = ()
 ) -> Answer:
     """Answer with what was done, or would be.
 
@@ -30,13 +31,14 @@ def act_answer(
         document: for programs; ``done`` says which.
         told: return the paragraphs for people.
         already: there is nothing to do, and this sentence says why; None: there is.
-        confirm: the flag that it needs beside ``--yes``.
+        confirm: the flags that it needs beside ``--yes``; one that supersedes windows has its own.
     """
     if already is not None:
         return Answer(document, lambda: f"{already}. {NOTHING_CHANGED}")
     if document["done"]:
         return Answer(document, lambda: "\n\n".join(told()))
-    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {f'--yes {confirm}'.rstrip()}"
+    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") else [])]
+    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(flags)}"
     return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
 
 
@@ -48,40 +50,39 @@ def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
     return {
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
-        "superseded": _superseded(found, ledger),
+        "superseded": _superseded(found.superseded, ledger),
         "unread": unread,
     }
 
 
-def _superseded(found: Reset, ledger: Ledger) -> list[Document]:
-    if not found.superseded:
+def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
+    if not windows:
         return []
-    group, first, last = found.superseded[0].group, found.superseded[0].seq, found.superseded[-1].seq
-    seqs = {window.seq for window in found.superseded}
-    rows = ledger.windows(group, before=last + 1, limit=last - first + 1)
-    return [
-        {
-            "id": row.held.window.id,
-            "until": moment(row.held.window.until),
-            "span": row.held.window.span,
-            "held_by": claim_document(row.held.holder),
-        }
-        for row in reversed(rows)
-        if row.held.window.seq in seqs
-    ]
+    first, last = windows[0], windows[-1]
+    rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
+    holders = {row.held.window.seq: row.held.holder for row in rows}
+    return [{"id": w.id, "until": w.until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
 def consequences(document: Document, found: Reset | None) -> Iterator[str]:
     """Say what a move of the watermark does to offsets and windows."""
     if document["replaced"]:
         yield (
-            "Kafka gave these offsets to other records after they were read. No one reads the new ones then (recorded):\n\n"
+            "Kafka gave these offsets to other records after they were read. No one reads the new records after that (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
-        yield "No one owns these offsets then (recorded as a gap):\n\n" + ranges_table(document["skipped"])
+        yield gap(document)
     if found is not None and document["superseded"]:
         yield from _superseded_text(document, found)
+
+
+def gap(document: Document) -> str:
+    """Say of the offsets that lose their owner where they are recorded, and who can read them."""
+    return (
+        "No one owns these offsets after that (recorded as a gap). A replay reads them, as long as Kafka holds them:\n\n"
+        + ranges_table(document["skipped"])
+    )
 
 
 def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
@@ -92,21 +93,15 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
     )
     lose = f"{have} lost" if is_done else "would lose"
     yield (
-        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are then read again under {new}. "
-        f"What was written under the old {old} has to go, or records count twice:"
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
+        f"Remove what was written under the old {old}, or records count twice:"
     )
-    rows = ([w["id"], time(w["until"]), w["span"], run_name(w["held_by"])] for w in windows)
-    yield table(("id", "until", "span", "run"), rows)
+    yield table(("id", "until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])
     if not is_done:
         yield (
-            "Usually a replay is meant: to run these windows again under their own ids, which replaces their output, "
-            "clear the runs above in Airflow instead. The watermark stays then."
+            "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
+            "This replaces their output, and the watermark stays where it is."
         )
-
-
-def confirmation(document: Document) -> str:
-    """Return the flag that a move of the watermark needs beside ``--yes``."""
-    return "--supersede" if document["superseded"] else ""

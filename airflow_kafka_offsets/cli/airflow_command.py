@@ -25,6 +25,7 @@ def _theirs(commands: Sequence[Command | CommandGroup]) -> list[CLICommand]:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
     from airflow_kafka_offsets.cli.arguments import CommandGroup
+    from airflow_kafka_offsets.cli.exit_codes import explain
 
     return [
         GroupCommand(name=command.name, help=command.help, subcommands=_theirs(command.commands))
@@ -33,7 +34,7 @@ def _theirs(commands: Sequence[Command | CommandGroup]) -> list[CLICommand]:
             name=command.name,
             help=command.help,
             description=command.description,
-            epilog=command.epilog,
+            epilog=explain(),
             func=_run(command.function),
             args=[Arg(argument.flags, **argument.options) for argument in command.arguments],
         )

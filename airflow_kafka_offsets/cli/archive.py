@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from pathlib import Path
 
 from airflow_kafka_offsets.cli.jars import spark_of
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.start import make_archive
 
 
 def archive(args: Namespace) -> Answer:
     """Find the archive, or make it."""
     spark = spark_of(args.spark_home)
-    to = Path(args.to).expanduser().absolute() if args.to else None
-    found, is_new = make_archive(spark.home, os.environ, folder=to, again=args.again, before_exec=dying_with_parent())
+    found, is_new = make_archive(
+        spark.home, os.environ, folder=args.to, again=args.again, before_exec=dying_with_parent()
+    )
     size = None if found is None else found.stat().st_size
     document = {"spark_home": str(spark.home), "archive": str(found) if found else None, "made": is_new, "bytes": size}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from airflow_kafka_offsets.cli.exit_codes import explain
 from airflow_kafka_offsets.core.errors import short
 from airflow_kafka_offsets.core.fields import is_text
 from airflow_kafka_offsets.core.place.place import Meaning
@@ -36,7 +38,7 @@ class Command:
 
     Attributes:
         name, help, description: for people.
-        function: dotted path of what runs it; imported when it runs.
+        function: what runs it, below `airflow_kafka_offsets.cli`; imported when it runs.
         arguments: in the order of the help.
     """
 
@@ -45,11 +47,6 @@ class Command:
     description: str
     function: str
     arguments: tuple[Argument, ...]
-
-    @property
-    def epilog(self) -> str:
-        """What stands below the help."""
-        return explain()
 
 
 @dataclass(frozen=True)
@@ -67,32 +64,33 @@ def argument(*flags: str, **options: Any) -> Argument:
     return Argument(flags, {"type": text, **options} if has_value else options)
 
 
-def _with(one: Argument, **options: Any) -> Argument:
-    return Argument(one.flags, {**one.options, **options})
-
-
 def text(value: str) -> str:
     """Read a text that says something, and that a database can hold."""
     if not value.strip():
-        raise argparse.ArgumentTypeError("there is nothing in it; for the default, leave the argument out")
+        raise argparse.ArgumentTypeError("it is empty; to get the default, leave the argument out")
     if not is_text(value):
         raise argparse.ArgumentTypeError(
-            f"{short(value)} holds bytes that are no text in the encoding of this console ({sys.getfilesystemencoding()})"
+            f"{short(value)} has bytes that are not text in the encoding of this console ({sys.getfilesystemencoding()})"
         )
     return value
+
+
+def path(value: str) -> Path:
+    """Read the path of a file or folder; ``~`` is the home of the user."""
+    return Path(os.path.expanduser(text(value))).absolute()
 
 
 def positive(value: str) -> int:
     """Read a number that is at least 1."""
     if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS and int(value) > 0):
-        raise argparse.ArgumentTypeError(f"{short(value)} is not a whole number above 0, of at most {_DIGITS} digits")
+        raise argparse.ArgumentTypeError(f"{short(value)} is not a whole number above 0 with at most {_DIGITS} digits")
     return int(value)
 
 
 def reason(value: str) -> str:
     """Read why someone does something."""
     if not value.strip():
-        raise argparse.ArgumentTypeError("say why: the reason is kept in the ledger for whoever finds this later")
+        raise argparse.ArgumentTypeError("say why: the ledger keeps the reason for whoever finds this later")
     return text(value)
 
 
@@ -100,7 +98,7 @@ _LEDGER = argument(
     "--ledger",
     metavar="URL_OR_CONNECTION",
     help="the ledger: SQLAlchemy's URL without a password, or an Airflow connection id. "
-    f"Default: the environment variable {LEDGER_VARIABLE} (its URL may hold a password), else Airflow's configuration",
+    f"Default: the environment variable {LEDGER_VARIABLE} (its URL may have a password), else Airflow's configuration",
 )
 _OUTPUT = argument(
     "-o", "--output", choices=("table", "json"), default="table", help="table for people (default), json for programs"
@@ -108,7 +106,7 @@ _OUTPUT = argument(
 _SERVERS = argument(
     "--bootstrap-servers",
     metavar="HOST:PORT,...",
-    help="ask this Kafka instead of the group's Airflow connection",
+    help="use this Kafka, without a login, instead of the group's Airflow connection",
 )
 _KAFKA_CONFIG = argument(
     "--kafka-config",
@@ -122,346 +120,340 @@ _WHY = argument(
     required=True,
     type=reason,
     metavar="TEXT",
-    help="the reason, kept in the ledger together with who and when",
+    help="the reason; the ledger keeps it together with who and when",
 )
 _WHO = argument("--who", metavar="NAME", help="who does it (default: the user of the operating system)")
 _SUPERSEDE = argument(
     "--supersede",
     action="store_true",
-    help="confirm that committed windows lose their offsets, and that their output is removed",
+    help="confirm that committed windows lose their offsets, and that you remove their output",
 )
 _LEAVE_GAP = argument(
     "--leave-gap",
     action="store_true",
-    help="confirm that no one owns the window's offsets then, as later windows start where it ends",
+    help="confirm that no one owns the window's offsets after that, as later windows start where it ends",
 )
-_YES = argument("--yes", action="store_true", help="do it; without this, say what would happen")
+_YES = argument("--yes", action="store_true", help="do it; without --yes, the command shows what would happen")
 
-_FROM = argument(
+_from = partial(
+    argument,
     "--from",
     dest="from_place",
     metavar="PLACE",
-    help="ledger, the address of an offset store (redis://redis_default; kafka:// is the Kafka consumer group), "
-    "checkpoint:DIRECTORY of Structured Streaming (a local path, or a URL that fsspec reads; ?source=N takes one of its "
-    "sources), or csv:FILE of kafka-consumer-groups (csv:- is stdin)",
+    help="where the offsets come from: ledger, the address of an offset store (redis://redis_default; kafka:// is the Kafka "
+    "consumer group), checkpoint:DIRECTORY of Structured Streaming (a local path, or a URL that fsspec reads; with "
+    "?source=N only one of its sources), or csv:FILE of kafka-consumer-groups (csv:- is stdin)",
 )
 _AS = argument(
     "--as",
     dest="as_name",
     metavar="NAME",
-    help="the name under which the place keeps the offsets (default: the group's)",
+    help="the name under which the place keeps the offsets (default: the group's name)",
 )
 _MEANING = argument(
     "--meaning",
     choices=[meaning.value for meaning in Meaning],
     default=Meaning.NEXT.value,
-    help="what the numbers of the place say: the next offset to read (default), or the last one that was read",
+    help="what the numbers of the place are: the next offset to read (default), or the last one that was read",
 )
-_TOPIC = argument("--topic", action="append", metavar="TOPIC", help="this topic only; may be given more than once")
+_TOPIC = argument("--topic", action="append", metavar="TOPIC", help="only this topic; may be given more than once")
 
-_WINDOW_ID = argument("window_id", metavar="WINDOW_ID", help="such as lake.orders-000012")
+_WINDOW_ID = argument("window_id", metavar="WINDOW_ID", help="id of the window, such as lake.orders-000012")
 _COMMON = (_LEDGER, _OUTPUT)
 _ASKING = (_SERVERS, _KAFKA_CONFIG, *_COMMON)
-_SIGNED = (_WHY, _WHO)
+_ACT = (_WHY, _WHO, _YES)
 _PLACE = (_AS, _MEANING, _TOPIC)
-_HERE = "airflow_kafka_offsets.cli"
-
-STATUS = Command(
-    "status",
-    "groups, their open window, what was committed last, lag",
-    "Show every group, or one group by topic-partition: watermark, open window and who holds it, the last committed "
-    "window, lag. When Kafka does not answer, the rest is shown and the exit code is 3.",
-    f"{_HERE}.status.status",
-    (
-        argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
-        argument("--offline", action="store_true", help="do not ask Kafka: no lag"),
-        *_ASKING,
-    ),
-)
-WINDOWS = Command(
-    "windows",
-    "windows of a group, or some windows in detail",
-    "List the windows of a group, newest first; with --ids (or a window's id instead of the group) show ranges, attempts "
-    "and lost ranges.",
-    f"{_HERE}.windows.windows",
-    (
-        argument("group", metavar="GROUP", help="name of the group, or the id of one window"),
-        argument("--ids", metavar="IDS", help="windows to show in detail: 12, 12-15, 3,12-15 or a window id"),
-        argument(
-            "--state",
-            action="append",
-            choices=[state.value for state in State],
-            help="only windows in this state; may be given more than once",
-        ),
-        argument("--limit", type=positive, default=20, metavar="N", help="at most so many windows (default: 20)"),
-        *_COMMON,
-    ),
-)
-PLAN = Command(
-    "plan",
-    "what the next window would be, and why; or what a replay would run",
-    "Show the oldest open window, and the one that would be cut next up to the end offset. With --dag: as that DAG defines the "
-    "group, before its first run too. With --windows, --from and --to, or --starting-offsets and --ending-offsets: the windows "
-    "that a replay of these would run. Writes nothing.",
-    f"{_HERE}.plan.plan",
-    (
-        argument(
-            "group", metavar="GROUP", nargs="?", help="name of the group; with --dag only where that plans several"
-        ),
-        argument(
-            "--dag",
-            metavar="FILE_OR_DAG_ID",
-            help="take the group's definition from this DAG file, or from the DAG of this id in Airflow's bundles "
-            "(default: as the ledger has it)",
-        ),
-        argument("--windows", metavar="IDS", help="replay these windows: 12, 12-15, 3,12-15 or a window id"),
-        argument("--from", dest="from_time", metavar="TIME", help="replay a span: after this time, with its zone"),
-        argument("--to", dest="to_time", metavar="TIME", help="and up to this time"),
-        argument(
-            "--starting-offsets", metavar="JSON", help='replay offset ranges: Spark\'s JSON ({"orders":{"0":23}})'
-        ),
-        argument("--ending-offsets", metavar="JSON", help="and the offsets behind the last ones"),
-        *_ASKING,
-    ),
-)
-ABANDON = Command(
-    "abandon",
-    "give an unfinished window up",
-    "Take the ownership of its offsets from an open window. The next run plans those of the newest one again, under another "
-    "id. Those of an older one become a recorded gap, which a replay can fill. What its job has written under the old id has "
-    "to go. Without --yes: a dry run.",
-    f"{_HERE}.abandon.abandon",
-    (_WINDOW_ID, *_SIGNED, _LEAVE_GAP, _YES, *_ASKING),
-)
-COMMIT = Command(
-    "commit",
-    "commit a window whose job has read all of it",
-    "Commit an open window on your word that its job has read all of it, where no run can do that any more: its topic was "
-    "recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
-    f"{_HERE}.commit.commit",
-    (_WINDOW_ID, *_SIGNED, _YES, *_ASKING),
-)
-RESET = Command(
-    "reset",
-    "move the watermark of a group",
-    "Move the watermark of a group. Forwards leaves a recorded gap; backwards supersedes windows, whose output has to go. "
-    "Without --yes: a dry run.",
-    f"{_HERE}.reset.reset",
-    (
-        _GROUP,
-        argument(
-            "--to",
-            metavar="POSITION",
-            help="earliest, latest, a time with its zone (2026-01-31T00:00:00+00:00) or Spark's JSON of offsets "
-            '({"orders":{"0":23}}); partitions that the JSON does not name stay',
-        ),
-        argument("--to-window", metavar="ID", help="instead of --to: the start of this window (12, or its whole id)"),
-        argument("--topic", action="append", metavar="TOPIC", help="move this topic only; may be given more than once"),
-        *_SIGNED,
-        _SUPERSEDE,
-        _YES,
-        *_ASKING,
-    ),
-)
-TAKE_OVER = Command(
-    "take-over",
-    "give a group to another DAG or task",
-    "A group belongs to the task that plans it; no other one gets its live windows. Give it to another DAG or task, when they "
-    "were renamed. Open windows come along, as they are. Without --yes: a dry run.",
-    f"{_HERE}.take_over.take_over",
-    (
-        _GROUP,
-        argument("--dag", required=True, metavar="DAG_ID", help="the DAG that it belongs to from now on"),
-        argument(
-            "--task",
-            required=True,
-            metavar="TASK_ID",
-            help="its task that plans; with its task groups, as Airflow shows it",
-        ),
-        *_SIGNED,
-        _YES,
-        *_COMMON,
-    ),
-)
-IMPORT = Command(
-    "import",
-    "let a group go on from the offsets that another place holds",
-    "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
-    "a CSV file holds. A group that the ledger does not know is founded; for another one this is a reset. Stop first "
-    "whoever reads these topics there. Without --yes: a dry run.",
-    f"{_HERE}.imports.import_offsets",
-    (
-        _GROUP,
-        _with(_FROM, required=True),
-        *_PLACE,
-        argument(
-            "--kafka-conn-id",
-            metavar="ID",
-            help="the Airflow connection of a group that is founded (default: kafka_default)",
-        ),
-        argument(
-            "--skip-lost",
-            action="store_true",
-            help="where retention has removed what would come next, go on at the beginning offset and record what was lost",
-        ),
-        *_SIGNED,
-        _SUPERSEDE,
-        _YES,
-        *_ASKING,
-    ),
-)
-EXPORT = Command(
-    "export",
-    "next offsets as the CSV that kafka-consumer-groups reads",
-    "Print the next offsets of a group, or write them into a new file, as kafka-consumer-groups --reset-offsets --from-file "
-    "reads them. Into a file, without --yes: a dry run.",
-    f"{_HERE}.exports.export",
-    (
-        _GROUP,
-        _with(_FROM, default="ledger"),
-        *_PLACE,
-        argument("--to", metavar="FILE", default="-", help="a file that is not there yet, or - for stdout (default)"),
-        argument("--why", type=reason, metavar="TEXT", help="the reason; needed for a file, as that is recorded"),
-        _WHO,
-        _YES,
-        *_ASKING,
-    ),
-)
-COPY = Command(
-    "copy",
-    "bring offsets from one place into an offset store",
-    "Advance an offset store to the offsets that the ledger, another store, a consumer group, a checkpoint or a file holds, by "
-    "compare-and-set from what it holds now; then read it back and compare. Without --yes: a dry run.",
-    f"{_HERE}.copying.copy",
-    (
-        _GROUP,
-        _with(_FROM, required=True),
-        *_PLACE,
-        argument("--to", required=True, metavar="STORE", help="address of the offset store"),
-        *_SIGNED,
-        _YES,
-        *_ASKING,
-    ),
-)
-VERIFY = Command(
-    "verify",
-    "do the ledger, the offset store and Kafka agree?",
-    "Compare the watermark of a group with what its offset store holds and with what Kafka has, and show the partitions that "
-    "differ; then the exit code is 1. Writes nothing.",
-    f"{_HERE}.verify.verify",
-    (
-        _GROUP,
-        argument("--store", metavar="STORE", help="address of an offset store (default: the group's own)"),
-        *_ASKING,
-    ),
-)
-AUDIT = Command(
-    "audit",
-    "does a table hold each record of the windows, once?",
-    "Compare the committed windows of a group with what a table has of their topics, and name missing and doubled ranges with their "
-    'windows; then the exit code is 1. What the table has is a CSV of its islands: "Audit a table" in the docs (docs/howto/audit-a-table.md) has the query. '
-    "Asks the ledger only, and writes nothing.",
-    f"{_HERE}.audit.audit",
-    (
-        _GROUP,
-        argument(
-            "--table",
-            required=True,
-            action="append",
-            metavar="FILE",
-            help="topic,partition,first_offset,last_offset,copies: a CSV file, a folder of such files as Spark writes one, or - for "
-            "stdin; may be given more than once, for tables that belong together",
-        ),
-        argument("--windows", metavar="IDS", help="only these windows: 12, 12-15, 3,12-15 or a window id"),
-        *_COMMON,
-    ),
-)
 _SPARK_HOME = argument(
     "--spark-home",
+    type=path,
     metavar="FOLDER",
-    help="home of the Spark (default: the environment variable SPARK_HOME, else that of the spark-submit on PATH)",
+    help="home of Spark (default: the environment variable SPARK_HOME, else the home of the spark-submit on PATH)",
 )
-JARS = Command(
-    "jars",
-    "fetch the jars of Spark's Kafka connector ahead of time",
-    "Show the jars of the Kafka connector that fits Spark, and fetch them with Spark's own spark-submit if they are not there yet. "
-    "Launches in client mode use them from there, without the network. Asks neither the ledger nor Kafka.",
-    f"{_HERE}.jars.jars",
-    (
-        _SPARK_HOME,
-        argument(
-            "--to",
-            metavar="FOLDER",
-            help="keep them below this folder, which can be copied into an image, instead of the cache folder "
-            "(Airflow's configuration, [kafka_offsets] cache_folder)",
-        ),
-        argument(
-            "--submit-args",
-            metavar="TEXT",
-            help="what spark-submit is told beside that, for example '--repositories URL' where Spark's own settings name no mirror",
-        ),
-        _OUTPUT,
-    ),
-)
-ARCHIVE = Command(
-    "archive",
-    "make the archive from which drivers start, ahead of time",
-    "Show the archive of classes from which the JVM of a driver in client mode starts, and make it with a small job of its own if it is not "
-    "there yet: half a minute of a core and 170 MB. Needs Java 17 or later. Asks neither the ledger nor Kafka.",
-    f"{_HERE}.archive.archive",
-    (
-        _SPARK_HOME,
-        argument(
-            "--to",
-            metavar="FOLDER",
-            help="keep it below this folder instead of the cache folder (Airflow's configuration, [kafka_offsets] cache_folder)",
-        ),
-        argument("--again", action="store_true", help="make it also where there is one"),
-        _OUTPUT,
-    ),
-)
-DB = CommandGroup(
-    "db",
-    "the ledger's tables",
-    (
-        Command(
-            "upgrade",
-            "make or upgrade the ledger's tables",
-            "Make the ledger's tables, or bring them to the revision that this package needs; does nothing when they are.",
-            f"{_HERE}.db.upgrade",
-            (
-                argument(
-                    "--beside-others",
-                    action="store_true",
-                    help="also in a SQLite file that holds nothing but the tables of another application",
-                ),
-                *_COMMON,
-            ),
-        ),
-        Command(
-            "current",
-            "show the revision of the ledger's tables",
-            "Show the revision of the ledger's tables and the one that this package needs; exit code 3 when they differ.",
-            f"{_HERE}.db.current",
-            _COMMON,
-        ),
-    ),
+_TO_FOLDER = argument(
+    "--to",
+    type=path,
+    metavar="FOLDER",
+    help="store the files below this folder instead of in the cache folder (Airflow's configuration, [kafka_offsets] cache_folder)",
 )
 
 COMMANDS: tuple[Command | CommandGroup, ...] = (
-    STATUS,
-    WINDOWS,
-    PLAN,
-    ABANDON,
-    COMMIT,
-    RESET,
-    TAKE_OVER,
-    IMPORT,
-    EXPORT,
-    COPY,
-    VERIFY,
-    AUDIT,
-    JARS,
-    ARCHIVE,
-    DB,
+    Command(
+        "status",
+        "show groups: open window, last committed window, lag",
+        "Show all groups in short, or one group by topic-partition: the watermark, the open window and the run that has it, the "
+        "last committed window, and the lag. If Kafka does not answer, the rest is shown, and the exit code is 3.",
+        "status.status",
+        (
+            argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
+            argument("--offline", action="store_true", help="do not ask Kafka; the lag is not shown"),
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "windows",
+        "show the windows of a group, or some windows in detail",
+        "Show the windows of a group, newest first. With --ids, or with a window's id instead of the group, each window is shown "
+        "in detail: its offset ranges, its attempts, and what was lost to retention before it started.",
+        "windows.windows",
+        (
+            argument("group", metavar="GROUP", help="name of the group, or the id of one window"),
+            argument("--ids", metavar="IDS", help="show these windows in detail: 12, 12-15, 3,12-15 or a window id"),
+            argument(
+                "--state",
+                action="append",
+                choices=[state.value for state in State],
+                help="only windows in this state; may be given more than once",
+            ),
+            argument("--limit", type=positive, default=20, metavar="N", help="show at most N windows (default: 20)"),
+            *_COMMON,
+        ),
+    ),
+    Command(
+        "plan",
+        "show the next window, and why; or what a replay would run",
+        "Show the oldest open window, and the window that would be planned next, up to the end offset. With --dag: as that DAG "
+        "defines the group, also before its first run. With --windows, with --from and --to, or with --starting-offsets and "
+        "--ending-offsets: the windows that a replay of these would run. Nothing is written.",
+        "plan.plan",
+        (
+            argument(
+                "group",
+                metavar="GROUP",
+                nargs="?",
+                help="name of the group; with --dag, required only if several groups are planned there",
+            ),
+            argument(
+                "--dag",
+                metavar="FILE_OR_DAG_ID",
+                help="take the group's definition from this DAG file, or from the DAG of this id in Airflow's bundles "
+                "(default: the definition in the ledger)",
+            ),
+            argument("--windows", metavar="IDS", help="replay these windows: 12, 12-15, 3,12-15 or a window id"),
+            argument(
+                "--from", dest="from_time", metavar="TIME", help="replay a time span: after this time, with its zone"
+            ),
+            argument("--to", dest="to_time", metavar="TIME", help="and up to this time"),
+            argument(
+                "--starting-offsets", metavar="JSON", help='replay offset ranges: Spark\'s JSON ({"orders":{"0":23}})'
+            ),
+            argument("--ending-offsets", metavar="JSON", help="and where these ranges end: one past the last offset"),
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "abandon",
+        "abandon an open window",
+        "Abandon an open window: it no longer owns its offsets. If it is the newest one, the next run plans them again, under another "
+        "id. If it is an older one, they become a recorded gap, which a replay can fill. Remove what the job has written under the "
+        "old id. Without --yes: a dry run.",
+        "abandon.abandon",
+        (_WINDOW_ID, *_ACT, _LEAVE_GAP, *_ASKING),
+    ),
+    Command(
+        "commit",
+        "commit a window whose job has read all of it",
+        "Commit an open window on your word that its job has read all of it. Use this for a window that no run can read again: its "
+        "topic was recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
+        "commit.commit",
+        (_WINDOW_ID, *_ACT, *_ASKING),
+    ),
+    Command(
+        "reset",
+        "move the watermark of a group",
+        "Move the watermark of a group. A move forwards leaves a recorded gap. A move backwards supersedes windows: remove their "
+        "output. Without --yes: a dry run.",
+        "reset.reset",
+        (
+            _GROUP,
+            argument(
+                "--to",
+                metavar="POSITION",
+                help="earliest, latest, a time with its zone (2026-01-31T00:00:00+00:00) or Spark's JSON of offsets "
+                '({"orders":{"0":23}}); partitions that the JSON does not name stay',
+            ),
+            argument(
+                "--to-window", metavar="ID", help="instead of --to: the start of this window (12, or its whole id)"
+            ),
+            _TOPIC,
+            *_ACT,
+            _SUPERSEDE,
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "take-over",
+        "give a group to another DAG or task",
+        "Give a group to another DAG or task, usually after a rename. A group belongs to the task that plans it, and no other task "
+        "gets its live windows. Open windows move with the group, as they are. Without --yes: a dry run.",
+        "take_over.take_over",
+        (
+            _GROUP,
+            argument("--dag", required=True, metavar="DAG_ID", help="the DAG that the group belongs to from now on"),
+            argument(
+                "--task",
+                required=True,
+                metavar="TASK_ID",
+                help="the task of this DAG that plans; its id has the task groups, as Airflow shows it",
+            ),
+            *_ACT,
+            *_COMMON,
+        ),
+    ),
+    Command(
+        "import",
+        "set the watermark of a group to the offsets of another place",
+        "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
+        "a CSV file holds. If the ledger does not know the group, the group is made. If it does, this is a reset. First stop "
+        "whoever still reads these topics from that place. Without --yes: a dry run.",
+        "imports.import_offsets",
+        (
+            _GROUP,
+            _from(required=True),
+            *_PLACE,
+            argument(
+                "--kafka-conn-id",
+                metavar="ID",
+                help="the Airflow connection of a group that the ledger does not know (default: kafka_default)",
+            ),
+            argument(
+                "--skip-lost",
+                action="store_true",
+                help="where retention has removed what would come next, continue at the beginning offset, and record what was lost",
+            ),
+            *_ACT,
+            _SUPERSEDE,
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "export",
+        "write next offsets as the CSV that kafka-consumer-groups reads",
+        "Print the next offsets of a group, or write them into a new file. They come from the ledger, or from the place of --from. "
+        "kafka-consumer-groups --reset-offsets --from-file reads them. Into a file, without --yes: a dry run.",
+        "exports.export",
+        (
+            _GROUP,
+            _from(default="ledger"),
+            *_PLACE,
+            argument(
+                "--to", metavar="FILE", default="-", help="a file that does not exist yet, or - for stdout (default)"
+            ),
+            argument(
+                "--why",
+                type=reason,
+                metavar="TEXT",
+                help="the reason; required for a file, because such an export is recorded",
+            ),
+            _WHO,
+            _YES,
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "copy",
+        "advance an offset store to the offsets of another place",
+        "Advance an offset store to the offsets that the ledger, another store, a consumer group, a checkpoint or a file holds. The "
+        "write is a compare-and-set from what the store holds now. After it, the store is read back and compared. Without --yes: a "
+        "dry run.",
+        "copying.copy",
+        (
+            _GROUP,
+            _from(required=True),
+            *_PLACE,
+            argument("--to", required=True, metavar="STORE", help="address of the offset store"),
+            *_ACT,
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "verify",
+        "compare the ledger, the offset store and Kafka",
+        "Compare the watermark of a group with what its offset store holds, and with what Kafka has. Only the partitions that "
+        "differ are shown. If some differ, the exit code is 1. Nothing is written.",
+        "verify.verify",
+        (
+            _GROUP,
+            argument("--store", metavar="STORE", help="address of an offset store (default: the group's own)"),
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "audit",
+        "check that a table has each record of the windows once",
+        "Compare the committed windows of a group with what a table has of their topics. Missing and doubled ranges are named with "
+        "their windows. If there are any, the exit code is 1. --table takes a CSV of the table's unbroken ranges of offsets: "
+        '"Audit a table" in the docs (docs/howto/audit-a-table.md) has the query for it. Only the ledger is asked, and nothing is '
+        "written.",
+        "audit.audit",
+        (
+            _GROUP,
+            argument(
+                "--table",
+                required=True,
+                action="append",
+                metavar="FILE",
+                help="a CSV file, a folder of such files as Spark writes it, or - for stdin; the columns are "
+                "topic,partition,first_offset,last_offset,copies; may be given more than once, for tables that belong together",
+            ),
+            argument("--windows", metavar="IDS", help="only these windows: 12, 12-15, 3,12-15 or a window id"),
+            *_COMMON,
+        ),
+    ),
+    Command(
+        "jars",
+        "fetch the jars of Spark's Kafka connector ahead of time",
+        "Show the jars of the Kafka connector that fits Spark. If they are missing, Spark's own spark-submit fetches them. Launches "
+        "in client mode find them there, and use no network. Neither the ledger nor Kafka is asked.",
+        "jars.jars",
+        (
+            _SPARK_HOME,
+            _TO_FOLDER,
+            argument(
+                "--submit-args",
+                metavar="TEXT",
+                help="more options for spark-submit, for example '--repositories URL' if Spark's own settings name no mirror",
+            ),
+            _OUTPUT,
+        ),
+    ),
+    Command(
+        "archive",
+        "make the archive from which drivers start, ahead of time",
+        "Show the archive of classes from which the JVM of a driver in client mode starts. If it is missing, a small Spark job makes "
+        "it. This takes half a minute of one core, and 170 MB. It requires Java 17 or later. Neither the ledger nor Kafka is asked.",
+        "archive.archive",
+        (
+            _SPARK_HOME,
+            _TO_FOLDER,
+            argument("--again", action="store_true", help="make it even if there is one"),
+            _OUTPUT,
+        ),
+    ),
+    CommandGroup(
+        "db",
+        "make, upgrade or show the ledger's tables",
+        (
+            Command(
+                "upgrade",
+                "make or upgrade the ledger's tables",
+                "Make the ledger's tables, or bring them to the revision that this package needs. If they have it, nothing is changed.",
+                "db.upgrade",
+                (
+                    argument(
+                        "--beside-others",
+                        action="store_true",
+                        help="make the ledger even in a SQLite file that has only tables of another application",
+                    ),
+                    *_COMMON,
+                ),
+            ),
+            Command(
+                "current",
+                "show the revision of the ledger's tables",
+                "Show the revision of the ledger's tables, and the revision that this package needs. If they differ, the exit code is 3.",
+                "db.current",
+                _COMMON,
+            ),
+        ),
+    ),
 )

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.documents import Document, range_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import by_span, partitions_table
+from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.place.audit import Audit, Finding
 from airflow_kafka_offsets.core.place.islands import Piece, load_islands
@@ -29,7 +29,7 @@ def audit(args: Namespace) -> Answer:
     group = ledger.group(args.group)
     if not table:
         raise BadInputError(
-            f"{', '.join(args.table)}: no line is there, so the table has nothing of group {group.name}"
+            f"{', '.join(args.table)}: there is no line, so the table has nothing of group {group.name}"
         )
     found, state = audit_table(ledger, group, table, seqs), ledger.load(group.name)
     document = {
@@ -40,9 +40,9 @@ def audit(args: Namespace) -> Answer:
         "without_record": found.without_record,
         "missing": [_document(finding) for finding in found.missing],
         "doubled": [_document(finding) for finding in found.doubled],
-        "untold": [_document(finding) for finding in found.untold],
+        "untold": [_document(finding) for finding in found.unknown],
         "at_join": [_range(piece) for piece in found.at_join],
-        "outside": [_range(piece) for piece in found.strange],
+        "outside": [_range(piece) for piece in found.outside],
         "left_out": list(found.other_topics),
         "open": [held.window.id for held in state.open],
     }
@@ -86,14 +86,14 @@ def _wrong(document: Document) -> Iterable[str]:
         yield f"Missing: {number} of {_names(missing)}. {_where(missing)}\n\n" + _table(missing, "not_there")
     if join := document["at_join"]:
         yield (
-            f"Missing before the group's first window: the table ends before it begins in {counted(len(join), 'partition')}:\n\n"
-            + partitions_table(("topic", "partition", "start", "end", "span"), join, by_span)
+            f"Missing before the group's first window: the table ends before that window begins, in {counted(len(join), 'partition')}:\n\n"
+            + ranges_table(join)
         )
     if doubled := document["doubled"]:
         yield f"More than once: offsets of {_names(doubled)}:\n\n" + _table(doubled, "more_than_once")
     if doubled := [piece for piece in document["outside"] if piece["copies"] > 1]:
         keys = ("topic", "partition", "start", "end", "span", "copies")
-        yield "More than once, and of no committed window:\n\n" + partitions_table(keys, doubled, by_span)
+        yield "More than once, and of no committed window:\n\n" + partitions_table(keys, doubled)
 
 
 def _where(missing: Sequence[Document]) -> str:
@@ -106,7 +106,7 @@ def _where(missing: Sequence[Document]) -> str:
 def _table(findings: Sequence[Document], which: str) -> str:
     ranges = [{"window": finding["window"], **piece} for finding in findings for piece in finding[which]]
     copies = ("copies",) if which == "more_than_once" else ()
-    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges, by_span)
+    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges)
 
 
 def _names(findings: Sequence[Document]) -> str:
@@ -119,15 +119,16 @@ def _notes(document: Document) -> Iterable[str]:
     if untold := document["untold"]:
         yield (
             f"No one can tell whether a record of {_names(untold)} is missing: the table does not have all of their offsets, the "
-            "jobs told no count, and the group expects offsets without a record."
+            "jobs reported no count, and the group expects offsets without a record."
         )
     if outside := document["outside"]:
         which = name_some([f"{p['topic']}-{p['partition']}: {p['start']} to {p['end'] - 1}" for p in outside])
-        text = (
-            f"Outside of the committed windows the table has {counted(sum(map(by_span, outside)), 'offset')}: {which}."
+        span = sum(piece["span"] for piece in outside)
+        is_open = f" Still open: {name_some(document['open'], ', ')}." if document["open"] else ""
+        yield (
+            f"Outside the committed windows, the table has {counted(span, 'offset')}: {which}.{is_open} "
+            "Remove what an abandoned window wrote."
         )
-        is_open = f" Open is {name_some(document['open'], ', ')}." if document["open"] else ""
-        yield f"{text}{is_open} What an abandoned window wrote has to go."
     if left_out := document["left_out"]:
         yield (
             f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name, whose offsets mean something "
@@ -157,8 +158,8 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
-        "What lies there twice after that was written under another id: look for rows of windows that are abandoned or "
-        f"superseded, kafka-offsets windows {group} --state abandoned --state superseded",
+        "What is there twice after that was written under another id. Look for rows of windows that are abandoned or "
+        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 

@@ -27,6 +27,6 @@ def _told(document: Document) -> Iterator[str]:
         return
     yield from heading("commit", document)
     yield (
-        "Nothing proves that its job read all of it: look into the job's own log and at what it wrote. What is missing there is "
+        "Nothing proves that its job has read all of it. Look into the job's own log, and at what it wrote. What is missing there is "
         "never read again, unless someone replays the window while Kafka still holds it."
     )

@@ -23,41 +23,35 @@ def copy(args: Namespace) -> Answer:
     store = open_target(args, args.to, group)
     found = moving.plan_copy(group, asked_of_place(args, ledger, group), store)
     is_needed = bool(found.moves)
-    unlike = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
+    differing = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {
         "group": group.name,
         **signed(args, who, is_needed=is_needed),
-        "verified": not unlike if is_needed and args.yes else None,
+        "verified": not differing if is_needed and args.yes else None,
         **_copy_document(found),
-        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (written, there) in unlike.items()],
+        "unlike": [{**tp._asdict(), "written": written, "found": there} for tp, (there, written) in differing.items()],
     }
-    already = None if is_needed else f"{found.store} holds what {document['from']} does already"
+    already = None if is_needed else f"{found.store} already holds what {document['from']} holds"
     answer = act_answer(document, lambda: _told(document), already=already)
-    if not unlike:
+    if not differing:
         return answer
     error = (
-        f"{found.store} does not hold what was written to it: someone else writes there at this moment, or it lost a "
+        f"{found.store} does not hold what was written to it. Someone else writes there at this moment, or it lost a "
         f"part. Compare: kafka-offsets verify {group.name} --store '{found.store}'"
     )
     return replace(answer, code=ExitCode.REFUSED, error=error)
 
 
 def _copy_document(found: Copy) -> Document:
-    given = found.given
+    given, meaning = found.given, found.given.asked.meaning.value
     return {
         "from": given.asked.source.name,
         "to": found.store,
-        "meaning": given.asked.meaning.value,
+        "meaning": meaning,
         "notes": list(given.notes),
         "same": len(given.offsets) - len(found.moves),
         "moves": [
-            {
-                **tp._asdict(),
-                "found": given.found[tp],
-                "meaning": given.asked.meaning.value,
-                "from": old,
-                "to": new,
-            }
+            {**tp._asdict(), "found": given.found[tp], "meaning": meaning, "from": old, "to": new}
             for tp, (old, new) in found.moves.items()
         ],
         "only_in_target": [
@@ -68,13 +62,12 @@ def _copy_document(found: Copy) -> Document:
 
 def _told(document: Document) -> Iterator[str]:
     verb = "has taken over" if document["done"] else "would take over"
-    yield f"{document['to']} {verb} from {document['from']} for group {document['group']}, as next offsets:"
-    headers = ("topic", "partition", "found", "meaning", "from", "to")
-    yield table(headers, ([m[header] for header in headers] for m in document["moves"]))
+    yield f"{document['to']} {verb} these next offsets of group {document['group']} from {document['from']}:"
+    yield table(("topic", "partition", "found", "meaning", "from", "to"), document["moves"])
     yield from (f"Note: {note}." for note in document["notes"])
     if document["same"]:
-        yield f"{counted(document['same'], 'partition')} more the same in both."
+        yield f"Already the same in both: {counted(document['same'], 'partition')}."
     if rest := document["only_in_target"]:
-        yield f"{counted(len(rest), 'partition')} of these topics only in {document['to']}: left as it is."
+        yield f"Only in {document['to']}, and not changed: {counted(len(rest), 'partition')} of these topics."
     if document["verified"]:
-        yield "Read back: it holds exactly that."
+        yield "The store was read back: it holds exactly these offsets."

@@ -56,14 +56,14 @@ class Outlook:
     """What can be seen of tasks before a run: on this machine and in Airflow's connections, without asking a cluster.
 
     Attributes:
-        problems: why they can't run, a sentence each.
-        warnings: what is not on this machine and may be on that of the task, a sentence each.
-        unseen: what could not be looked at yet, by the task's name.
+        task_problems: why they can't run, a sentence each.
+        task_warnings: what is not on this machine and may be on that of the task, a sentence each.
+        not_checked: what could not be looked at yet, by the task's name.
     """
 
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-    unseen: tuple[str, ...]
+    task_problems: list[str]
+    task_warnings: list[str]
+    not_checked: list[str]
 
 
 def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
@@ -76,17 +76,10 @@ def find_definition(file_or_dag_id: str, group: str | None) -> Definition:
     Raises:
         BadInputError: there is no such file, DAG or group, the file can't be imported, or there are several groups.
     """
-    dags = _dags_of_file(file_or_dag_id) if _is_file(file_or_dag_id) else [_dag_of_id(file_or_dag_id)]
-    return _chosen(file_or_dag_id, _found(dags), group)
-
-
-def _is_file(file_or_dag_id: str) -> bool:
     # The id of a DAG has no slash.
-    return os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
-
-
-def _found(dags: Iterable[Any]) -> list[tuple[KafkaGroup, Any]]:
-    return [(group, task) for dag in dags for task, group in tasks_of_groups(dag)]
+    is_file = os.sep in file_or_dag_id or file_or_dag_id.endswith((".py", ".zip"))
+    dags = _dags_of_file(file_or_dag_id) if is_file else [_dag_of_id(file_or_dag_id)]
+    return _chosen(file_or_dag_id, [(group, task) for dag in dags for task, group in tasks_of_groups(dag)], group)
 
 
 def _owner(task: Any) -> Owner:
@@ -100,7 +93,7 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
             by_name.setdefault(group.name, []).append((group, _owner(task)))
     names = name_some(sorted(by_name), ", ")
     if not by_name:
-        raise BadInputError(f"{source} plans no group: no task of it does, and sensors only look")
+        raise BadInputError(f"{source} plans no group: none of its tasks does, and sensors only look")
     if name is None and len(by_name) > 1:
         raise BadInputError(
             f"{source} plans the groups {names}; name one of them: kafka-offsets plan --dag {source} {min(by_name)}"
@@ -112,29 +105,30 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
     first = same_name[0][0]
     if any(other != first for other, _ in same_name):
         raise BadInputError(
-            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Only one of "
-            "them can be meant: give the other group a name of its own"
+            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Use "
+            "one definition, or give the other group a name of its own"
         )
     return Definition(first, planners, tuple(task for group, task in found if group.name == first.name))
 
 
 def look_ahead(tasks: Iterable[Any]) -> Outlook:
     """Look at what the tasks of a group need beside Kafka and the ledger."""
-    problems, warnings, unseen = [], [], []
+    outlook = Outlook([], [], [])
     for task in tasks:
         try:
             ahead = _look_ahead(task)
         except BadInputError as exc:
-            problems.append(f"{_owner(task)} can't run: {explained(exc)}")
+            outlook.task_problems.append(f"{_owner(task)} can't run: {explained(exc)}")
             continue
         if ahead.elsewhere:
-            warnings.append(
-                f"{_owner(task)}: {', '.join(ahead.elsewhere)} {'is' if len(ahead.elsewhere) == 1 else 'are'} not on this machine "
-                f"({platform.node()}). Check that each worker of this task has {'it' if len(ahead.elsewhere) == 1 else 'them'}"
+            are, them = ("is", "it") if len(ahead.elsewhere) == 1 else ("are", "them")
+            outlook.task_warnings.append(
+                f"{_owner(task)}: {', '.join(ahead.elsewhere)} {are} not on this machine ({platform.node()}). Check that each "
+                f"worker of this task has {them}"
             )
         if ahead.unseen:
-            unseen.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
-    return Outlook(tuple(problems), tuple(warnings), tuple(unseen))
+            outlook.not_checked.append(f"{_owner(task)} ({name_some(ahead.unseen, ', ')})")
+    return outlook
 
 
 def _look_ahead(task: Any) -> Ahead:
@@ -166,7 +160,7 @@ def _asked(operator: Any, dag: Any) -> Ahead:
 
 
 def _dags_of_file(path: str) -> list[Any]:
-    file = Path(path).expanduser().absolute()
+    file = Path(os.path.expanduser(path)).absolute()
     if not file.is_file():
         raise BadInputError(f"There is no file {path}")
     # One that is not fetched yet can't have it.
@@ -209,15 +203,11 @@ def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
             manager = DagBundlesManager()
             bundles = list(manager.get_all_dag_bundles())
             names = list(manager.get_all_bundle_names())
-    except AirflowConfigException as exc:
-        raise BadInputError(f"Airflow's list of bundles can't be used: {exc}") from exc
-    except ImportError as exc:
+    except Exception as exc:
+        # Not the words of whatever else the module of a bundle raises: they may show a password.
+        words = f": {exc}" if isinstance(exc, AirflowConfigException | ImportError) else ""
         raise BadInputError(
-            f"Airflow's list of bundles can't be used: {type(exc).__name__}: {exc}. {_NAME_THE_FILE}"
-        ) from exc
-    except Exception as exc:  # whatever the module of a bundle raises; not its words, which may show a password
-        raise BadInputError(
-            f"Airflow's list of bundles can't be used ({type(exc).__name__}). {_NAME_THE_FILE}"
+            f"Airflow's list of bundles can't be used: {type(exc).__name__}{words}. {_NAME_THE_FILE}"
         ) from exc
     made = {bundle.name for bundle in bundles}
     return bundles, [name for name in names if name not in made]
@@ -243,7 +233,7 @@ def _fetch(bundle: BaseDagBundle) -> None:
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    from airflow_kafka_offsets.launch.start import environment_with
+    from airflow_kafka_offsets.wiring.machine.start import environment_with
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):

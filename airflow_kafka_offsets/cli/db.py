@@ -36,7 +36,7 @@ def current(args: Namespace) -> Answer:
 
 def _what_helps(url: str) -> str | None:
     try:
-        wiring.check_ledger(url)
+        wiring.open_ledger_at(url)
     except LedgerSchemaError as exc:
         return str(exc)
     return None  # someone else has upgraded it just now

@@ -31,7 +31,7 @@ MEANING = {
     ExitCode.REFUSED: "refused: what Kafka holds or the state of a window does not allow it; nothing was changed",
     ExitCode.USAGE: "correct what you wrote (an argument; an unknown group, window or connection); nothing was changed",
     ExitCode.UNAVAILABLE: "Kafka, the ledger, the offset store or Spark's connector can't be used (no answer, access refused, tables of another version)",
-    ExitCode.UNCONFIRMED: "not confirmed, nothing was changed: add --yes, and what the answer names besides (--supersede, --leave-gap)",
+    ExitCode.UNCONFIRMED: "not confirmed, nothing was changed: add --yes, and the other flags that the answer names (--supersede, --leave-gap)",
 }
 
 
@@ -46,9 +46,7 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError():
-            return ExitCode.UNAVAILABLE
-        case ConnectorUnavailableError():
+        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError() | ConnectorUnavailableError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

@@ -10,7 +10,6 @@ from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
-from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
 from airflow_kafka_offsets.service.move import Export, Moving
 from airflow_kafka_offsets.wiring import places
@@ -20,9 +19,9 @@ def export(args: Namespace) -> Answer:
     """Print next offsets, or write them into a file."""
     file = args.to.removeprefix("csv:")
     is_file = file != "-"
-    who = person(args) if is_file else None
-    if is_file:
-        _check_signed(who, args.why)
+    if is_file and not args.why:
+        raise BadInputError("An export into a file is recorded: say why with --why")
+    who = person(args) if is_file else ""
     ledger = open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
     found = moving.plan_export(group, asked_of_place(args, ledger, group))
@@ -31,7 +30,7 @@ def export(args: Namespace) -> Answer:
         places.check_new_csv(file)
         if args.yes:
             with places.new_csv(file) as written:  # before the record: what can't be made is no export
-                moving.record_export(group.name, found, file, str(who), args.why)
+                moving.record_export(group.name, found, file, who, args.why)
                 written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}
     notes = "\n".join(f"Note: {note}." for note in found.notes) or None
@@ -40,24 +39,14 @@ def export(args: Namespace) -> Answer:
     return replace(act_answer(document, lambda: [_told(document)]), error=notes)
 
 
-def _check_signed(who: str | None, why: str | None) -> None:
-    if not why:
-        raise BadInputError("An export into a file is recorded: say why with --why")
-    check_signature(str(who), why)
-
-
 def _document(found: Export) -> Document:
+    meaning = found.asked.meaning.value
     return {
         "from": found.asked.source.name,
-        "meaning": found.asked.meaning.value,
+        "meaning": meaning,
         "notes": list(found.notes),
         "offsets": [
-            {
-                **tp._asdict(),
-                "found": found.found[tp],
-                "meaning": found.asked.meaning.value,
-                "to": offset,
-            }
+            {**tp._asdict(), "found": found.found[tp], "meaning": meaning, "to": offset}
             for tp, offset in found.offsets.items()
         ],
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 
-from airflow_kafka_offsets.cli.acts import act_answer, confirmation, consequences, consequences_document, signed
-from airflow_kafka_offsets.cli.documents import Document, claim_document, ranges_document
+from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
+from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
@@ -41,8 +41,8 @@ def import_offsets(args: Namespace) -> Answer:
         **signed(args, who, is_needed=is_needed),
         **_import_document(found, ledger),
     }
-    already = None if is_needed else f"Group {found.group.name} stands where {document['from']} does already"
-    return act_answer(document, lambda: _told(document, found.reset), already=already, confirm=confirmation(document))
+    already = None if is_needed else f"Group {found.group.name} is already where {document['from']} is"
+    return act_answer(document, lambda: _told(document, found.reset), already=already)
 
 
 def _to_be_founded(args: Namespace) -> KafkaGroup:
@@ -55,53 +55,51 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
     before: Mapping[TopicPartition, int | None] = found.state.position.offsets if found.state.position else {}
     if found.reset is not None:  # what was known of an earlier topic of the name is no watermark of this one
         before = {**before, **{tp: old for tp, (old, _) in found.reset.moves.items()}}
-    beginnings = found.taken.unnamed if found.reset is None else ()
-    named = sorted({*found.taken.target, *beginnings})
+    beginnings = found.imported.unnamed if found.reset is None else ()
+    named = sorted({*found.imported.target, *beginnings})
     return {
         "from": found.asked.source.name,
-        "meaning": found.taken.meaning.value,
+        "meaning": found.imported.meaning.value,
         "founded": found.reset is None,
         "topics": list(found.group.topics),
         "kafka_conn_id": found.group.kafka_conn_id,
         "notes": list(found.notes),
         "left_open": [
-            {"id": held.window.id, "state": held.window.state.value, "held_by": claim_document(held.holder)}
-            for held in found.left_open
+            {"id": held.window.id, "state": held.window.state.value, "held_by": held.holder} for held in found.left_open
         ],
         "partitions": [
             {
                 **tp._asdict(),
-                "found": found.taken.found.get(tp),
-                "meaning": found.taken.meaning.value if tp in found.taken.found else None,
+                "found": found.imported.found.get(tp),
+                "meaning": found.imported.meaning.value if tp in found.imported.found else None,
                 "watermark": before.get(tp),
                 "to": found.position.offsets[tp],
                 "end": found.log.bounds[tp].end,
             }
             for tp in named
         ],
-        "not_named": [tp._asdict() for tp in found.taken.unnamed],
-        "lost": ranges_document(found.taken.lost),
+        "not_named": [tp._asdict() for tp in found.imported.unnamed],
+        "lost": ranges_document(found.imported.lost),
         **consequences_document(found.reset, ledger),
     }
 
 
 def _told(document: Document, reset: Reset | None) -> Iterator[str]:
-    verb = "goes" if document["done"] else "would go"
+    verb = "continues" if document["done"] else "would continue"
     new = ", which is new to the ledger," if document["founded"] else ""
-    yield f"Group {document['group']}{new} {verb} on from {document['from']}. {_meaning(document)}"
-    headers = ("topic", "partition", "found", "meaning", "watermark", "to", "end")
-    yield table(headers, ([p[header] for header in headers] for p in document["partitions"]))
+    yield f"Group {document['group']}{new} {verb} from {document['from']}. {_meaning(document)}"
+    yield table(("topic", "partition", "found", "meaning", "watermark", "to", "end"), document["partitions"])
     yield from (f"Note: {note}." for note in document["notes"])
     if not_named := document["not_named"]:
         names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
         where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
         yield f"The place does not name {names}: {where}."
     if document["lost"]:
-        yield "Lost to retention, and recorded as that:\n\n" + ranges_table(document["lost"])
+        yield "Lost to retention, and recorded as lost:\n\n" + ranges_table(document["lost"])
     yield from consequences(document, reset)
 
 
 def _meaning(document: Document) -> str:
     if document["meaning"] == Meaning.NEXT:
-        return "Its numbers are taken as next to read, and stay as they are:"
-    return "Its numbers are taken as last read, and the next offset is one higher:"
+        return "Its numbers are taken as the next offsets to read, and stay as they are:"
+    return "Its numbers are taken as the last offsets that were read. The next offset is one higher:"

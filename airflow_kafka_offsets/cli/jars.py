@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted, short
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
 
@@ -23,7 +23,6 @@ def jars(args: Namespace) -> Answer:
             {**known, "in_spark": True, "fetched": False, "folder": None, "jars": []},
             lambda: f"Spark {spark.build.version} in {spark.home} has its Kafka connector: nothing has to be fetched.",
         )
-    to = Path(args.to).expanduser().absolute() if args.to else cache_folder()
     how = Fetching(
         spark.home,
         spark.build.connector,
@@ -31,7 +30,7 @@ def jars(args: Namespace) -> Answer:
         spark.environment,
         before_exec=dying_with_parent(),
     )
-    found, is_fetched = jars_in(to, how)
+    found, is_fetched = jars_in(args.to or cache_folder(), how)
     folder, names = found[0].parent, [jar.name for jar in found]
     what = "Fetched" if is_fetched else "Already there"
     size = counted(len(names), "jar")
@@ -45,26 +44,21 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as exc:
-        raise BadInputError(f"--submit-args {short(text)} can't be read as a command line is: {exc}") from exc
+        raise BadInputError(f"--submit-args {short(text)} can't be split into arguments: {exc}") from exc
 
 
-def spark_of(home: str | None) -> LocalSpark:
+def spark_of(home: Path | None) -> LocalSpark:
     """Return the Spark that is named, else the one that tasks would start.
 
     Raises:
         BadInputError: there is none.
     """
-    if home is not None:
-        spark = spark_at(Path(home).expanduser().absolute(), os.environ)
-        if spark is None:
-            raise BadInputError(
-                f"{home} is no home of Spark: {home}/jars/spark-core_<scala>-<version>.jar is not there"
-            )
+    spark = spark_at(home, os.environ) if home else local_spark("spark-submit", os.environ)
+    if spark is not None:
         return spark
-    spark = local_spark("spark-submit", os.environ)
-    if spark is None:
-        raise BadInputError(
-            "No Spark is found here: neither SPARK_HOME nor the spark-submit on PATH leads to a folder with jars/spark-core_*.jar. "
-            "Name it: --spark-home FOLDER"
-        )
-    return spark
+    if home is not None:
+        raise BadInputError(f"{home} is not a home of Spark: {home}/jars/spark-core_<scala>-<version>.jar is missing")
+    raise BadInputError(
+        "No Spark is found here: neither SPARK_HOME nor the spark-submit on PATH leads to a folder with jars/spark-core_*.jar. "
+        "Name it: --spark-home FOLDER"
+    )

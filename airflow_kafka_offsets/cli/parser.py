@@ -46,7 +46,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}")
     below = _add(parser, COMMANDS)
     # To be listed and completed; `spelled_out` says what they do.
-    below.add_parser("help", help="show this, or the help of the command that follows")
+    below.add_parser("help", help="show this help, or the help of the command that follows")
     below.add_parser("version", help="show the version")
     return parser
 
@@ -61,7 +61,7 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
             command.name,
             help=command.help,
             description=fill(command.description, 100),
-            epilog=command.epilog,
+            epilog=explain(),
             formatter_class=RawDescriptionHelpFormatter,
         )
         for argument in command.arguments:

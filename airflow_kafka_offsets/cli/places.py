@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
+from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.place.place import (
     CheckpointPlace,
     CsvPlace,
@@ -25,8 +26,7 @@ from airflow_kafka_offsets.core.place.place import (
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
-from airflow_kafka_offsets.service.places import ConsumerGroupSource, LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring import places
+from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
@@ -83,7 +83,7 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
     if any(map(is_secret, url.query)):
         # SQLAlchemy masks only a password that stands before the @.
         raise BadInputError(
-            f"{source} holds a password behind the '?', where messages would show it: put it before the @"
+            f"{source} holds a password after the '?', where messages would show it: put it before the @"
         )
     if url.password is not None and not may_hold_password:
         raise BadInputError(
@@ -94,14 +94,14 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
 
 
 def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
-    if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
-        return wiring.ledger_url(conn_id)
     try:
         return wiring.ledger_url(conn_id)
     except NotYetError:
+        if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
+            raise
         # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
         raise BadInputError(
-            f"{source} is no URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
+            f"{source} is not a URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
             f"may hold a password. Write SQLAlchemy's URL, such as postgresql://user{'' if may_be_shown else ':password'}@host/db (a "
             "file is sqlite:////var/lib/kafka_offsets.db), or a connection id"
         ) from None
@@ -141,16 +141,15 @@ def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
 
 
 def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+    from airflow_kafka_offsets.wiring import places
+
     match place:
         case LedgerPlace():
             return LedgerSource(ledger, name)
         case CheckpointPlace():
             return places.open_checkpoint(place)
         case CsvPlace():
-            return places.open_csv(place, name, is_chosen=args.as_name is not None)
-        case _ if place.kind == "kafka" and not place.conn_id:
-            # The group's own Kafka: the one that the arguments may name instead.
-            return ConsumerGroupSource(str(place), open_log(args, group), name)
+            return places.CsvFile(place.file, name, is_chosen=args.as_name is not None)
         case _:
             return StoreSource(opening.open_store(place, group, kafka_config(args)), name)
 
@@ -166,10 +165,12 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
             return opening.open_store(place, group, kafka_config(args))
         case LedgerPlace():
             raise BadInputError(
-                f"The ledger is no offset store; offsets go there by: kafka-offsets import {group.name}"
+                f"The ledger is not an offset store. To bring offsets there: kafka-offsets import {group.name}"
             )
         case CsvPlace():
-            raise BadInputError(f"A file is no offset store; offsets go there by: kafka-offsets export {group.name}")
+            raise BadInputError(
+                f"A file is not an offset store. To bring offsets there: kafka-offsets export {group.name}"
+            )
         case _:
             raise BadInputError("A checkpoint belongs to its query: no one else can write to it")
 
@@ -222,11 +223,11 @@ def person(args: Namespace) -> str:
     """Return who does this.
 
     Raises:
-        BadInputError: the operating system has no name for this user.
+        BadInputError: the operating system has no name for this user, or the ledger can't keep the name or the reason.
     """
-    if args.who:
-        return str(args.who)
     try:
-        return getpass.getuser()
+        who = str(args.who or getpass.getuser())
     except (OSError, KeyError) as exc:
-        raise BadInputError("This user has no name on this machine: say who you are with --who") from exc
+        raise BadInputError("This user has no name on this machine: give your name with --who") from exc
+    check_signature(who, args.why)
+    return who

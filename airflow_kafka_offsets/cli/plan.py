@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import asdict
 
 from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
-from airflow_kafka_offsets.cli.documents import Document, moment, ranges_document, window_document
+from airflow_kafka_offsets.cli.documents import Document, range_document, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import by_span, partitions_table, ranges_table, run_name, table, time
+from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
@@ -33,7 +34,7 @@ def plan(args: Namespace) -> Answer:
     try:
         return _with_outlook(_planned(args, definition), outlook)
     except KafkaOffsetsError as exc:  # Kafka is away, for instance: what the tasks lack is no less true
-        for sentence in (*outlook.problems, *_told(outlook)):
+        for sentence in (*outlook.task_problems, *_told(outlook)):
             exc.add_note(sentence)
         raise
 
@@ -44,6 +45,10 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
     group = definition.group if definition else _known(ledger, args.group)
     if request is not None:
         return _replayed(open_service(args, ledger, group), group, request)
+    return _next_window(args, ledger, group, definition)
+
+
+def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition: Definition | None) -> Answer:
     state = ledger.load(group.name)
     if definition:
         _check_owner(definition, state.owner)
@@ -55,11 +60,19 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
         "open_window": first,
         "max_offsets": group.max_offsets,
         "no_ledger_in": ledger.where if isinstance(ledger, AbsentLedger) else None,
+        "refused": None,
+        "span": None,
+        "partitions": [],
+        "lost": [],
+        "warnings": [],
+        "problems": [],
     }
     try:
         [planned] = open_service(args, ledger, group).preview(group, state.position)
     except LogError as exc:
-        return _refused(document, exc)
+        problems = [{**tp._asdict(), "problem": why} for tp, why in sorted(exc.partitions.items())]
+        document |= {"refused": str(exc), "problems": problems}
+        return Answer(document, lambda: _text(document), ExitCode.REFUSED, str(exc))
     document |= _plan_document(planned)
     if definition and state.position is None:
         told = [ownership.other_name(group, planner, ledger.groups_of(planner)) for planner in definition.planners]
@@ -69,22 +82,17 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
 
 def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
     """Say what else keeps the DAG's tasks from running, and what no one could look at."""
-    document = {
-        **answer.document,
-        "task_problems": list(outlook.problems),
-        "task_warnings": list(outlook.warnings),
-        "not_checked": list(outlook.unseen),
-    }
+    document = {**answer.document, **asdict(outlook)}
     more = _told(outlook)
-    if outlook.unseen:
-        more.append(f"Not checked before a run: {', '.join(outlook.unseen)}.")
-    errors = [error for error in (answer.error, *outlook.problems) if error]
-    code = ExitCode.USAGE if outlook.problems and answer.code is ExitCode.OK else answer.code
+    if outlook.not_checked:
+        more.append(f"Not checked before a run: {', '.join(outlook.not_checked)}.")
+    errors = [error for error in (answer.error, *outlook.task_problems) if error]
+    code = ExitCode.USAGE if outlook.task_problems and answer.code is ExitCode.OK else answer.code
     return Answer(document, lambda: "\n\n".join([answer.text(), *more]), code, "\n".join(errors) or None)
 
 
 def _told(outlook: Outlook) -> list[str]:
-    return [f"Warning: {warning}" for warning in outlook.warnings]
+    return [f"Warning: {warning}" for warning in outlook.task_warnings]
 
 
 def _known(ledger: Ledger, group: str) -> KafkaGroup:
@@ -112,10 +120,9 @@ def _replay(args: Namespace) -> dict[str, str | None]:
 def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
     windows, drafts = service.preview_replay(group, request)
     again = [
-        {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": moment(w.until), "span": w.span}
-        for w in windows
+        {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": w.until, "span": w.span} for w in windows
     ]
-    new = [{"until": moment(d.until), "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts]
+    new = [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts]
     document = {"group": group.name, "again": again, "new": new}
     return Answer(document, lambda: _replay_text(document))
 
@@ -123,9 +130,8 @@ def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Ans
 def _replay_text(document: Document) -> str:
     parts = []
     if again := document["again"]:
-        keys = ("id", "lane", "state", "until", "span")
-        rows = ([time(w[key]) if key == "until" else w[key] for key in keys] for w in again)
-        parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{table(keys, rows)}")
+        windows = table(("id", "lane", "state", "until", "span"), again)
+        parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{windows}")
     for number, window in enumerate(document["new"], start=1):
         parts.append(
             f"New backfill window {number} of {len(document['new'])}, for what no one owned, span {window['span']}:\n\n"
@@ -135,26 +141,19 @@ def _replay_text(document: Document) -> str:
 
 
 def _plan_document(planned: Plan) -> Document:
-    verdicts = {(tp.topic, tp.partition): v.value for tp, v in planned.verdicts.items()}
-    ranges = ranges_document(planned.ranges)
+    verdicts = planned.verdicts
     return {
-        "refused": None,
         "span": planned.ranges.span,
-        "partitions": [{**r, "verdict": verdicts[r["topic"], r["partition"]]} for r in ranges],
+        "partitions": [{**range_document(tp, r), "verdict": verdicts[tp]} for tp, r in planned.ranges.items()],
         "lost": ranges_document(planned.lost),
         "warnings": list(planned.warnings),
-        "problems": [],
     }
 
 
-def _refused(document: Document, exc: LogError) -> Answer:
-    problems = [{**tp._asdict(), "problem": why} for tp, why in sorted(exc.partitions.items())]
-    document |= {"refused": str(exc), "span": None, "partitions": [], "lost": [], "warnings": [], "problems": problems}
-    return Answer(document, lambda: _text(document), ExitCode.REFUSED, str(exc))
-
-
 def _text(document: Document) -> str:
-    parts = [_open_text(document["open_window"])] if document["open_window"] else []
+    parts = []
+    if window := document["open_window"]:
+        parts.append(f"Window {open_text(window)} comes first. The next run gets it as it is, after that run is over.")
     if document["refused"]:
         parts.append("The next window can't be planned.")
         if document["problems"]:
@@ -167,12 +166,12 @@ def _text(document: Document) -> str:
         next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
     parts.append(f"{next_one} would have {_size(document)}.")
     keys = ("topic", "partition", "verdict", "start", "end", "span")
-    parts.append(partitions_table(keys, document["partitions"], by_span))
+    parts.append(partitions_table(keys, document["partitions"]))
     if document["lost"]:
-        parts.append("Recorded as lost, by on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
+        parts.append("Recorded as lost, because of on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
     parts += [f"Warning: {warning}" for warning in document["warnings"]]
     if document["no_ledger_in"]:
-        parts.append(f"There is no ledger in {document['no_ledger_in']} yet: to this answer, the group is a new one.")
+        parts.append(f"There is no ledger in {document['no_ledger_in']} yet, so this answer treats the group as new.")
     return "\n\n".join(parts)
 
 
@@ -184,11 +183,3 @@ def _size(document: Document) -> str:
     of_all = counted(number, "partition") if reading == number else f"{reading} of {counted(number, 'partition')}"
     cap = f", at most {document['max_offsets']}" if document["max_offsets"] else ""
     return f"span {document['span']} in {of_all}{cap}"
-
-
-def _open_text(window: Document) -> str:
-    return (
-        f"Window {window['id']} is {window['state']} and comes first: span {window['span']}, "
-        f"{counted(window['attempts'], 'attempt')}, held by {run_name(window['held_by'])}. "
-        "The next run gets it as it is, once that run is over."
-    )

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_kafka_offsets.cli.acts import act_answer, confirmation, consequences, consequences_document, signed
+from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
@@ -34,13 +34,13 @@ def reset(args: Namespace) -> Answer:
         "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in found.moves.items()],
         **consequences_document(found, ledger),
     }
-    already = None if is_needed else f"The watermark of group {group.name} is there already"
-    return act_answer(document, lambda: _told(document, found), already=already, confirm=confirmation(document))
+    already = None if is_needed else f"The watermark of group {group.name} is already there"
+    return act_answer(document, lambda: _told(document, found), already=already)
 
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     if bool(args.to) == bool(args.to_window):
-        raise BadInputError("Say where to: either --to (earliest, latest, a time, JSON) or --to-window")
+        raise BadInputError("Name the new position: either --to (earliest, latest, a time, JSON) or --to-window")
     to_window = name_window(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 
@@ -49,16 +49,8 @@ def _told(document: Document, found: Reset) -> Iterator[str]:
     if document["moves"]:
         verb = "has moved" if document["done"] else "would move"
         yield f"The watermark of group {document['group']} {verb}:"
-        yield _moves(document)
+        moves = ({**m, "change": None if m["from"] is None else m["to"] - m["from"]} for m in document["moves"])
+        yield table(("topic", "partition", "from", "to", "change"), moves)
     else:
         yield f"The watermark of group {document['group']} stays where it is."
     yield from consequences(document, found)
-
-
-def _moves(document: Document) -> str:
-    headers = ("topic", "partition", "from", "to", "change")
-    rows = (
-        [m["topic"], m["partition"], m["from"], m["to"], None if m["from"] is None else m["to"] - m["from"]]
-        for m in document["moves"]
-    )
-    return table(headers, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -65,8 +64,8 @@ def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
 
 
 def _imported(function: str) -> Callable[[Namespace], Answer]:
-    module, _, name = function.rpartition(".")
-    command: Callable[[Namespace], Answer] = getattr(import_module(module), name)
+    module, _, name = function.partition(".")
+    command: Callable[[Namespace], Answer] = getattr(import_module(f"airflow_kafka_offsets.cli.{module}"), name)
     return command
 
 
@@ -74,6 +73,11 @@ def _print(answer: Answer, output: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # A name that this console can't print is no reason to fail once all is done.
         sys.stdout.reconfigure(errors="backslashreplace")
-    print(json.dumps(answer.document, indent=2) if output == "json" else answer.text(), flush=True)
+    if output == "json":
+        from airflow_kafka_offsets.cli.documents import as_json
+
+        print(as_json(answer.document), flush=True)
+    else:
+        print(answer.text(), flush=True)
     if answer.error:
         print(answer.error, file=sys.stderr)

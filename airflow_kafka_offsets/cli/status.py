@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_kafka_offsets.cli.documents import Document, act_document, owner_document, window_document
+from airflow_kafka_offsets.cli.documents import Document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import owner_name, partitions_table, run_name, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, LogError, counted, name_some
+from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, LogError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.window import OPEN, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service.windows import Lag, second_look
+from airflow_kafka_offsets.service.windows import second_look
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -93,7 +93,7 @@ def _group_document(ledger: Ledger, group: KafkaGroup, state: GroupState, look: 
     return {
         "group": group.name,
         "topics": list(group.topics),
-        "owner": owner_document(state.owner),
+        "owner": state.owner,
         "kafka_conn_id": group.kafka_conn_id,
         "isolation_level": group.isolation_level.value,
         "lag": sum(lags) if look.log is not None and position is not None else None,
@@ -101,43 +101,39 @@ def _group_document(ledger: Ledger, group: KafkaGroup, state: GroupState, look: 
         "trouble": trouble,
         "open_windows": [window_document(row) for row in reversed(is_open)],
         "last_committed": window_document(committed[0]) if committed else None,
-        "acts": [act_document(act) for act in ledger.acts(group.name)],
+        "acts": [asdict(act) for act in ledger.acts(group.name)],
         "partitions": partitions,
     }
 
 
 def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tuple[list[Document], str | None]:
-    log = look.log
     known = position.offsets if position else {}
-    if log is None:
-        return [
-            _partition(tp, Lag(offset, 0, 0), None, is_in_kafka=False) for tp, offset in sorted(known.items())
-        ], None
+    bounds = look.log.bounds if look.log else {}
     verdicts: Mapping[TopicPartition, Verdict] = {}
     missing = ""
     try:
-        verdicts = judge_all(group, position, log, look.recovered)
+        verdicts = judge_all(group, position, look.log, look.recovered) if look.log else {}
     except LogError as exc:
         missing = str(exc)
-    rows = []
-    for tp in sorted(known.keys() | log.bounds.keys()):
-        bounds = log.bounds.get(tp)
-        lag = Lag(known.get(tp), bounds.beginning, bounds.end) if bounds else Lag(known.get(tp), 0, 0)
-        rows.append(_partition(tp, lag, verdicts.get(tp), is_in_kafka=bounds is not None))
+    rows = [
+        _partition(tp, known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted(known.keys() | bounds.keys())
+    ]
     bad = [f"{tp} {v}" for tp, v in verdicts.items() if v not in _HARMLESS]
     return rows, missing or name_some(bad, ", ") or None
 
 
-def _partition(tp: TopicPartition, lag: Lag, verdict: Verdict | None, *, is_in_kafka: bool) -> Document:
-    # Offsets of another topic of the same name can't be compared.
-    is_comparable = is_in_kafka and verdict is not Verdict.RECREATED
+def _partition(tp: TopicPartition, offset: int | None, bounds: Bounds | None, verdict: Verdict | None) -> Document:
+    # After a change to read_committed, an open transaction may put the end offset below the watermark. Nothing is left to
+    # read there, and a negative number would hide the lag of other partitions in a sum.
+    lag = max(0, bounds.end - offset) if bounds and offset is not None else None
     return {
         **tp._asdict(),
-        "watermark": lag.watermark,
-        "beginning": lag.beginning if is_in_kafka else None,
-        "end": lag.end if is_in_kafka else None,
-        "lag": lag.lag if is_comparable else None,
-        "verdict": verdict.value if verdict else None,
+        "watermark": offset,
+        "beginning": bounds.beginning if bounds else None,
+        "end": bounds.end if bounds else None,
+        # Offsets of another topic of the same name can't be compared.
+        "lag": None if verdict is Verdict.RECREATED else lag,
+        "verdict": verdict,
     }
 
 
@@ -147,41 +143,39 @@ def _weight(partition: Mapping[str, Any]) -> tuple[bool, int]:
 
 def _all_text(groups: Sequence[Document]) -> str:
     if not groups:
-        return "The ledger has no groups yet: a group is there once it has planned for the first time."
-    headers = ("group", "topics", "partitions", "lag", "open window", "held by", "last committed", "at")
-    return table(headers, map(_row, groups)) + "".join(f"\n\n{_trouble(g)}" for g in groups if g["trouble"])
+        return "The ledger has no groups yet: a group is there after it has planned for the first time."
+    keys = ("group", "topics", "partitions", "lag", "open_window", "held_by", "last_committed", "at")
+    return table(keys, map(_row, groups)) + "".join(f"\n\n{_trouble(g)}" for g in groups if g["trouble"])
 
 
-def _row(group: Document) -> list[object]:
-    is_open = group["open_windows"][0] if group["open_windows"] else None
-    done = group["last_committed"]
-    return [
-        group["group"],
-        name_some(group["topics"], ", "),
-        len(group["partitions"]),
-        group["lag"],
-        is_open["id"] if is_open else None,
-        run_name(is_open["held_by"]) if is_open else None,
-        done["id"] if done else None,
-        time(done["committed_at"]) if done else None,
-    ]
+def _row(group: Document) -> Document:
+    is_open = group["open_windows"][0] if group["open_windows"] else {}
+    done = group["last_committed"] or {}
+    return {
+        **group,
+        "topics": name_some(group["topics"], ", "),
+        "partitions": len(group["partitions"]),
+        "open_window": is_open.get("id"),
+        "held_by": is_open.get("held_by"),
+        "last_committed": done.get("id"),
+        "at": done.get("committed_at"),
+    }
 
 
 def _one_text(group: Document) -> str:
     lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
-    owner = group["owner"]
-    lines.append(f"belongs to:     {owner_name(owner) if owner else 'the first that plans'}")
-    lines += [f"open window:    {_open(window)}" for window in group["open_windows"]] or ["open window:    none"]
+    lines.append(f"belongs to:     {group['owner'] or 'the first task that plans'}")
+    lines += [f"open window:    {open_text(window)}" for window in group["open_windows"]] or ["open window:    none"]
     if done := group["last_committed"]:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")
     else:
         lines.append("last committed: none")
     lines.append(f"lag:            {'unknown' if group['lag'] is None else group['lag']}")
-    headers = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
-    parts = ["\n".join(lines), partitions_table(headers, group["partitions"], _weight)]
+    keys = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
+    parts = ["\n".join(lines), partitions_table(keys, group["partitions"], _weight)]
     if group["acts"]:
-        acts = ([time(act["at"]), act["kind"], _windows_of(act), act["who"], act["why"]] for act in group["acts"])
-        parts.insert(1, table(("at", "what people did", "windows", "who", "why"), acts))
+        acts = ({**act, "windows": _windows_of(act)} for act in group["acts"])
+        parts.insert(1, table(("at", "kind", "windows", "who", "why"), acts, kind="what people did"))
     if group["trouble"]:
         parts.append(_trouble(group))
     return "\n\n".join(parts)
@@ -193,13 +187,6 @@ def _windows_of(act: Document) -> str | None:
     if len(ids) > 1:
         return name_windows(parse_window_id(id_)[1] for id_ in ids)
     return ids[0] if ids else None
-
-
-def _open(window: Document) -> str:
-    return (
-        f"{window['id']} ({window['state']}, span {window['span']}, {counted(window['attempts'], 'attempt')}), "
-        f"held by {run_name(window['held_by'])}"
-    )
 
 
 def _trouble(group: Document) -> str:

@@ -6,10 +6,10 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.documents import Document, owner_document, window_document
+from airflow_kafka_offsets.cli.documents import Document, window_document
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import owner_name, run_name, table
+from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.plan.ownership import Owner
 
 
@@ -23,29 +23,24 @@ def take_over(args: Namespace) -> Answer:
     document = {
         "group": group.name,
         **signed(args, who, is_needed=is_needed),
-        "from": owner_document(state.owner),
-        "to": owner_document(owner),
+        "from": state.owner,
+        "to": owner,
         "topics": list(group.topics),
         "open_windows": [window_document(ledger.window(held.window.id)) for held in state.open],
     }
     if is_needed and args.yes:
         open_service(args, ledger, group).take_over(group.name, owner, who, args.why)
-    already = None if is_needed else f"Group {group.name} belongs to {owner} already"
+    already = None if is_needed else f"Group {group.name} already belongs to {owner}"
     return act_answer(document, lambda: _told(document), already=already)
 
 
 def _told(document: Document) -> Iterator[str]:
     verb = "belongs" if document["done"] else "would belong"
-    before = (
-        f"no longer to {owner_name(document['from'])}, whose runs"
-        if document["from"]
-        else "was no one's yet: all others"
-    )
+    before = f"no longer to {document['from']}, whose runs" if document["from"] else "so far to no one: all other runs"
     yield (
-        f"Group {document['group']} {verb} to {owner_name(document['to'])}, and {before} get no live window from then on. Make sure "
-        "that both write the same output: whatever comes next is written by the new one."
+        f"Group {document['group']} {verb} to {document['to']}, and {before} get no live window from then on. Make sure "
+        "that both write the same output: the new task writes whatever comes next."
     )
     if windows := document["open_windows"]:
-        yield "It takes these windows over as they are, each when the run that has it is over:"
-        rows = ([w["id"], w["state"], w["span"], run_name(w["held_by"])] for w in windows)
-        yield table(("id", "state", "span", "held by"), rows)
+        yield "It takes over these windows as they are, each after the run that has it is over:"
+        yield table(("id", "state", "span", "held_by"), windows)

@@ -50,35 +50,30 @@ def _difference(found: Difference) -> Document:
 def _text(document: Document, ways: Sequence[str]) -> str:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group, differences = document["group"], document["differences"]
-    under_way = (
-        f"The commit of {', '.join(document['committing'])} is under way: the store may have followed it already."
-        if document["committing"]
-        else ""
-    )
-    if not differences:
-        same = f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."
-        return "\n\n".join(filter(None, [same, under_way]))
-    headers = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
-    rows = ([*(d[header] for header in headers[:-1]), ", ".join(d["problems"])] for d in differences)
-    parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(headers, rows)]
-    return "\n\n".join(filter(None, [*parts, under_way, "\n".join(ways)]))
+    if differences:
+        keys = ("topic", "partition", "watermark", "store", "beginning", "end", "problem")
+        rows = ({**difference, "problem": ", ".join(difference["problems"])} for difference in differences)
+        parts = [f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:", table(keys, rows)]
+    else:
+        parts = [f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."]
+    if under_way := ", ".join(document["committing"]):
+        parts.append(f"The commit of {under_way} is under way: the store may already have followed it.")
+    if ways:
+        parts.append("\n".join(ways))
+    return "\n\n".join(parts)
 
 
 def _ways_out(document: Document, found: Sequence[Difference]) -> list[str]:
-    group, copy = (
-        document["group"],
-        f"kafka-offsets copy {document['group']} --from ledger --to '{document['store']}' --why '...'",
-    )
+    group = document["group"]
+    copy = f"kafka-offsets copy {group} --from ledger --to '{document['store']}' --why '...'"
     ways = []
     if any(difference.in_store for difference in found):
         if under_way := document["committing"]:
             ways.append(f"The job of {under_way[0]} is done: let its task retry, which finishes the commit.")
-            ways.append(f"When the store is wrong: {copy}, and then the retry")
+            ways.append(f"If the store is wrong: {copy}, and after that the retry")
         else:
-            ways.append(f"When the ledger is right: {copy}")
-            ways.append(
-                f"When the store is right: kafka-offsets import {group} --from '{document['store']}' --why '...'"
-            )
+            ways.append(f"If the ledger is right: {copy}")
+            ways.append(f"If the store is right: kafka-offsets import {group} --from '{document['store']}' --why '...'")
     if any(difference.in_kafka for difference in found):
-        ways.append(f"What Kafka does not hold as the ledger says: kafka-offsets plan {group}")
+        ways.append(f"To see what Kafka no longer holds: kafka-offsets plan {group}")
     return ways

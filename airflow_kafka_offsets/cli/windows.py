@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.cli.documents import Document, window_detail, window_document
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, run_name, table, time
+from airflow_kafka_offsets.cli.tables import ranges_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, counted, name_some
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
@@ -18,15 +18,14 @@ from airflow_kafka_offsets.ports import Ledger
 
 def windows(args: Namespace) -> Answer:
     """List the windows of a group, newest first, or show some in detail."""
-    group, ids = args.group, args.ids
-    if ids:
-        seqs = parse_windows(group, ids)  # before anything is opened
+    group = args.group
+    seqs = parse_windows(group, args.ids) if args.ids else []  # before anything is opened
     ledger = open_ledger(args)
-    if not ids and _is_window(ledger, group):
+    if not seqs and _is_window(ledger, group):
         group, seq = parse_window_id(group)
-        ids, seqs = args.group, [seq]
+        seqs = [seq]
     ledger.group(group)
-    return _details(ledger, group, seqs) if ids else _list(ledger, group, args)
+    return _details(ledger, group, seqs) if seqs else _list(ledger, group, args)
 
 
 def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
@@ -38,22 +37,9 @@ def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
 def _list_text(group: str, found: Sequence[Document], limit: int) -> str:
     if not found:
         return f"Group {group} has no such windows."
-    headers = ("id", "state", "lane", "until", "span", "records", "attempts", "last run")
-    rows = (
-        [
-            w["id"],
-            w["state"],
-            w["lane"],
-            time(w["until"]),
-            w["span"],
-            w["records"],
-            w["attempts"],
-            run_name(w["held_by"]),
-        ]
-        for w in found
-    )
+    keys = ("id", "state", "lane", "until", "span", "records", "attempts", "held_by")
     more = f"\n\nThe newest {limit}; --limit shows more." if len(found) == limit else ""
-    return table(headers, rows) + more
+    return table(keys, found, held_by="last run") + more
 
 
 def _is_window(ledger: Ledger, name: str) -> bool:
@@ -82,8 +68,8 @@ def _detail_text(window: Document) -> str:
         ("state", f"{window['state']}, {window['lane']} lane, {window['isolation_level']}"),
         ("until", time(window["until"])),
         ("planned", time(window["planned_at"])),
-        ("committed", time(window["committed_at"]) or "-"),
-        ("held by" if State(window["state"]).is_open else "last run", run_name(window["held_by"])),
+        ("committed", time(window["committed_at"]) if window["committed_at"] else "-"),
+        ("held by" if State(window["state"]).is_open else "last run", window["held_by"]),
         ("span", _span_text(window)),
         ("records", "-" if window["records"] is None else window["records"]),
     ]
@@ -100,17 +86,6 @@ def _span_text(window: Document) -> str:
 
 
 def _history(attempts: Sequence[Document]) -> str:
-    headers = ("attempt", "run", "try", "outcome", "records", "started", "ended")
-    rows = (
-        [
-            str(a["number"]),
-            run_name(a["run"]),
-            a["try_number"],
-            a["outcome"],
-            a["records"],
-            time(a["started_at"]),
-            time(a["ended_at"]),
-        ]
-        for a in attempts
-    )
-    return table(headers, rows)
+    keys = ("number", "run", "try_number", "outcome", "records", "started_at", "ended_at")
+    headers = {"number": "attempt", "try_number": "try", "started_at": "started", "ended_at": "ended"}
+    return table(keys, attempts, **headers)

@@ -125,6 +125,21 @@ class WindowCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowFree:
+    """Another run may work on one of some windows, or on the next one: its holder is over, or it is committed or given up.
+
+    Attributes:
+        window_ids: the windows.
+        is_rerun: whether the window was committed when the run was refused: then its rerun is waited for.
+        ledger_conn_id: connection of the ledger; None: the configured one.
+    """
+
+    window_ids: tuple[str, ...]
+    is_rerun: bool
+    ledger_conn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CommittedUntil:
     """All that a group could read at a cut time is committed.
 
@@ -145,11 +160,13 @@ class CommittedUntil:
 LogCondition = UnreadAtLeast | Arrived | TimePassed | LagAtMost
 """What wants a look at Kafka; all but `TimePassed` at the ledger too."""
 
-LedgerCondition = WindowCommitted | CommittedUntil
-"""What only the ledger knows."""
+LedgerCondition = WindowCommitted | WindowFree | CommittedUntil
+"""What wants no look at Kafka: the ledger knows it, and of `WindowFree` Airflow."""
 
 Condition = LogCondition | LedgerCondition
-_KINDS = {kind.__name__: kind for kind in (UnreadAtLeast, TimePassed, LagAtMost, WindowCommitted, CommittedUntil)}
+_KINDS = {
+    kind.__name__: kind for kind in (UnreadAtLeast, TimePassed, LagAtMost, WindowCommitted, WindowFree, CommittedUntil)
+}
 
 
 def ledger_conn_id(condition: Condition) -> str | None:
@@ -187,6 +204,8 @@ def condition_from_json(document: Mapping[str, Any]) -> Condition:
             values[name] = datetime.fromisoformat(value)
         elif name in ("max_age", "idle_after") and value is not None:
             values[name] = timedelta(seconds=value)
+        elif name == "window_ids":
+            values[name] = tuple(value)
     return kind(**values)
 
 

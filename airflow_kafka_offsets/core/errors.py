@@ -51,9 +51,10 @@ An adapter translates its client's exceptions into these, always ``from exc``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from shlex import quote
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 # Jobs have these words too, and no core.
 from airflow_kafka_offsets.spark.shared import MAX_NAMED as MAX_NAMED
@@ -68,10 +69,11 @@ MAX_MESSAGE = 10_000
 """Characters of a message, whatever names and values it is about."""
 
 
-def name_some(items: Sequence[str], separator: str = "; ") -> str:
+def name_some(items: Collection[object], separator: str = "; ") -> str:
     """Join the first few items and count the others, so that 20,000 partitions stay one readable sentence."""
     rest = len(items) - MAX_NAMED
-    return separator.join(items[:MAX_NAMED]) + (f"{separator}and {rest} more" if rest > 0 else "")
+    named = separator.join(map(str, islice(items, MAX_NAMED)))
+    return f"{named}{separator}and {rest} more" if rest > 0 else named
 
 
 def cut(message: str) -> str:
@@ -171,6 +173,11 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {folded[near[0]]}?)" if near else ""
 
 
+def no_window(window_id: str, group: str) -> UnknownWindowError:
+    """Return the error for a window that the ledger does not have."""
+    return UnknownWindowError(f"The ledger has no window {window_id}; kafka-offsets windows {group} lists them")
+
+
 def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
     """Return the error for a group that the ledger does not have.
 
@@ -199,6 +206,11 @@ class LogError(KafkaOffsetsError):
     def __init__(self, message: str, partitions: Mapping[TopicPartition, str] | None = None) -> None:
         super().__init__(message)
         self.partitions: dict[TopicPartition, str] = dict(partitions or {})
+
+    @classmethod
+    def naming(cls, partitions: Mapping[TopicPartition, str], hint: str) -> Self:
+        """Return the error that says what is wrong with these partitions, and then what to do."""
+        return cls(f"{name_some(partitions.values())}. {hint}", partitions)
 
 
 class DataLossError(LogError):

@@ -8,25 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
-from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A window before the ledger gave it its number: the attributes of `core.window.Window`, and what to warn of."""
-
-    ranges: OffsetRanges
-    topic_ids: Mapping[str, str]
-    until: datetime
-    isolation_level: IsolationLevel
-    lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
-    lane: Lane = Lane.LIVE
-    is_capped: bool = False
-    leader_epochs: LeaderEpochs = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+from airflow_kafka_offsets.core.window import Claim, Held, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +45,19 @@ class Act:
         kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"`` or ``"export"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
+
+    Raises:
+        BadInputError: see `check_signature`.
     """
 
     kind: str
     who: str
     why: str
     at: datetime
-    details: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_signature(self.who, self.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +76,24 @@ class WindowRow:
     committed_at: datetime | None
     attempts: int
     records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """How far a group has come in time.
+
+    A live window that was not capped, with no older live window open, proves that all before its cut time is committed. A capped one
+    left something of that time unread.
+
+    Attributes:
+        window_id: of the windows that prove this, the one with the latest cut time; None: there is none.
+        until: its cut time.
+        open: the ids of the live windows that wait for their commit, oldest first.
+    """
+
+    window_id: str | None = None
+    until: datetime | None = None
+    open: tuple[str, ...] = ()
 
 
 MAX_WHO = 200

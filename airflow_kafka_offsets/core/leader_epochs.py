@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, LogTruncatedError, name_some
+from airflow_kafka_offsets.core.errors import LogTruncatedError, name_some
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import Position, reset_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window import Window
 
 LeaderEpochs = Mapping[TopicPartition, int]
@@ -75,7 +74,6 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
     gone = replaced(position.offsets, position.leader_epochs, epoch_ends)
     if not gone:
         return
-    reset = f"kafka-offsets reset {group} --to"
     why = {
         tp: f"{tp}: {others_now(offsets)} than those that were read. Kafka lost these after leader epoch "
         f"{position.leader_epochs[tp]}, which ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} since "
@@ -86,15 +84,14 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
     on = {tp: max(offsets.end, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     back = {tp: max(offsets.start, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     to_read = (
-        f" To read them too: {reset} '{_json(back)}' --why '...', which names the windows whose output has to go; no window is "
+        f" To read them too: {reset_command(group, back)}, which names the windows whose output has to go; no window is "
         "cut, so it may name an earlier start (--to-window)"
     )
-    raise LogTruncatedError(
-        f"{name_some(list(why.values()))}. "
-        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {_where(on, gone)} and "
-        f"record that the new records below it are not read: {reset} '{_json(on)}' --why '...'."
-        + (to_read if back != on else ""),
+    raise LogTruncatedError.naming(
         why,
+        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {_where(on, gone)} and "
+        f"record that the new records below it are not read: {reset_command(group, on)}."
+        + (to_read if back != on else ""),
     )
 
 
@@ -149,7 +146,7 @@ def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list
 
 def warning(silent: Collection[PartitionEpoch]) -> str:
     """Say what was not checked."""
-    names = name_some([str(asked.partition) for asked in silent], ", ")
+    names = name_some([asked.partition for asked in silent], ", ")
     return (
         "Kafka has other leaders than when the last window was planned, and did not say where the records of the earlier ones "
         f"end. That no records were replaced was not checked, and the next plan asks again: {names}"
@@ -177,8 +174,3 @@ def replaced_in(window: Window, epoch_ends: EpochEnds) -> dict[TopicPartition, s
 def _epoch_now(log: LogSnapshot, tp: TopicPartition) -> int | None:
     bounds = log.bounds.get(tp)
     return bounds.leader_epoch if bounds else None
-
-
-def _json(offsets: Mapping[TopicPartition, int]) -> str:
-    # A command that no one can paste helps no one.
-    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'

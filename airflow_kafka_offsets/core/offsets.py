@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeGuard
 
 MAX_OFFSET = 2**63 - 1
+MAX_PARTITION = 2**31 - 1
 
 
 def is_whole(value: object) -> TypeGuard[int]:

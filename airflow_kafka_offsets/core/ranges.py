@@ -55,7 +55,7 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
             BadInputError: a partition has only one of the two, or its end lies before its start.
         """
         if starts.keys() != ends.keys():
-            odd = [str(tp) for tp in sorted(starts.keys() ^ ends.keys())]
+            odd = sorted(starts.keys() ^ ends.keys())
             raise BadInputError(f"Start and end must name the same partitions; only one names {name_some(odd, ', ')}")
         for tp, start in starts.items():
             if ends[tp] < start:

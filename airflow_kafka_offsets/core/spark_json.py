@@ -13,10 +13,9 @@ from enum import Enum
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import OffsetsJsonError, short
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION, Offsets, TopicPartition, is_whole
 
 EXAMPLE = '{"orders":{"0":23,"1":45}}'
-MAX_PARTITION = 2**31 - 1
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
 

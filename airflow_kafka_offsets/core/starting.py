@@ -163,10 +163,10 @@ def _at_edge(edge: Edge, log: LogSnapshot, tp: TopicPartition) -> int:
 def _explicit(offsets: Mapping[TopicPartition, int | Edge], log: LogSnapshot) -> dict[TopicPartition, int]:
     unknown = sorted(offsets.keys() - log.bounds.keys())
     if unknown:
-        raise BadInputError(f"starting_offsets names partitions that Kafka doesn't have: {_names(unknown)}")
+        raise BadInputError(f"starting_offsets names partitions that Kafka doesn't have: {name_some(unknown, ', ')}")
     unnamed = sorted(log.bounds.keys() - offsets.keys())
     if unnamed:
-        raise BadInputError(f"starting_offsets must name every partition; not named: {_names(unnamed)}")
+        raise BadInputError(f"starting_offsets must name every partition; not named: {name_some(unnamed, ', ')}")
     resolved = {tp: _at_edge(o, log, tp) if isinstance(o, Edge) else o for tp, o in offsets.items()}
     check_inside(resolved, log, "starting_offsets")
     return resolved
@@ -179,7 +179,7 @@ def _committed(
     without = sorted(log.bounds.keys() - found.keys())
     if without:
         raise MissingPartitionError(
-            f"{where} has committed no offset for {_names(without)} (never, or it expired). "
+            f"{where} has committed no offset for {name_some(without, ', ')} (never, or it expired). "
             "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
@@ -203,10 +203,6 @@ def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "
     ]
     if outside:
         raise BadInputError(f"{what} must lie in the log: {name_some(outside)}{way_out}")
-
-
-def _names(partitions: list[TopicPartition]) -> str:
-    return name_some([str(tp) for tp in partitions], ", ")
 
 
 def _checked_time(time: datetime, what: str) -> datetime:

@@ -115,6 +115,17 @@ class StoreAddress:
             raise BadInputError(f"The option {option} of {self} must be true or false")
         return text == "true"
 
+    def choice(self, option: str, *choices: str) -> str:
+        """Return the value of an option that has a few; a missing one has the first.
+
+        Raises:
+            BadInputError: it is another value.
+        """
+        value = self.options.get(option, choices[0])
+        if value not in choices:
+            raise BadInputError(f"The option {option} of {self} must be {' or '.join(choices)}")
+        return value
+
     @property
     def keep(self) -> int:
         """How many versions of a group's offsets a store of files keeps."""

@@ -16,24 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
 
-
-class Recorded(Protocol):
-    """What is recorded of an earlier try; see `ports.Attempt`."""
-
-    @property
-    def try_number(self) -> int:
-        """Airflow's number of that try."""
-        ...
-
-    @property
-    def series(self) -> str | None:
-        """`Try.series` of that try."""
-        ...
-
-
-_R = TypeVar("_R", bound=Recorded)
+from airflow_kafka_offsets.core.history import Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +47,12 @@ class Try:
         """The number of the try after which the task was last cleared, by the retries that it has now; 0: never."""
         return max(0, self.max_tries - self.retries)
 
-    def continues(self, earlier: Recorded) -> bool:
+    def continues(self, earlier: Attempt) -> bool:
         """Whether this try is a retry of an earlier one of the same task: no clear lies between them, as far as Airflow says."""
         return earlier.series == self.series and earlier.try_number > self.last_clear
 
 
-def first_of_series(this_try: Try, begun: Sequence[_R]) -> _R:
+def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:
     """Return the oldest of the tries that a try continues, or the try itself, which begins again.
 
     Args:

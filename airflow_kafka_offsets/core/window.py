@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -60,45 +60,60 @@ LIFE: Mapping[State, frozenset[State]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Offset ranges under a name, forever.
+class Draft:
+    """A window before it has a name.
 
     Attributes:
-        group: the name of the group.
-        seq: grows by one within the group; never used twice.
-        lane: live or backfill.
-        state: where it is in its life; the only attribute that ever changes.
         ranges: what it reads, the empty ranges of quiet partitions included.
         topic_ids: the id of each topic when the window was cut.
         until: its cut time; by time, the window belongs to the span that contains this moment.
         isolation_level: which records it reads.
         lost: offsets that retention had removed before this window started, recorded instead of read.
+        lane: live or backfill.
         is_capped: whether ``max_offsets`` cut something off when it was planned: up to its cut time, more was there to
             read. Never of the backfill lane.
         leader_epochs: the epoch of the leader that told where each range ends at most, see `core.leader_epochs`.
     """
 
-    group: str
-    seq: int
-    lane: Lane
-    state: State
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
     until: datetime
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
+    lane: Lane = Lane.LIVE
     is_capped: bool = False
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        """The name under which its output lies, e.g. ``lake.orders-000012``."""
-        return name_window(self.group, self.seq)
 
     @property
     def span(self) -> int:
         """An upper bound on its records."""
         return self.ranges.span
+
+    def named(self, group: str, seq: int) -> Window:
+        """Return the planned window that this becomes; it notes the epochs of its own partitions only."""
+        values = {f.name: getattr(self, f.name) for f in fields(Draft)}
+        values["leader_epochs"] = {tp: epoch for tp, epoch in self.leader_epochs.items() if tp in self.ranges}
+        return Window(**values, group=group, seq=seq, state=State.PLANNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Draft):
+    """Offset ranges under a name, forever.
+
+    Attributes:
+        group: the name of the group.
+        seq: grows by one within the group; never used twice.
+        state: where it is in its life; the only attribute that ever changes.
+    """
+
+    group: str
+    seq: int
+    state: State
+
+    @property
+    def id(self) -> str:
+        """The name under which its output lies, e.g. ``lake.orders-000012``."""
+        return name_window(self.group, self.seq)
 
     def to(self, *states: State) -> Window:
         """Take steps of a window's life.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from airflow_kafka_offsets.launch.job_files import joined
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
 from airflow_kafka_offsets.spark.connector import AUTO, Way, connector_package, names_connector, way_of
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, session_spark
 
@@ -19,50 +18,22 @@ EXCLUDES = "spark.jars.excludes"
 _WHERE = ("spark.jars.repositories", "spark.jars.ivySettings")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The user's packages and jars, as lists with commas.
-
-    Attributes:
-        packages: coordinates for Ivy.
-        jars: files.
-        excludes: coordinates that Ivy leaves out.
-    """
-
-    packages: str | None = None
-    jars: str | None = None
-    excludes: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The packages and jars with the connector; None: the user's stay unchanged.
-
-    Attributes:
-        packages: coordinates for Ivy, as a list with commas.
-        jars: files, as a list with commas.
-    """
-
-    packages: str | None = None
-    jars: str | None = None
-
-
 def for_submit(
     connector: str | None,
-    given: Given,
+    given: Mapping[str, str | None],
     *,
     is_client: bool,
     binary: str,
     environment: Mapping[str, str],
     conf: Mapping[str, object],
-    properties_file: str | None = None,
-    repositories: str | None = None,
-) -> Told:
-    """Return the packages and jars for spark-submit, with the connector.
+    properties_file: str | None,
+    repositories: str | None,
+) -> dict[str, str]:
+    """Return `PACKAGES` or `JARS` for spark-submit, with the connector; neither: the user's stay unchanged.
 
     Args:
         connector: the operator's argument.
-        given: the operator's packages and jars.
+        given: the operator's lists with commas, by the properties of the same meaning: `PACKAGES`, `JARS` and `EXCLUDES`.
         is_client: whether the driver runs on this machine.
         binary: spark-submit's name.
         environment: that spark-submit is started with.
@@ -74,22 +45,18 @@ def for_submit(
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
         ConnectorError: there is no Spark here, so its version is not known.
     """
-    if connector is None or names_connector(given.packages, given.jars):
-        return Told()
+    if connector is None or names_connector(given[PACKAGES], given[JARS]):
+        return {}
     spark = local_spark(binary, environment)
     # An argument of spark-submit replaces the property of the same meaning; it does not add to it.
-    properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf)}
-    given = Given(
-        given.packages or properties.get(PACKAGES),
-        given.jars or properties.get(JARS),
-        given.excludes or properties.get(EXCLUDES),
-    )
+    lists = {name: text for name, text in given.items() if text}
+    properties = {**(spark.properties(properties_file) if spark else {}), **_texts(conf), **lists}
     arguments = [
         *(["--properties-file", properties_file] if properties_file else []),
         *(["--repositories", repositories] if repositories else []),
         *_where(conf),
     ]
-    return _with_connector(connector, given, spark, is_client=is_client, arguments=arguments)
+    return _with_connector(connector, properties, spark, is_client=is_client, arguments=arguments)
 
 
 def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, str]:
@@ -107,31 +74,35 @@ def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, 
         return {}
     spark = session_spark(os.environ)
     properties = {**(spark.properties() if spark else {}), **_texts(conf)}
-    given = Given(properties.get(PACKAGES), properties.get(JARS), properties.get(EXCLUDES))
-    told = _with_connector(connector, given, spark, is_client=True, arguments=_where(conf))
-    return {name: value for name, value in ((PACKAGES, told.packages), (JARS, told.jars)) if value}
+    return _with_connector(connector, properties, spark, is_client=True, arguments=_where(conf))
 
 
 def _with_connector(
-    connector: str | None, given: Given, spark: LocalSpark | None, *, is_client: bool, arguments: Sequence[str]
-) -> Told:
+    connector: str,
+    properties: Mapping[str, str],
+    spark: LocalSpark | None,
+    *,
+    is_client: bool,
+    arguments: Sequence[str],
+) -> dict[str, str]:
+    packages, jars = properties.get(PACKAGES), properties.get(JARS)
     way = way_of(
         connector,
         spark.build if spark else None,
         is_client=is_client,
-        packages=given.packages,
-        jars=given.jars,
-        excludes=given.excludes,
+        packages=packages,
+        jars=jars,
+        excludes=properties.get(EXCLUDES),
     )
     if way is Way.PACKAGES:
-        return Told(packages=joined(given.packages, _coordinates(connector, spark)))
+        return {PACKAGES: joined(packages, _coordinates(connector, spark))}
     if way is Way.FILES:
         assert spark is not None
-        return Told(jars=joined(given.jars, *_files(spark, arguments)))
-    return Told()
+        return {JARS: joined(jars, *_files(spark, arguments))}
+    return {}
 
 
-def _coordinates(connector: str | None, spark: LocalSpark | None) -> str | None:
+def _coordinates(connector: str, spark: LocalSpark | None) -> str:
     if connector != AUTO:
         return connector
     return spark.build.connector if spark else connector_package()

@@ -36,14 +36,10 @@ def call(
     """Call a function whose signature was hidden, with all its arguments."""
     signature = inspect.signature(function)
     wildcard = next((name for name, p in signature.parameters.items() if p.kind is Parameter.VAR_KEYWORD), None)
-    arguments = dict(signature.bind(*args, **{**kwargs, **_wanted(signature, injected)}).arguments)
+    wanted = {name: value for name, value in injected.items() if wildcard or name in signature.parameters}
+    arguments = dict(signature.bind(*args, **{**kwargs, **wanted}).arguments)
     others = arguments.pop(wildcard, {}) if wildcard else {}
     return function(**arguments, **others)
-
-
-def _wanted(signature: Signature, injected: Mapping[str, Any]) -> dict[str, Any]:
-    takes_all = any(p.kind is Parameter.VAR_KEYWORD for p in signature.parameters.values())
-    return {name: value for name, value in injected.items() if takes_all or name in signature.parameters}
 
 
 def _check(function: Callable[..., Any], signature: Signature) -> None:

@@ -153,42 +153,28 @@ def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list
     return {CONF_WINDOW_FILE: file.name}, [str(file)]
 
 
-def check_spark_conf(conf: Mapping[str, object]) -> None:
-    """Refuse Spark properties that the operator sets.
+def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked: bool) -> None:
+    """Refuse Spark properties that the operator sets, or that mislead it.
+
+    Args:
+        conf: the user's Spark properties.
+        deploy_mode: the provider's, which ignores `conf`.
+        is_tracked: whether the job is watched after spark-submit has ended.
 
     Raises:
-        CollidingOptionError: there are some.
+        CollidingOptionError: `conf` has properties that the operator sets.
+        BadInputError: it has another deploy mode, or lets YARN's spark-submit succeed before its job ends. The message says what to do.
     """
     ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
     colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
         raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}, which the operator sets")
-
-
-def check_deploy_mode(conf: Mapping[str, object], mode: str) -> None:
-    """Refuse a deploy mode in `conf` that differs from the provider's, which ignores `conf`.
-
-    Raises:
-        BadInputError: they differ. The message says where to set it.
-    """
-    said = conf.get(_DEPLOY_MODE, mode)
-    if said != mode:
+    said = conf.get(_DEPLOY_MODE, deploy_mode)
+    if said != deploy_mode:
         raise BadInputError(
-            f"conf has {_DEPLOY_MODE}={said}, but the operator's deploy mode is {mode}: set deploy_mode={said!r} on the operator, or "
+            f"conf has {_DEPLOY_MODE}={said}, but the operator's deploy mode is {deploy_mode}: set deploy_mode={said!r} on the operator, or "
             '"deploy-mode" in the Spark connection\'s extra, so that Airflow knows where the driver runs'
         )
-
-
-def check_waits(conf: Mapping[str, object], *, is_tracked: bool) -> None:
-    """Refuse the property that lets YARN's spark-submit succeed before its job ends.
-
-    Args:
-        conf: the user's Spark properties.
-        is_tracked: whether the job is watched after spark-submit has ended.
-
-    Raises:
-        BadInputError: the property is set.
-    """
     if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
         raise BadInputError(
             f"{YARN_WAITS}=false lets spark-submit end before the job, so the window would be committed unread. Remove it, or let "
@@ -265,6 +251,6 @@ def read_report(path: Path | None, window: Window) -> Report:
     return Report(report["records"], report["counts"], report.get("written"), took_window=True)
 
 
-def joined(*lists: str | None) -> str | None:
+def joined(*lists: str | None) -> str:
     """Join Spark's comma-separated lists, without empty ones."""
-    return ",".join(filter(None, lists)) or None
+    return ",".join(filter(None, lists))

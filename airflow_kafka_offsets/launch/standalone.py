@@ -40,11 +40,6 @@ def is_python(application: str) -> bool:
     return application.endswith(".py")
 
 
-def is_on_every_node(path: str) -> bool:
-    """Whether a path means the same on each node: ``local:``, or a URL that all nodes can reach."""
-    return urlsplit(path).scheme not in ("", "file")
-
-
 def check_reachable(application: str, *, ship: bool | str) -> None:
     """Refuse files that a driver on another machine does not find.
 
@@ -53,21 +48,16 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
     """
     from airflow_kafka_offsets.core.launch.spark_paths import is_relative
 
-    if not is_python(application):
-        if is_relative(application):
-            raise BadInputError(
-                f"In the cluster mode of a standalone cluster, the nodes read the application themselves, and they do not have {application}. "
-                "Copy it to every node and set application='local:/path/on/the/nodes.jar', put it where every node can fetch it "
-                "(hdfs:, s3a:, https:), or use client mode"
-            )
-        return
-    if not is_on_every_node(application):
+    of_python = is_python(application)
+    # The absolute path of a jar may be one on each node. Python needs `local:`, or a URL that all nodes can reach.
+    is_only_here = urlsplit(application).scheme in ("", "file") if of_python else is_relative(application)
+    if is_only_here:
         raise BadInputError(
-            "In the cluster mode of a standalone cluster, Spark does not send a Python application to the nodes. Copy "
-            f"{application} to every node and set application='local:/path/on/the/nodes.py', put it where every node can fetch it "
+            f"In the cluster mode of a standalone cluster, Spark does not send {application} to the nodes. Copy it to every node and set "
+            f"application='local:/path/on/the/nodes.{'py' if of_python else 'jar'}', put it where every node can fetch it "
             "(hdfs:, s3a:, https:), or use client mode"
         )
-    if ship is True:
+    if of_python and ship is True:
         raise BadInputError(
             "In the cluster mode of a standalone cluster, the job side of this package can't be sent with the job. Put its zip next to "
             "the application (python -m airflow_kafka_offsets.spark.shipping DIRECTORY writes it) and set "

@@ -19,7 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.launch import standalone
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
@@ -94,30 +94,18 @@ class SubmitHook(SparkSubmitHook):
         return bool(self._is_yarn)
 
     @property
-    def is_yarn_cluster(self) -> bool:
-        """Whether the driver runs on YARN."""
-        return bool(self._is_yarn_cluster_mode)
-
-    @property
-    def is_kubernetes_cluster(self) -> bool:
-        """Whether the driver runs in a pod."""
-        return bool(self._is_kubernetes and not self.is_client_mode)
-
-    @property
     def is_standalone_cluster(self) -> bool:
         """Whether the driver runs on a worker of a standalone cluster."""
         return bool(self._should_track_driver_status)
 
     @property
-    def is_tracked_by_yarn(self) -> bool:
-        """Whether Airflow tracks the job through YARN's resource manager."""
-        return bool(self._yarn_track_via_rm_api)
-
-    @property
     def is_tracked(self) -> bool:
         """Whether Airflow tracks the job on its cluster after spark-submit has ended."""
-        on_yarn = self.is_yarn_cluster and self.is_tracked_by_yarn
-        return bool(self.is_standalone_cluster or self._should_track_driver_via_k8s_api() or on_yarn)
+        return bool(
+            self.is_standalone_cluster
+            or self._should_track_driver_via_k8s_api()
+            or self._should_track_yarn_application_via_rm_api()
+        )
 
     @property
     def target(self) -> Target:
@@ -142,7 +130,7 @@ class SubmitHook(SparkSubmitHook):
         with _told_as_bad_input():
             return address, self._resolved_yarn_rm_auth
 
-    def check_tracking(self, *, by_kubernetes: bool) -> None:
+    def check_tracking(self) -> None:
         """Check what the provider needs to track a job on its cluster.
 
         Raises:
@@ -156,15 +144,15 @@ class SubmitHook(SparkSubmitHook):
             find_connection(self._conn_id, "spark")
         with _told_as_bad_input():
             self._validate_yarn_track_via_rm_api_config()
-            if by_kubernetes:
+            if self._track_driver_via_k8s_api:
                 self._validate_track_driver_via_k8s_api_config()
+        if self._is_kubernetes and not self.is_client_mode and not self.is_tracked:
+            raise BadInputError(
+                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
+                "the driver has failed, and the last exit code that it logs may be a sidecar's"
+            )
 
     # What is known of the launch.
-
-    @property
-    def conf(self) -> Mapping[str, object]:
-        """Spark's configuration, as the operator gives it."""
-        return self._conf
 
     @property
     def program(self) -> str:
@@ -182,11 +170,6 @@ class SubmitHook(SparkSubmitHook):
         return self._repositories
 
     @property
-    def properties_file(self) -> str | None:
-        """The file of Spark's properties that is used instead of ``spark-defaults.conf``."""
-        return self._properties_file
-
-    @property
     def environment(self) -> dict[str, str]:
         """The environment of spark-submit. On Kubernetes, the user's variables are for the driver's pod."""
         added = self._env or (None if self._is_kubernetes else self._env_vars) or {}
@@ -196,10 +179,6 @@ class SubmitHook(SparkSubmitHook):
     def driver_id(self) -> str | None:
         """The driver on a standalone cluster, once it is known."""
         return self._driver_id
-
-    def watch_on_yarn(self, application: str) -> None:
-        """Let the provider watch this application, and kill it."""
-        self._yarn_application_id = application
 
     def end_spark_submit(self) -> None:
         """Kill the process of spark-submit, if there is one."""
@@ -260,15 +239,18 @@ class SubmitHook(SparkSubmitHook):
     def _submitted(self, line: str) -> str | None:
         """Return the id that the provider records for a job, from the line that reports the submission; None: another line."""
         if self._is_yarn_cluster_mode:
-            found = re.search(
-                r"Submitted application (application_\d+_\d+)", line
-            )  # it gets an id before it is submitted
+            # It gets an id before it is submitted.
+            found = re.search(r"Submitted application (application_\d+_\d+)", line)
             return found[1] if found else None
         if self._is_kubernetes:
             # The provider recognizes this line only if the namespace is `spark`.
             found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
             return found[1] if found and self._should_track_driver_via_k8s_api() else None
         return self._driver_id
+
+    def _start_yarn_application_status_tracking(self, application_id: str) -> None:
+        self._yarn_application_id = application_id  # for on_kill, also if an earlier try has started the job
+        super()._start_yarn_application_status_tracking(application_id)
 
     def _poll_k8s_driver_via_api(self) -> str | None:
         phase: str | None = super()._poll_k8s_driver_via_api()
@@ -306,11 +288,6 @@ class SubmitOperator(SparkSubmitOperator):
         self._archives = archives
 
     @property
-    def is_tracked_by_kubernetes(self) -> bool:
-        """Whether Airflow tracks the driver's pod on Kubernetes."""
-        return bool(self._track_driver_via_k8s_api)
-
-    @property
     def hook_at_work(self) -> SubmitHook | None:
         """The hook of the running job; None: there is none."""
         return self._hook
@@ -330,9 +307,6 @@ class SubmitOperator(SparkSubmitOperator):
         Raises:
             BadInputError: the provider takes no such connection, or lacks a package for it.
         """
-        return self._get_hook()
-
-    def _get_hook(self) -> SubmitHook:
         try:
             hook = super()._get_hook()
         except (NameError, RuntimeError) as exc:  # the provider looks for what it did not import
@@ -343,3 +317,5 @@ class SubmitOperator(SparkSubmitOperator):
         except ValueError as exc:  # what the provider does not take in a connection
             raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
         return SubmitHook.of(hook, self.launch_steps())
+
+    _get_hook = new_hook  # as the provider calls it

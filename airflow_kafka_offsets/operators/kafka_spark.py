@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, c
 from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -143,16 +143,16 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
         from airflow_kafka_offsets.launch.job_files import refuse_login
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
+        from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         connections.mask(token_in_url(connection))
-        self._archive = start.chosen_archive(self.start_archive)
+        self._archive = chosen_archive(self.start_archive)
         self._settings = _settings(connection, self.config_kwargs)
         self._reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
@@ -178,11 +178,12 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting for another run."""
+        check_event(event)
         return self.execute(context)
 
     def execute_callable(self) -> Any:
         """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
-        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.wiring.machine import start
 
         function = self.python_callable
         if self._remote:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_kafka_offsets.core.fields import check_attributes
 from airflow_kafka_offsets.launch.statements import VIEW, check_statements, run_statements, split
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
-from airflow_kafka_offsets.task.definition import failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,7 +49,6 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         self.parameters = {} if parameters is None else parameters
         check_attributes(self, {"view": VIEW})
 
-    @failing_at_once
     def execute(self, context: Context) -> None:
         """Plan, run the statements, check, commit."""
         super().execute(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchiv
 from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, failing_at_once
+from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.launch.jobs import JobName
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
     from airflow_kafka_offsets.core.spark_log import SparkSaid
-    from airflow_kafka_offsets.core.window import Claim, Window
-    from airflow_kafka_offsets.launch.connector import Told
+    from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service.windows import Planned, WindowService
@@ -128,10 +127,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         self._stop = Stop()
         self._claim: Claim | None = None
         self._job: JobName | None = None
-        self._note: Callable[[str], None] | None = None
+        self._store: Any = None
         self._has_retry = False
         self._reconnects = False
-        self._told: Told | None = None
+        self._loads: dict[str, str] | None = None
         self._spark_said: SparkSaid | None = None
 
     @failing_at_once
@@ -142,16 +141,17 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Ask again after waiting for another run."""
+        check_event(event)
         return self._run(context)
 
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.launch import start
         from airflow_kafka_offsets.task.ending import Ending, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given, plan_or_take
         from airflow_kafka_offsets.task.runs import claim_of
         from airflow_kafka_offsets.task.work import Work, task_result
+        from airflow_kafka_offsets.wiring.machine.start import make_archive_after
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             options = self._check_input()
@@ -174,45 +174,32 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             results = work.all(planned)
             emit_events(self, context, results, emit_empty=self.emit_empty)
             if self._launched is not None and self._archive == "make":
-                start.make_archive_after(*self._launched)
+                make_archive_after(*self._launched)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch import start
-        from airflow_kafka_offsets.launch.job_files import (
-            check_deploy_mode,
-            check_spark_conf,
-            check_waits,
-            refuse_login,
-        )
+        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
+        from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
-        connections.find_connection(
-            self.spark_conn_id, "spark"
-        )  # without it the hook would submit to YARN, and say nothing
+        # Without it the hook would submit to YARN, and say nothing.
+        connections.find_connection(self.spark_conn_id, "spark")
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
-        check_spark_conf(self.conf or {})
-        self._archive = start.chosen_archive(self.start_archive)
+        self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()
         if not hook.master.startswith("local"):
             refuse_login(options, self.group.kafka_conn_id, f"executors (master {hook.master})")
-        check_deploy_mode(hook.conf, hook.deploy_mode)
-        check_waits(hook.conf, is_tracked=hook.is_tracked)
-        if hook.is_yarn_cluster:
+        check_spark_conf(self.conf or {}, deploy_mode=hook.deploy_mode, is_tracked=hook.is_tracked)
+        if hook.is_yarn and not hook.is_client_mode:
             self._check_yarn(hook)
-        hook.check_tracking(by_kubernetes=self.is_tracked_by_kubernetes)
-        if hook.is_kubernetes_cluster and not hook.is_tracked:
-            raise BadInputError(
-                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
-                "the driver has failed, and the last exit code that it logs may be a sidecar's"
-            )
+        hook.check_tracking()
         if hook.is_standalone_cluster:
             standalone.check_reachable(self.application, ship=self.ship)
             open_standalone(hook.target).check()
@@ -220,7 +207,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self._find_files()
         if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
             check_submit(hook.program, hook.environment)
-        self._told = self._with_connector(hook)
+        self._loads = self._with_connector(hook)
         self._reconnects = self._can_reconnect(hook)
         return options
 
@@ -263,7 +250,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
                 "YARN's cluster mode needs yarn_resourcemanager_webapp_address in the connection's extra (http://rm:8088): a retry "
                 "must find the driver of the try before it, or it would run beside it"
             )
-        if self.durable and not hook.is_tracked_by_yarn:
+        if self.durable and not hook.is_tracked:
             raise BadInputError(
                 "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry goes on with the driver of the try before it; "
                 "or durable=False, and then a retry stops it"
@@ -279,12 +266,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         assert self._claim is not None
         own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == self._claim]
         first = first_of_series(try_of(context), own).id
-        key = self.job_key(planned.window, first)
-        self.name_job(key)
+        # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
+        self.name_job(f"{planned.window.id}:{first}")
         self._job = job_name(planned.window, row.planned_at, self._claim, first)
         self._span, self._spark_said = planned.window.span, None
         with self._fields_as_given(), task_folder() as directory:
-            report = directory / "report.json" if self._is_client_mode() else None
+            report = directory / "report.json" if self.new_hook().is_client_mode else None
             self._prepare(planned, options, directory, report)
             try:
                 self._settle(context, is_first=row.attempts <= 1)
@@ -301,8 +288,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             context: of the task.
             is_first: no one has tried the window before, so there is no job of it.
         """
-        store = context.get("task_state_store")
-        self._note = None if store is None else lambda found: store.set(self.external_id_key, found)
+        store = self._store = context.get("task_state_store")
         hook = self.new_hook()
         cluster = self._cluster(hook)
         if is_first or cluster is None or self._job is None:
@@ -318,8 +304,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
                 "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
             )
             return
-        if found is not None and self._note:
-            self._note(found)
+        if found is not None:
+            self._noted(found)
 
     def _goes_on(self, job: str, context: Context) -> bool:
         status = self.get_job_status(job, context)
@@ -341,16 +327,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self._job = None
             self.forget_hook()
 
-    @staticmethod
-    def job_key(window: Window, first_attempt: int) -> str:
-        """Name the job to which an automatic retry reconnects; a clear starts another.
-
-        The ledger's number of the first of these tries can't come twice, as Airflow's numbers can.
-        """
-        return f"{window.id}:{first_attempt}"
-
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
+        from airflow_kafka_offsets.core.launch.jobs import tags
+        from airflow_kafka_offsets.launch.connector import JARS, PACKAGES
         from airflow_kafka_offsets.launch.job_files import (
             fill,
             handoff_of,
@@ -368,27 +348,28 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         hook = self.new_hook()
         if files and hook.is_standalone_cluster:
             refuse_file(planned.window)
-        self.conf = {**self._defaults(hook), **(self.conf or {}), **self._tags(hook), **conf}
+        assert self._job is not None
+        given = self.conf or {}
+        self.conf = {**self._defaults(hook), **given, **tags(hook.master, self._job, given), **conf}
         if hook.is_tracked:
             self.conf.pop(YARN_WAITS, None)  # the provider sets it, and takes no other word
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
         if self.ship and standalone.is_python(self.application):
-            self.py_files = joined(
-                self.py_files, self.ship if isinstance(self.ship, str) else str(write_zip(directory))
-            )
-        told = self._told or self._with_connector(hook)
-        self.packages, self.jars = told.packages or self.packages, told.jars or self.jars
+            job_side = self.ship if isinstance(self.ship, str) else str(write_zip(directory))
+            self.py_files = joined(self.py_files, job_side)
+        loads = self._with_connector(hook) if self._loads is None else self._loads
+        self.packages, self.jars = loads.get(PACKAGES, self.packages), loads.get(JARS, self.jars)
         if self._names_job:
             self.name = planned.window.id
 
-    def _with_connector(self, hook: SubmitHook) -> Told:
-        from airflow_kafka_offsets.launch.connector import Given, for_submit
+    def _with_connector(self, hook: SubmitHook) -> dict[str, str]:
+        from airflow_kafka_offsets.launch.connector import EXCLUDES, JARS, PACKAGES, for_submit
 
         return for_submit(
             self.connector,
-            Given(self.packages, self.jars, self.exclude_packages),
-            is_client=self._is_client_mode(),
+            {PACKAGES: self.packages, JARS: self.jars, EXCLUDES: self.exclude_packages},
+            is_client=hook.is_client_mode,
             binary=hook.program,
             environment=hook.environment,
             conf=self.conf or {},
@@ -402,14 +383,6 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         # Untracked, spark-submit must not end before the job, as spark-defaults.conf may tell it to; tracked, the provider says so.
         waits = {} if hook.is_tracked else {YARN_WAITS: "true"}
         return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
-
-    def _tags(self, hook: SubmitHook) -> dict[str, str]:
-        from airflow_kafka_offsets.core.launch.jobs import tags
-
-        return tags(hook.master, self._job, self.conf or {}) if self._job else {}
-
-    def _is_client_mode(self) -> bool:
-        return self.new_hook().is_client_mode
 
     def launch_steps(self) -> Steps:
         """Return what is done around the provider's steps."""
@@ -426,10 +399,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         return driver
 
     def _variables(self, hook: SubmitHook, command: Sequence[str]) -> Mapping[str, str]:
-        from airflow_kafka_offsets.launch import start
+        from airflow_kafka_offsets.wiring.machine.start import start_environment, text_of
 
-        self._launched = hook.environment, hook.program
-        return start.variables(hook, command, self._archive, self.compiler, self._span)
+        environment, program = hook.environment, hook.program
+        self._launched = environment, program
+        said = [*command, text_of(self.properties_file)]
+        return start_environment(environment, self._archive, self.compiler, self._span, program=program, said=said)
 
     def _hear(self, line: str) -> None:
         from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
@@ -437,14 +412,8 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         self._spark_said = heard(self._spark_said or SparkSaid(), line)
 
     def _noted(self, job: str) -> None:
-        if self._note:
-            self._note(job)
-
-    def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Watch a job in the cluster, also one that an earlier try started: on YARN, on_kill must know its id."""
-        if self.hook_at_work is not None and self.hook_at_work.is_yarn_cluster:
-            self.hook_at_work.watch_on_yarn(str(external_id))
-        super().poll_until_complete(external_id, context)
+        if self._store is not None:
+            self._store.set(self.external_id_key, job)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Ask for the state of a noted job; one that the cluster does not know is over, and no reason to fail every retry."""

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import PLANNING, failing_at_once
+from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,30 +34,34 @@ class _PlanOperator(BaseOperator):
 
     @failing_at_once
     def execute(self, context: Context) -> Any:
-        """Plan, and return what the tasks behind this one get."""
+        """Plan, and return what the tasks after this one get."""
         return self._plan(context)
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting."""
+        check_event(event)
         return self._plan(context)
 
     def _plan(self, context: Context) -> Any:
         raise NotImplementedError
 
-    def _planned(self, context: Context, at_most: int, new: int) -> list[Planned]:
-        """Plan, commit what is empty, and return the other windows."""
+    def _planned(self, context: Context, at_most: int, new: int, given: Any = None) -> list[Planned]:
+        """Plan, or take the window that a plan task of the run handed over; commit what is empty, and return the others."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import NO_JOB
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import plan
+        from airflow_kafka_offsets.task.plan import id_of_given, plan, take
         from airflow_kafka_offsets.task.runs import claim_of
 
-        with until_windows(context, self.group.name):
+        with until_windows(context, self.group.name, id_of_given(given)):
             service = wiring.open_service(self.group)
             claim = claim_of(context, Scope.RUN)
-            planned = plan(self, context, service, claim, at_most, new)
+            if given is None:
+                planned = plan(self, context, service, claim, at_most, new)
+            else:
+                planned = [take(self, context, service, claim, given)]
         empty = [p for p in planned if not p.window.span]
         if empty:
             with Ending(context, service, claim, empty) as ending:
@@ -96,24 +100,12 @@ class PlanWindowOperator(_PlanOperator):
     def _plan(self, context: Context) -> dict[str, Any]:
         from airflow_kafka_offsets.task.ending import tell_handed_on
 
-        windows = self._planned(context, at_most=1, new=1) if self.window is None else [self._taken(context)]
+        windows = self._planned(context, at_most=1, new=1, given=self.window)
         if not windows:
             raise AirflowSkipException("The window is empty and committed: nothing to launch")
         result = self._handed_on(windows[0])
         tell_handed_on(windows)
         return result
-
-    def _taken(self, context: Context) -> Planned:
-        """Take the window that a plan task of the run handed over."""
-        from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.task.ending import until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given, take
-        from airflow_kafka_offsets.task.runs import claim_of
-
-        with until_windows(context, self.group.name, id_of_given(self.window)):
-            service = wiring.open_service(self.group)
-            return take(self, context, service, claim_of(context, Scope.RUN), self.window)
 
 
 class PlanBacklogOperator(_PlanOperator):

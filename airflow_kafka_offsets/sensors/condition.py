@@ -70,16 +70,13 @@ class ConditionSensor(BaseSensorOperator):
 
     def _look(self) -> Decision:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.service.watch import Watch
+        from airflow_kafka_offsets.service import watch
         from airflow_kafka_offsets.wiring import absent
 
         condition = self.condition()
         open_ledger = partial(absent.open_ledger_to_look, ledger_conn_id(condition))
-        if isinstance(condition, LedgerCondition):
-            watch = Watch(open_ledger)
-        else:
-            watch = Watch(open_ledger, partial(wiring.open_log, condition.group))
-        (answer,) = watch.ask([condition])
+        open_log = None if isinstance(condition, LedgerCondition) else partial(wiring.open_log, condition.group)
+        (answer,) = watch.ask([condition], open_ledger, open_log)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -96,7 +93,6 @@ class ConditionSensor(BaseSensorOperator):
             silent_fail=self.silent_fail,
         )
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
-        raise AssertionError("not reached: defer raises")
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Return what the triggerer saw, or fail with what it could not wait for."""
@@ -107,7 +103,7 @@ class ConditionSensor(BaseSensorOperator):
         raise error
 
     def _survive(self, error: KafkaOffsetsError) -> bool:
-        """Return False (not there yet), where the user wants to wait on; else fail or skip."""
+        """Return False (not met yet) if the user set `silent_fail`; else fail or skip."""
         if self.silent_fail:
             self.log.error("Waiting on: %s", error)
             return False

@@ -15,7 +15,6 @@ from airflow_kafka_offsets.sensors.condition import ConditionSensor
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import LedgerCondition
 
-
 _KINDS = {
     "group": or_none(Kind("a KafkaGroup or the name of one", lambda group: isinstance(group, KafkaGroup | str))),
     "ledger_conn_id": or_none(CONN_ID),

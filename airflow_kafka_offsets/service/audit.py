@@ -44,8 +44,8 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
     states = {row.held.window.seq: row.held.window.state for row in rows(ledger, group, seqs=seqs)}
     if unknown := [name_window(group, seq) for seq in seqs if seq not in states]:
         raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
-    others = [f"{name_window(group, seq)} ({state})" for seq, state in sorted(states.items())]
-    if uncommitted := [other for other in others if not other.endswith(f"({State.COMMITTED})")]:
+    others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
+    if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
         raise IllegalStepError(f"No table has to have what is not committed: {name_some(uncommitted, ', ')}")
 
 

@@ -12,11 +12,11 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, check_signature
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.offsets import Offsets, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
-from airflow_kafka_offsets.core.place.importing import Moves, Taken
+from airflow_kafka_offsets.core.place.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.place.verifying import Difference
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
@@ -70,7 +70,7 @@ class Import:
     Attributes:
         group: as the ledger knows it, or as it would be founded.
         asked: where the offsets are from.
-        taken: these offsets.
+        imported: these offsets.
         notes: what the place has to say.
         left_open: windows of the place, if it is a group of the ledger, that wait for their commit and are read again.
         log: what Kafka holds of their topics.
@@ -81,7 +81,7 @@ class Import:
 
     group: KafkaGroup
     asked: Asked
-    taken: Taken
+    imported: ImportedOffsets
     notes: tuple[str, ...]
     left_open: tuple[Held, ...]
     log: LogSnapshot
@@ -178,12 +178,14 @@ class Moving:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
         kafka = open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics)
-        taken = importing.take(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
-        reset = work_out(self._ledger, kafka, group, state.position, taken.target, snapshot) if state.position else None
-        position = reset.position if reset else taken.position(snapshot)
+        imported = importing.to_import(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
+        reset = (
+            work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
+        )
+        position = reset.position if reset else imported.position(snapshot)
         left_open = importing.left_open(found.open_windows, topics)
         notes = (*found.notes, *importing.left_open_note(left_open))
-        return Import(group, asked, taken, notes, left_open, snapshot, position, state, reset)
+        return Import(group, asked, imported, notes, left_open, snapshot, position, state, reset)
 
     def carry_out_import(
         self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -202,9 +204,9 @@ class Moving:
             ConcurrentChangeError: the group has changed since.
             StoreDriftError: the group's store stands neither where the group does nor where it goes; nothing was changed.
         """
-        check_signature(who, why)
+        act = Act("import", who, why, self._clock(), _import_details(found))
         if found.reset is None:
-            self._ledger.found(found.group, found.position, self._act("import", who, why, found))
+            self._ledger.found(found.group, found.position, act)
             return
         name, reset = found.group.name, found.reset
         check_confirmed(name, reset, supersede)
@@ -213,20 +215,8 @@ class Moving:
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
-        act = self._act("import", who, why, found)
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
-
-    def _act(self, kind: str, who: str, why: str, found: Import) -> Act:
-        details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.taken)}
-        if found.left_open:
-            details["left_open"] = [held.window.id for held in found.left_open]
-        if found.reset is None:
-            details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
-            details["from_beginning"] = [str(tp) for tp in found.taken.unnamed]
-        else:
-            details |= summary_of_reset(found.reset)
-        return Act(kind, who, why, self._clock(), details)
 
     def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
         """Work out a copy into an offset store without writing anything.
@@ -244,22 +234,19 @@ class Moving:
             held |= store.read(group.name, others)
         return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
 
-    def carry_out_copy(
-        self, found: Copy, store: OffsetStore, who: str, why: str
-    ) -> dict[TopicPartition, tuple[int, int | None]]:
+    def carry_out_copy(self, found: Copy, store: OffsetStore, who: str, why: str) -> Moves:
         """Record a copy, do it, and read it back.
 
         In this order: whatever dies in the middle, the ledger knows what may have been written. It says what was wanted;
         what came of it is what the store holds.
 
         Returns:
-            What the store holds otherwise than was written: wanted, and found (None: nothing). Usually nothing.
+            Where the store holds another offset than was written: found (None: nothing), and written. Usually nowhere.
 
         Raises:
             StoreDriftError: the store has changed since; nothing was written.
             StoreError: as it says.
         """
-        check_signature(who, why)
         after = found.given.offsets
         details = {
             **_origin(found.given.asked),
@@ -268,7 +255,7 @@ class Moving:
         }
         self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
         store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        return importing.unlike(after, store.read(found.group, topics_of(after)))
+        return importing.moves(store.read(found.group, topics_of(after)), after)
 
     def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
         """Return the next offsets of a place. Writes nothing.
@@ -282,7 +269,6 @@ class Moving:
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
         """Record that offsets go into a file; before they do, as with a copy."""
-        check_signature(who, why)
         offsets = {str(tp): offset for tp, offset in found.offsets.items()}
         details = {**_origin(found.asked), "to": to, "offsets": offsets}
         self._ledger.record(group, Act("export", who, why, self._clock(), details))
@@ -315,6 +301,17 @@ class Moving:
 
 def _origin(asked: Asked) -> dict[str, str]:
     return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+
+
+def _import_details(found: Import) -> dict[str, object]:
+    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.imported)}
+    if found.left_open:
+        details["left_open"] = [held.window.id for held in found.left_open]
+    if found.reset is not None:
+        return details | summary_of_reset(found.reset)
+    details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+    details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
+    return details
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:

@@ -6,9 +6,8 @@ In this order, a crash between the two leaves a window that is committing, and w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from itertools import takewhile
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -32,12 +31,7 @@ logger = logging.getLogger(__name__)
 class Publisher:
     """Finishes commits of one ledger, through the group's offset store if it has one."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        store: OffsetStore | None,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, ledger: Ledger, store: OffsetStore | None, clock: Callable[[], datetime]) -> None:
         self._ledger = ledger
         self._store = store
         self._clock = clock
@@ -74,7 +68,7 @@ class Publisher:
             return
         steps = advance.path(windows, afterwards)
         try:
-            found = self._read(store, group, steps[-1]) if len(steps) > 2 else {}
+            found = store.read(group, topics_of(steps[-1])) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
             # Perhaps it was ourselves: someone who commits the next window has published this one too.
@@ -85,7 +79,7 @@ class Publisher:
         logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
-        """Return where the store may stand while commits are under way, see `advance.publishing.path`; none is: nothing."""
+        """Return where the store may stand while commits are under way, see `advance.path`; none is: nothing."""
         windows, afterwards = self._done_in_a_row(group, state)
         return advance.path(windows, afterwards) if windows else []
 
@@ -94,8 +88,8 @@ class Publisher:
         if not state.open or state.open[0].window.state is State.PLANNED or state.position is None:
             return [], {}
         first = state.open[0].window.seq
-        newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE)
-        live = [held.window for held in takewhile(lambda held: held.window.seq >= first, newest_first)][::-1]
+        newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE, since=first)
+        live = [held.window for held in newest_first][::-1]
         done = advance.done_in_a_row(live)
         waiting = live[len(done) :]
         return done, advance.before(waiting[0]) if waiting else state.position.offsets
@@ -125,14 +119,14 @@ class Publisher:
             raise
 
     def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
-        found = self._read(store, group, start)
+        found = store.read(group, topics_of(start))
         if state.position is None:
             advance.check_first(store.name, group, start, found)
             return
         known = state.position.offsets
         advance.check_standing(store.name, group, {tp: offset for tp, offset in start.items() if tp in known}, found)
-        if strange := advance.strange(start, known, found):
-            named = name_some([f"{tp}: {offset}" for tp, offset in strange.items()])
+        if foreign := advance.foreign_offsets(start, known, found):
+            named = name_some([f"{tp}: {offset}" for tp, offset in foreign.items()])
             logger.warning(
                 "Group %s: %s holds offsets of partitions that are new to the group, %s; they start again",
                 group,
@@ -141,7 +135,7 @@ class Publisher:
             )
             # What was read is of no one only if no one has planned since: who commits has planned before.
             self._check_version(group, state)
-            store.advance(group, strange, {tp: start[tp] for tp in strange})
+            store.advance(group, foreign, {tp: start[tp] for tp in foreign})
 
     def _check_version(self, group: str, state: GroupState) -> None:
         if self._ledger.load(group).version != state.version:
@@ -150,7 +144,7 @@ class Publisher:
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return what the store holds; None: nothing for that partition."""
         assert self._store is not None
-        found = self._read(self._store, group, partitions)
+        found = self._store.read(group, topics_of(partitions))
         return {tp: found.get(tp) for tp in partitions}
 
     def follow_reset(self, group: str, before: Offsets, after: Offsets) -> None:
@@ -177,6 +171,3 @@ class Publisher:
         if state.open and state.open[0].window.seq < abandoned.seq:
             return  # an older one still holds the watermark
         self.follow_reset(abandoned.group, advance.before(abandoned), published(state))
-
-    def _read(self, store: OffsetStore, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return store.read(group, topics_of(partitions))

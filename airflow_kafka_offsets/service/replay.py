@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -11,27 +11,34 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Draft, WindowRow
+from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State
+from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 
 logger = logging.getLogger(__name__)
 
 
-def rows(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRow]:
-    """Return windows with their history in short, newest first, however many there are."""
-    before: int | None = None
-    while page := ledger.windows(group, before=before, limit=200, **wanted):
+FIRST_PAGE, LONGEST_PAGE = 10, 1_000
+PARTITIONS_PER_PAGE = 20_000
+
+
+def rows(ledger: Ledger, group: str, *, before: int | None = None, **wanted: Any) -> Iterator[WindowRow]:
+    """Return windows with their history in short, newest first, however many there are and however large they are."""
+    limit = FIRST_PAGE
+    while page := ledger.windows(group, before=before, limit=limit, **wanted):
         yield from page
-        before = page[-1].held.window.seq
+        newest, oldest = page[0].held.window, page[-1].held.window
+        limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(newest.ranges)))
+        before = oldest.seq
 
 
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
@@ -39,30 +46,71 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
     return (row.held for row in rows(ledger, group, **wanted))
 
 
+def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
+    """Return the committed live windows from the newest that may own what is asked, newest first.
+
+    How much is read depends on how far back that is, and not on how long the history is: the steps back double until one goes too far,
+    and then they halve.
+    """
+    newest = _newest(ledger, group, None)
+    asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
+    if newest is None or not asked:
+        return
+
+    def is_above(seq: int) -> bool:
+        nonlocal above
+        window = _newest(ledger, group, seq + 1)
+        if window is None or not replay.lies_above(window, asked, topic_ids):
+            return False
+        above = window.seq
+        return True
+
+    above, step = newest.seq + 1, 1  # what is asked lies below the window of this number
+    while (below := above - step) > 0 and is_above(below):
+        step *= 2
+    below = max(below, 0)  # no window up to this number lies above what is asked
+    while above - below > 1:
+        middle = (above + below) // 2
+        if not is_above(middle):
+            below = middle
+    yield from pages(ledger, group, before=above, states=(State.COMMITTED,), lane=Lane.LIVE)
+
+
+def _newest(ledger: Ledger, group: str, before: int | None) -> Window | None:
+    page = ledger.windows(group, before=before, states=(State.COMMITTED,), lane=Lane.LIVE, limit=1)
+    return page[0].held.window if page else None
+
+
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a replay runs.
+class Allocation:
+    """The windows that a run gets.
 
     Attributes:
-        held_windows: the windows that own what is asked, oldest first.
-        drafts: new windows for what no one owns.
+        held_windows: windows that are there, oldest first; of a replay those that own what is asked.
+        drafts: new windows; of a replay those for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
     """
 
     held_windows: Sequence[Held] = ()
-    drafts: Sequence[Draft] = ()
+    drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
 
+    @property
+    def filled(self) -> int:
+        """How many of them have something to read: what is empty is committed on the spot."""
+        ranges = [held.window.ranges for held in self.held_windows] + [draft.ranges for draft in self.drafts]
+        return sum(r.span > 0 for r in ranges)
 
-class Answers:
-    """Answers to replays, from one ledger and one Kafka."""
+
+class ReplayPlanner:
+    """Finds the windows of replays, in one ledger and one Kafka."""
 
     def __init__(self, ledger: Ledger, kafka: LogOffsets, clock: Callable[[], datetime]) -> None:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
 
-    def answer(self, group: KafkaGroup, request: Replay, state: GroupState) -> Answer:
+    def plan(self, group: KafkaGroup, request: Replay, state: GroupState) -> Allocation:
         """Return the windows that own what is asked, and drafts for what no one owns. Writes nothing.
 
         Raises:
@@ -77,12 +125,12 @@ class Answers:
             )
         match request:
             case Windows(seqs):
-                return Answer(self._named(group.name, seqs))
+                return Allocation(self._named(group.name, seqs))
             case TimeSpan():
                 replay.check_divides(request)
                 return self.of_span(group, request, state)
             case Ranges(ranges):
-                return self._of_offsets(group, ranges, state)
+                return self._of_ranges(group, ranges, state)
 
     def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
         rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
@@ -96,16 +144,16 @@ class Answers:
             return held_windows
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
-    def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Answer:
+    def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Allocation:
         """Return what belongs to a span beside windows that the run has; then, what the live lane will read is left to it.
 
         Raises:
-            BadInputError, LogError: see `answer`.
+            BadInputError, LogError: see `plan`.
         """
         had = {held.window.seq for held in own}
         held_windows = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
         seen = self._kafka.snapshot(group.topics, group.isolation_level)
-        asked = self._offsets_of(group, span, seen)
+        asked = self._between_times(group, span, seen)
         if own:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
@@ -116,17 +164,19 @@ class Answers:
             if not span.is_interval:
                 raise nothing
             logger.warning("Group %s: %s", group.name, nothing)
-        return Answer(held_windows, drafts, seen)
+        return Allocation(held_windows, drafts, seen)
 
-    def _of_offsets(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Answer:
+    def _of_ranges(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Allocation:
         check_reads(group, (tp.topic for tp in asked))
         if not asked.span:
             raise replay.nothing_to_replay("the offset ranges are empty")
         owners, gaps = self._owners(group.name, asked, state)
         if not gaps:
-            return Answer(owners)
-        seen = self._look(group, topics_of(gaps), owners)
-        return Answer(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
+            return Allocation(owners)
+        # Also the topics of the windows that will be run again: these have to be readable.
+        topics = {tp.topic for held in owners for tp in held.window.ranges.without_empty()}
+        seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
+        return Allocation(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
 
     def _cut_in(self, group: str, span: TimeSpan) -> list[Held]:
         """Return the windows that belong to a span, oldest first."""
@@ -136,14 +186,8 @@ class Answers:
             key=lambda held: held.window.seq,
         )
 
-    def _look(self, group: KafkaGroup, topics: Sequence[str], held_windows: Sequence[Held]) -> LogSnapshot:
-        """Look at topics, and at those of the windows that will be run again, which have to be readable."""
-        of_windows = (tp.topic for held in held_windows for tp in held.window.ranges.without_empty())
-        return self._kafka.snapshot(sorted({*topics, *of_windows}), group.isolation_level)
-
-    def _offsets_of(self, group: KafkaGroup, span: TimeSpan, seen: LogSnapshot) -> OffsetRanges:
-        """Return the offsets whose records are of a time, by the timestamp index."""
-        partitions, level = [tp for tp in seen.bounds if tp.topic in group.topics], group.isolation_level
+    def _between_times(self, group: KafkaGroup, span: TimeSpan, seen: LogSnapshot) -> OffsetRanges:
+        partitions, level = list(seen.bounds), group.isolation_level
         starts = self._kafka.offsets_at(partitions, max(span.start, EPOCH), level)
         ends = self._kafka.offsets_at(partitions, max(span.end, EPOCH), level)
         return replay.between_times(starts, ends, seen)
@@ -157,7 +201,7 @@ class Answers:
         # Of the live lane newest first, and last: see `replay.overlapping`.
         all_of_them = chain(
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
-            pages(self._ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE),
+            live_windows(self._ledger, group, asked.without_empty(), topic_ids),
         )
         found = replay.overlapping(asked, all_of_them, topic_ids) if asked.span else []
         owners = sorted(found, key=lambda held: held.window.seq)

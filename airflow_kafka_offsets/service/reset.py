@@ -43,8 +43,6 @@ def snapshot_of_all(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str])
     Raises:
         MissingPartitionError: one is not.
     """
-    if not topics:
-        return LogSnapshot({}, {})
     snapshot = kafka.snapshot(topics, group.isolation_level)
     if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
         raise MissingPartitionError(

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TypeVar
 
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LogCondition, TimePassed, WindowCommitted
-from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError, LedgerUnavailableError, counted
+from airflow_kafka_offsets.core.conditions import (
+    CommittedUntil,
+    Condition,
+    LedgerCondition,
+    LogCondition,
+    TimePassed,
+    WindowCommitted,
+    WindowFree,
+)
+from airflow_kafka_offsets.core.errors import (
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    LedgerUnavailableError,
+    counted,
+    no_window,
+)
+from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.waiting import (
@@ -24,86 +41,87 @@ from airflow_kafka_offsets.core.plan.waiting import (
     lookup_times,
     position_for,
 )
-from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.core.window import Standing
+from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.windows import utc_now
+from airflow_kafka_offsets.service.windows import IsOver, utc_now
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_K = TypeVar("_K")
-
-NEWEST = 50
-"""How many of a group's newest windows that can prove a cut time are looked at: in order, later ones have later times."""
 
 
-class Watch:
-    """Many conditions on one Kafka and one ledger; each is opened when the first condition needs it."""
+def ask(
+    conditions: Sequence[Condition],
+    open_ledger: Callable[[], Ledger],
+    open_log: Callable[[], LogOffsets] | None = None,
+    *,
+    is_over: IsOver | None = None,
+    now: datetime | None = None,
+) -> list[Decision | Exception]:
+    """Answer each condition, or say why there is no answer: what is wrong with one harms no other.
 
-    def __init__(
-        self,
-        open_ledger: Callable[[], Ledger],
-        open_log: Callable[[], LogOffsets] | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        self._open_ledger = open_ledger
-        self._open_log = open_log
-        self._clock = clock or utc_now
-
-    def ask(self, conditions: Sequence[Condition]) -> list[Decision | Exception]:
-        """Answer each condition, or say why there is no answer: what is wrong with one harms no other."""
-        look = _Look(self._open_ledger, self._open_log, self._clock())
-        # The ledger first: a commit in between must not look like a log that ends before the watermark.
-        look.load_groups(conditions)
-        look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
-        return [_attempt(partial(look.answer, c)) for c in conditions]
+    Args:
+        conditions: on one Kafka and one ledger.
+        open_ledger: opens the ledger, if a condition needs it.
+        open_log: opens Kafka, if a condition needs it; None: none does.
+        is_over: whether the claim that holds a window is over; None: no condition asks that.
+        now: the time; None: that of the clock.
+    """
+    # Many may wait for one holder: Airflow is asked once.
+    look = _Look(open_ledger, open_log, cache(is_over) if is_over else None, now or utc_now())
+    # The ledger first: a commit in between must not look like a log that ends before the watermark.
+    look.load_groups(conditions)
+    look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
+    return [_attempt(partial(look.answer, c)) for c in conditions]
 
 
+@dataclass(eq=False)
 class _Look:
     """What one poll saw. Each value may be the error that stands in its place."""
 
-    def __init__(
-        self, open_ledger: Callable[[], Ledger], open_log: Callable[[], LogOffsets] | None, now: datetime
-    ) -> None:
-        self._open_ledger = open_ledger
-        self._open_log = open_log
-        self._now = now
+    open_ledger: Callable[[], Ledger]
+    open_log: Callable[[], LogOffsets] | None
+    is_over: IsOver | None
+    now: datetime
+
+    def __post_init__(self) -> None:
         self._states: dict[str, GroupState | Exception] = {}
-        self._committed: dict[str, tuple[GroupState, Sequence[Window]] | Exception] = {}
-        self._windows: dict[str, Window | Exception] = {}
+        self._frontiers: dict[str, Frontier | Exception] = {}
+        self._windows: dict[str, Standing | Exception] = {}
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
         self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
 
     @cached_property
     def _ledger(self) -> Ledger:
-        return self._open_ledger()
+        return self.open_ledger()
 
     @cached_property
     def _kafka(self) -> LogOffsets:
-        assert self._open_log, "conditions on Kafka need it"
-        return self._open_log()
+        assert self.open_log, "conditions on Kafka need it"
+        return self.open_log()
 
     def load_groups(self, conditions: Sequence[Condition]) -> None:
         """Read from the ledger what the conditions need: each group and each window once."""
         names = dict.fromkeys(name for c in conditions if (name := _group_name(c)))
         until = dict.fromkeys(c.group_name for c in conditions if isinstance(c, CommittedUntil))
-        ids = dict.fromkeys(c.window_id for c in conditions if isinstance(c, WindowCommitted))
-        self._states = _each(names, lambda name: self._ledger.load(name))
-        self._committed = _each(until, self._committed_of)
-        self._windows = _each(ids, lambda window_id: self._ledger.window(window_id).held.window)
+        ids = [c.window_id for c in conditions if isinstance(c, WindowCommitted)]
+        ids += [window_id for c in conditions if isinstance(c, WindowFree) for window_id in c.window_ids]
+        if not any((names, until, ids)):
+            return
+        failed = _attempt(lambda: self._ask_ledger(list(names), list(until), list(dict.fromkeys(ids))))
+        if isinstance(failed, Exception):  # a ledger that is away takes seconds to say so: it is asked once
+            self._states = dict.fromkeys(names, failed)
+            self._frontiers = dict.fromkeys(until, failed)
+            self._windows = dict.fromkeys(ids, failed)
 
-    def _committed_of(self, group: str) -> tuple[GroupState, Sequence[Window]]:
-        # The windows first: of what is planned in between, an older one may be open that the state does not show.
-        committed = self._proofs(group)
-        state = self._ledger.load(group)
-        return state, self._proofs(group, before=state.open[0].window.seq) if state.open else committed
-
-    def _proofs(self, group: str, before: int | None = None) -> list[Window]:
-        rows = self._ledger.windows(
-            group, states=[State.COMMITTED], lane=Lane.LIVE, is_capped=False, before=before, limit=NEWEST
-        )
-        return [row.held.window for row in rows]
+    def _ask_ledger(self, names: Sequence[str], until: Sequence[str], ids: Sequence[str]) -> None:
+        ledger = self._ledger
+        with ledger.one_connection():
+            self._states = _together(names, ledger.load_all, lambda _: GroupState())
+            self._frontiers = _together(until, ledger.frontiers, lambda _: Frontier())
+            self._windows = _together(ids, ledger.standings, _unknown)
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""
@@ -145,7 +163,7 @@ class _Look:
     def _look_up_times(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         wanted: dict[datetime, set[TopicPartition]] = {}
         for condition in conditions:
-            for time in lookup_times(condition, self._now):
+            for time in lookup_times(condition, self.now):
                 snapshot = _attempt(partial(self._log_of, condition))
                 if not isinstance(snapshot, Exception):
                     wanted.setdefault(time, set()).update(snapshot.bounds)
@@ -161,16 +179,23 @@ class _Look:
         match condition:
             case WindowCommitted(window_id):
                 return decide_window(_value(self._windows[window_id]))
+            case WindowFree(window_ids, is_rerun):
+                return Decision(any(self._is_free(window_id, is_rerun) for window_id in window_ids), {})
             case CommittedUntil(name):
-                return decide_until(condition, *_value(self._committed[name]))
+                return decide_until(condition, _value(self._frontiers[name]))
             case _:
                 return decide(condition, self._seen(condition))
 
+    def _is_free(self, window_id: str, is_rerun: bool) -> bool:
+        window = _value(self._windows[window_id])
+        assert self.is_over, "conditions on holders need it"
+        return ownership.is_free(window, is_rerun=is_rerun, holder_is_over=self.is_over(window.holder))
+
     def _seen(self, condition: LogCondition) -> Seen:
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
-        at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self._now)}
+        at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self.now)}
         recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
-        return Seen(self._now, self._state(condition), snapshot, at, recovered)
+        return Seen(self.now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
         found = _value(self._at[level, time])
@@ -187,11 +212,7 @@ class _Look:
 
 
 def _group_name(condition: Condition) -> str | None:
-    match condition:
-        case WindowCommitted() | CommittedUntil() | TimePassed():
-            return None
-        case _:
-            return condition.group.name
+    return None if isinstance(condition, LedgerCondition | TimePassed) else condition.group.name
 
 
 def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnapshot | Exception]:
@@ -202,16 +223,27 @@ def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnap
     return {topic: LogSnapshot({topic: ids[topic]} if topic in ids else {}, bounds[topic]) for topic in topics}
 
 
-def _each(keys: Iterable[_K], read: Callable[[_K], _T]) -> dict[_K, _T | Exception]:
-    found: dict[_K, _T | Exception] = {}
-    down: Exception | None = None
-    for key in keys:
-        # A database that is away takes seconds to say so: it is asked once.
-        value = _attempt(partial(read, key)) if down is None else down
-        found[key] = value
-        if isinstance(value, LedgerUnavailableError):
-            down = value
-    return found
+def _together(
+    keys: Sequence[str], read: Callable[[Sequence[str]], Mapping[str, _T]], absent: Callable[[str], _T]
+) -> dict[str, _T | Exception]:
+    """Read all keys at once, or one by one if that fails: a row that is damaged harms no other.
+
+    Raises:
+        LedgerUnavailableError: the ledger does not answer.
+    """
+    found = _attempt(partial(read, keys)) if keys else {}
+    if isinstance(found, LedgerUnavailableError):
+        raise found
+    if isinstance(found, Exception):
+        if len(keys) == 1:
+            return {keys[0]: found}
+        return {key: value for one in keys for key, value in _together([one], read, absent).items()}
+    there = found
+    return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
+
+
+def _unknown(window_id: str) -> Standing:
+    raise no_window(window_id, parse_window_id(window_id)[0])
 
 
 def _attempt(step: Callable[[], _T]) -> _T | Exception:

@@ -1,4 +1,4 @@
-"""The use cases: plan, commit, abandon, reset, lag. Each loads, calls a core function, and saves.
+"""The use cases: plan, commit, abandon, reset. Each loads, calls a core function, and saves.
 
 No Kafka call is made while a transaction of the ledger is open. Who loses a race is told by `ConcurrentChangeError`
 and looks again, a few times.
@@ -27,8 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow, check_signature
-from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -37,7 +36,8 @@ from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
     SECOND_LOOK_LEVEL,
     Plan,
-    plan_windows,
+    cut,
+    plan_all,
     suspects,
     with_held_back,
 )
@@ -51,19 +51,14 @@ from airflow_kafka_offsets.core.plan.reset import (
     window_starts,
 )
 from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
-from airflow_kafka_offsets.core.starting import (
-    AtCommitted,
-    first_offsets,
-    lookup_time,
-    parse_reset_target,
-)
+from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time, parse_reset_target
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
-from airflow_kafka_offsets.service.replay import Answer, Answers
+from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
 
 logger = logging.getLogger(__name__)
@@ -125,30 +120,6 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
-    """How far one topic-partition is behind, in offsets.
-
-    Attributes:
-        watermark: the next offset that is not committed; None: the group has none yet.
-        beginning, end: the partition's log.
-        lag: end offset minus watermark, and 0 where a transaction hides what was read already; None: no watermark.
-    """
-
-    watermark: int | None
-    beginning: int
-    end: int
-
-    @property
-    def lag(self) -> int | None:
-        """End offset minus watermark, and never below 0.
-
-        After a change from read_uncommitted to read_committed, an open transaction may put the end offset below the watermark.
-        Nothing is left to read there, and a negative number would hide the lag of other partitions in a sum.
-        """
-        return None if self.watermark is None else max(0, self.end - self.watermark)
-
-
-@dataclass(frozen=True, slots=True)
 class _Asking:
     """Who asks for windows, and what must be known of it."""
 
@@ -161,17 +132,6 @@ class _Asking:
 
     def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
         ownership.check_replays(self.group.name, self.group.topics, state, self.claim, held_windows)
-
-    def check_given(self, state: GroupState, held_windows: Sequence[Held]) -> None:
-        ownership.check_given(self.group.name, self.group.topics, state, self.claim, held_windows)
-
-    def check_number(self, spans: Sequence[int]) -> None:
-        number = _filled(spans)
-        if self.at_most is not None and number > self.at_most:
-            raise BadInputError(
-                f"{self.claim} would get {counted(number, 'window')} and can take {self.at_most}: ask for fewer, or plan them with "
-                "PlanBacklogOperator and give each to a mapped task"
-            )
 
 
 class WindowService:
@@ -191,7 +151,7 @@ class WindowService:
         self._clock = clock
         self._sleep = sleep
         self._output = output
-        self._answers = Answers(ledger, kafka, clock)
+        self._replays = ReplayPlanner(ledger, kafka, clock)
         self._publisher = Publisher(ledger, store, clock)
 
     def plan(
@@ -261,20 +221,19 @@ class WindowService:
 
     def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
-            more = self._more_of_interval(asking, request, state, own)
-            held_windows = sorted([*own, *more.held_windows], key=lambda held: held.window.seq)
-            first, *others = self._give(asking, state, replace(more, held_windows=held_windows), how=How.AGAIN)
+            windows = self._again(asking, request, state, own)
+            first, *others = self._allocate(asking, state, windows, how=How.AGAIN)
             warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
         if request is None:
             raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
-        if not _is_interval(request):  # which means the same in any group
+        if not (isinstance(request, TimeSpan) and request.is_interval):  # an interval means the same in any group
             ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
             return self._plan_live(asking, request, state)
-        answer = self._answers.answer(asking.group, request, state)
-        asking.check_replays(state, answer.held_windows)
-        return self._give(asking, state, answer, how=How.REPLAY)
+        windows = self._replays.plan(asking.group, request, state)
+        asking.check_replays(state, windows.held_windows)
+        return self._allocate(asking, state, windows, how=How.REPLAY)
 
     def _settled(self, group: str, claim: Claim) -> GroupState:
         """Load a group, and finish commits that stopped half-way."""
@@ -291,7 +250,7 @@ class WindowService:
         return self._ledger.load(group, claim)
 
     def _plan_live(self, asking: _Asking, request: Live, state: GroupState) -> list[Planned]:
-        group = asking.group
+        group, request = asking.group, replace(request, until=request.until or asking.now)
         ownership.check_owner(group.name, state.owner, asking.claim)
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
@@ -303,8 +262,7 @@ class WindowService:
             self._publisher.check(group.name, state, advance.before(plans[0]))
         if plans and (told := self._other_name(group, asking.claim, state)):
             plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))
-        drafts = [_draft(group, plan, request.until or asking.now) for plan in plans]
-        return self._give(asking, state, Answer(choice.adopt, drafts), how=How.ADOPTED)
+        return self._allocate(asking, state, Allocation(choice.adopt, plans), how=How.ADOPTED)
 
     def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
@@ -329,21 +287,25 @@ class WindowService:
         ownership.check_something(state, choice.adopt, [plan.ranges.span for plan in filled])
         return filled
 
-    def _give(self, asking: _Asking, state: GroupState, answer: Answer, *, how: How) -> list[Planned]:
+    def _allocate(self, asking: _Asking, state: GroupState, windows: Allocation, *, how: How) -> list[Planned]:
         """Let a claim have windows that are there and new ones, all or none."""
-        held_windows, drafts = answer.held_windows, answer.drafts
-        asking.check_number([held.window.span for held in held_windows] + [draft.ranges.span for draft in drafts])
+        if asking.at_most is not None and windows.filled > asking.at_most:
+            raise BadInputError(
+                f"{asking.claim} would get {counted(windows.filled, 'window')} and can take {asking.at_most}: ask for fewer, "
+                "or plan them with PlanBacklogOperator and give each to a mapped task"
+            )
+        held_windows, drafts = windows.held_windows, windows.drafts
         foreign = ownership.of_others(state, held_windows, asking.claim, how)
         # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
         if how is How.GIVEN:
-            asking.check_given(state, foreign)
+            ownership.check_given(asking.group.name, asking.group.topics, state, asking.claim, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if held_windows else {}
         # What is not run again may have expired since.
         again = [held.window for held in held_windows if held.window.seq not in done]
-        self._check_readable(again, asking.group, answer.seen)
+        self._check_readable(again, asking.group, windows.seen)
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
@@ -383,7 +345,7 @@ class WindowService:
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
-        [planned] = self._give(asking, state, Answer([held]), how=How.GIVEN)
+        [planned] = self._allocate(asking, state, Allocation([held]), how=How.GIVEN)
         return planned
 
     def _check_readable(self, windows: Sequence[Window], group: KafkaGroup, seen: LogSnapshot | None) -> None:
@@ -420,43 +382,41 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Draft]]:
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
         """Work out what a replay would run without writing anything: windows that are there, and new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
         """
-        answer = self._answers.answer(group, request, self._ledger.load(group.name))
-        windows = [held.window for held in answer.held_windows]
-        self._check_readable(windows, group, answer.seen)
-        return windows, answer.drafts
+        found = self._replays.plan(group, request, self._ledger.load(group.name))
+        windows = [held.window for held in found.held_windows]
+        self._check_readable(windows, group, found.seen)
+        return windows, found.drafts
 
-    def _more_of_interval(
-        self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]
-    ) -> Answer:
-        """Return what belongs to the interval of a backfill that reprocesses a run, beside the windows that the task had."""
+    def _again(self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]) -> Allocation:
+        """Return the windows that the task had, and of a backfill that reprocesses a run what else belongs to its interval."""
         if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
-            return Answer()
-        more = self._answers.of_span(asking.group, request, state, own)
+            return Allocation(own)
+        more = self._replays.of_span(asking.group, request, state, own)
         asking.check_replays(state, more.held_windows)
         # What another task of the run has is given by that one.
         held_windows = [
             h for h in more.held_windows if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)
         ]
-        spans = [held.window.span for held in (*own, *held_windows)] + [draft.ranges.span for draft in more.drafts]
-        if asking.at_most is not None and _filled(spans) > asking.at_most:
-            left_out = [held.window.id for held in held_windows] + [
-                f"{counted(draft.ranges.span, 'offset')} of no one" for draft in more.drafts
-            ]
-            logger.warning(
-                "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
-                asking.group.name,
-                asking.claim,
-                counted(asking.at_most, "window"),
-                name_some(left_out, ", "),
-            )
-            return Answer(seen=more.seen)
-        return replace(more, held_windows=held_windows)
+        windows = replace(more, held_windows=sorted([*own, *held_windows], key=lambda held: held.window.seq))
+        if asking.at_most is None or windows.filled <= asking.at_most:
+            return windows
+        left_out = [held.window.id for held in held_windows] + [
+            f"{counted(draft.ranges.span, 'offset')} of no one" for draft in more.drafts
+        ]
+        logger.warning(
+            "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
+            asking.group.name,
+            asking.claim,
+            counted(asking.at_most, "window"),
+            name_some(left_out, ", "),
+        )
+        return Allocation(own, seen=more.seen)
 
     def check(self, window: Window) -> None:
         """Make sure after the job that it read the topics which the window was cut from.
@@ -477,34 +437,31 @@ class WindowService:
         Raises:
             LogError, KafkaAnswerError: as in `plan`.
         """
+        until = request.until or self._clock()
         snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
             first = self._first_offsets(group, snapshot)
-            plans = plan_windows(number, group, None, snapshot, first=first, ends=ends)
-            plans = _noting(plans, leader_epochs.to_note(None, snapshot))
+            whole = plan_all(group, None, snapshot, until=until, first=first, ends=ends)
+            whole = replace(whole, leader_epochs=leader_epochs.to_note(None, snapshot))
         else:
             doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
-            plans = plan_windows(number, group, position, snapshot, recovered=recovered, ends=ends)
-            plans = self._checked(group, position, snapshot, plans)
-        if not ends:
-            return plans
-        beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-        return [with_held_back(plans[0], snapshot, ends, beyond_now), *plans[1:]]
+            whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
+            whole = self._checked(group, position, snapshot, whole)
+        if ends:
+            beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
+            whole = with_held_back(whole, snapshot, ends, beyond_now)
+        return cut(whole, number, group.max_offsets)
 
-    def _checked(
-        self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plans: Sequence[Plan]
-    ) -> list[Plan]:
-        """Make sure that what was read is still there, and let the plans note by what the next look knows it."""
+    def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
+        """Make sure that what was read is still there, and let the plan note by what the next look knows it."""
         asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
         epoch_ends = self._kafka.epoch_ends(asked)
         leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
         silent = leader_epochs.unanswered(asked, epoch_ends)
-        first, *more = _noting(plans, leader_epochs.to_note(position, snapshot, silent))
-        if silent:
-            first = replace(first, warnings=(*first.warnings, leader_epochs.warning(silent)))
-        return [first, *more]
+        warnings = (*plan.warnings, leader_epochs.warning(silent)) if silent else plan.warnings
+        return replace(plan, leader_epochs=leader_epochs.to_note(position, snapshot, silent), warnings=warnings)
 
     def _offsets_at(
         self, group: KafkaGroup, snapshot: LogSnapshot, time: datetime | None
@@ -512,11 +469,10 @@ class WindowService:
         return self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else {}
 
     def _first_offsets(self, group: KafkaGroup, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
-        start, partitions = group.start, list(snapshot.bounds)
-        time = lookup_time(start, self._clock())
-        at_time = self._kafka.offsets_at(partitions, time, group.isolation_level) if time else None
+        start = group.start
+        at_time = self._offsets_at(group, snapshot, lookup_time(start, self._clock()))
         is_committed = isinstance(start, AtCommitted)
-        committed = self._committed_offsets(group.name, partitions) if is_committed else None
+        committed = self._committed_offsets(group.name, list(snapshot.bounds)) if is_committed else None
         where = self._publisher.place or "The Kafka consumer group"
         return first_offsets(start, snapshot, at_time=at_time, committed=committed, committed_in=where)
 
@@ -615,10 +571,9 @@ class WindowService:
             OutputError: the group has output tables, and there is nothing to publish; nothing was committed.
             StoreError: the offset store did not follow: the window is committing, and the next plan finishes the commit.
         """
-        check_signature(who, why)
+        act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        act = Act("commit", who, why, self._clock(), {"window": window_id})
         in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
         try:
             self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
@@ -648,7 +603,6 @@ class WindowService:
             ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
             StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
         """
-        check_signature(who, why)
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
         done = self._racing(lambda: self._ledger.abandon(window_id, act, leave_gap=leave_gap))
         if done.is_passed:
@@ -664,13 +618,13 @@ class WindowService:
         Raises:
             UnknownGroupError: there is no such group.
         """
-        check_signature(who, why)
-        return self._racing(lambda: self._take_over(group, owner, who, why))
+        act = Act("take-over", who, why, self._clock())
+        return self._racing(lambda: self._take_over(group, owner, act))
 
-    def _take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
+    def _take_over(self, group: str, owner: Owner, act: Act) -> Owner | None:
         state = self._ledger.load(group)
         details = {"from": str(state.owner) if state.owner else None, "to": str(owner)}
-        self._ledger.take_over(group, state.version, owner, Act("take-over", who, why, self._clock(), details))
+        self._ledger.take_over(group, state.version, owner, replace(act, details=details))
         return state.owner
 
     def preview_reset(
@@ -708,12 +662,12 @@ class WindowService:
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
         """
-        check_signature(who, why)
+        act = Act("reset", who, why, self._clock())
         state, reset = self._reset(group, to, topics, to_window)
         check_confirmed(group.name, reset, supersede)
         assert state.position is not None
         self._publisher.check(group.name, state, state.position.offsets)
-        act = Act("reset", who, why, self._clock(), summary_of_reset(reset))
+        act = replace(act, details=summary_of_reset(reset))
         self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
@@ -758,8 +712,7 @@ class WindowService:
 
     def _looked_up_target(self, group: KafkaGroup, to: str, snapshot: LogSnapshot) -> Mapping[TopicPartition, int]:
         start = parse_reset_target(to)
-        time = lookup_time(start, self._clock())
-        at_time = self._kafka.offsets_at(list(snapshot.bounds), time, group.isolation_level) if time else None
+        at_time = self._offsets_at(group, snapshot, lookup_time(start, self._clock()))
         return first_offsets(start, snapshot, at_time=at_time)
 
     def _racing(self, step: Callable[[], _T]) -> _T:
@@ -776,17 +729,6 @@ class WindowService:
         except ConcurrentChangeError as exc:
             raise ConcurrentChangeError(f"{exc}; that happened {RACES} times. Let the task try again later") from exc
 
-    def lag(self, group: KafkaGroup) -> Mapping[TopicPartition, Lag]:
-        """Compare the watermark with what Kafka holds. Nothing is written."""
-        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
-        watermark = self.watermark(group.name)
-        known = watermark.offsets if watermark else {}
-        return {tp: Lag(known.get(tp), b.beginning, b.end) for tp, b in snapshot.bounds.items()}
-
-    def watermark(self, group: str) -> Position | None:
-        """Return the next offset that is not committed, per topic-partition; None: nothing was ever planned."""
-        return ownership.watermark(self._ledger.load(group))
-
 
 def told(attempts: Sequence[Attempt]) -> int | None:
     """Return how many records the newest successful attempt read that told; None: none did."""
@@ -795,33 +737,8 @@ def told(attempts: Sequence[Attempt]) -> int | None:
     return counts[-1] if counts else None
 
 
-def _is_interval(request: Request) -> bool:
-    return isinstance(request, TimeSpan) and request.is_interval
-
-
-def _filled(spans: Sequence[int]) -> int:
-    return sum(span > 0 for span in spans)  # what is empty is committed on the spot
-
-
 def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed runs for the first time still: no one was told yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)
-
-
-def _draft(group: KafkaGroup, plan: Plan, until: datetime) -> Draft:
-    return Draft(
-        plan.ranges,
-        plan.topic_ids,
-        until,
-        group.isolation_level,
-        plan.lost,
-        is_capped=plan.is_capped,
-        leader_epochs=plan.leader_epochs,
-        warnings=plan.warnings,
-    )
-
-
-def _noting(plans: Sequence[Plan], epochs: LeaderEpochs) -> list[Plan]:
-    return [replace(plan, leader_epochs=epochs) for plan in plans]

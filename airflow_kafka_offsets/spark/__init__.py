@@ -1,7 +1,7 @@
 """The job side: a window of Kafka offsets, read and written by a Spark job.
 
-Runs on clusters where only pyspark and the standard library are: nothing here imports the rest of this package, pyspark is
-imported where it is first used, and the syntax is that of Python 3.9, the oldest that Spark 4 takes.
+It runs on clusters that have only pyspark and the standard library, so nothing here imports the rest of this package. What
+Airflow imports outside of a job needs no pyspark. The syntax is that of Python 3.9, the oldest that Spark 4 accepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["KafkaWindow", "KafkaWindowError", "current_window", "islands"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use: who parses a DAG or launches a job needs neither the window nor its sinks."""
+    """Import a public name on first use: whoever parses a DAG or launches a job needs neither the window nor its sinks."""
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_EXPORTS[name]), name)

@@ -1,31 +1,26 @@
-"""What a table holds of Kafka, small enough to carry to the ledger: ``kafka-offsets audit`` compares it with the windows."""
+"""Which offsets a table has, in a form that is small enough for ``kafka-offsets audit``, which compares it with the windows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 _BUCKET = 1_000_000
 """Offsets that one task sorts at a time: a partition of a topic may have billions."""
 
 
 def islands(table: DataFrame, topic: str = "topic", partition: str = "partition", offset: str = "offset") -> DataFrame:
-    """Return the islands of a table: runs of offsets that follow one another, each of which the table has equally often.
+    """Return the islands of a table: offsets that follow one another, each of which the table has equally often.
 
-    A row for each, with `topic`, `partition`, `first_offset`, `last_offset` and `copies`. Two that touch at a multiple of a million are
-    one. Write them as CSV, ``islands(table).write.csv(folder)``, for ``kafka-offsets audit``.
+    The frame has a row for each island: `topic`, `partition`, `first_offset`, `last_offset` and `copies`. An island that crosses a
+    multiple of a million has several rows. For ``kafka-offsets audit``, write them as CSV: ``islands(table).write.csv(folder)``.
 
     Args:
-        table: any with columns that name the record in Kafka; a row for each record.
+        table: a table with a row for each record, and columns that name the record in Kafka.
         topic: the column with the topic.
         partition: the column with the partition.
         offset: the column with the offset.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     columns = [
         F.col(topic).alias("topic"),
         F.col(partition).cast("int").alias("partition"),

@@ -1,8 +1,8 @@
-"""Which Kafka connector fits a Spark, and how it gets there: the one place that knows its coordinates.
+"""Which Kafka connector fits a Spark, and how Spark gets it: the one place that knows its coordinates.
 
-Spark knows its version by its own jars: the name of ``spark-core`` in the folder ``jars`` of its home says which connector fits, and the
-connector's own jar there says that none is needed. Otherwise Spark can resolve coordinates with Ivy at each launch
-(``--packages``), or be given files (``--jars``) that were resolved once.
+The jars in the folder ``jars`` of Spark's home say which connector fits (the name of ``spark-core``), and whether Spark has it
+already. If it does not, Spark resolves coordinates with Ivy at each launch (``--packages``), or gets files that were resolved
+once (``--jars``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from airflow_kafka_offsets.spark.errors import ConnectorError
 
 AUTO = "auto"
-"""What an operator's `connector` says when this module decides."""
+"""The value of an operator's `connector` with which this module decides."""
 
 _ORGANISATION = "org.apache.spark"
 _ARTIFACT = "spark-sql-kafka-0-10"
@@ -32,7 +32,7 @@ class SparkBuild:
     """A Spark, by the names of its own jars.
 
     Attributes:
-        version: such as ``4.0.0``; a vendor's own suffix is part of it.
+        version: such as ``4.0.0``, with a vendor's suffix.
         scala: version of Scala that it was built for, such as ``2.13``.
         jars: the names of its jars.
     """
@@ -54,13 +54,13 @@ class SparkBuild:
     def lacks(self, jar: str) -> bool:
         """Whether a jar that Ivy fetched, ``<organisation>_<file>``, is not among its own.
 
-        The connector requires some that every Spark has (Hadoop's client, 50 MB): they would be copied at each launch.
+        The connector requires some that every Spark has (Hadoop's client, 50 MB). They would be copied at each launch.
         """
         return not any(jar.endswith(f"_{name}") for name in self.jars)
 
 
 def spark_build(jars: Iterable[str]) -> SparkBuild | None:
-    """Return the Spark that has these jars; None: their names do not say which one.
+    """Return the Spark that has these jars; None: their names do not identify it.
 
     >>> spark_build(["spark-core_2.13-4.0.0.jar", "zstd-jni-1.5.6-9.jar"]).connector
     'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
@@ -75,7 +75,7 @@ def spark_build(jars: Iterable[str]) -> SparkBuild | None:
 class Way(Enum):
     """How Spark gets the connector."""
 
-    NOTHING = "it has it, or it is named already"
+    NOTHING = "Spark has it, or the user names it"
     PACKAGES = "Spark resolves coordinates at each launch"
     FILES = "files that were resolved once"
 
@@ -92,12 +92,12 @@ def way_of(
     """Decide how Spark gets the connector.
 
     Args:
-        connector: coordinates; `AUTO`; None: whoever runs Spark has seen to it.
+        connector: coordinates; `AUTO`; None: Spark gets it in another way.
         build: the Spark that is launched from this machine; None: not known.
         is_client: whether its driver runs on this machine.
-        packages: coordinates that Spark is told beside that, as a list with commas.
-        jars: files, likewise.
-        excludes: what Ivy is told to leave out, likewise.
+        packages: the user's coordinates, as a list with commas.
+        jars: the user's files, as a list with commas.
+        excludes: coordinates that Ivy leaves out, as a list with commas.
     """
     if connector is None or names_connector(packages, jars):
         return Way.NOTHING
@@ -105,12 +105,12 @@ def way_of(
         return Way.PACKAGES
     if build.has_connector:
         return Way.NOTHING
-    # Ivy is asked anyway, or told what to leave out: it chooses one version of what several packages require.
+    # With packages or excludes of the user, Ivy runs anyway. It chooses one version of what several packages require.
     return Way.PACKAGES if packages or excludes else Way.FILES
 
 
 def names_connector(*lists: str | None) -> bool:
-    """Whether what Spark is told to load names a connector already.
+    """Whether the packages or jars that Spark loads name a connector already.
 
     >>> names_connector(None, "/jars/mine.jar,/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar")
     True
@@ -129,7 +129,7 @@ def folder_name(coordinates: str) -> str:
 
 
 def connector_package(spark_version: str | None = None, scala: str = _SCALA) -> str:
-    """Return the Maven coordinates of Spark's Kafka connector, for ``--packages``. It must be of Spark's own version.
+    """Return the Maven coordinates of Spark's Kafka connector, which must have Spark's own version, for ``--packages``.
 
     Args:
         spark_version: version of the Spark that runs the job; None: that of the installed pyspark or pyspark-client.

@@ -6,27 +6,28 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 from airflow_kafka_offsets.spark.shared import MAX_NAMED, counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
-
     # What has its own count: a topic-partition, a topic (no partition), or the window (neither).
     Unit = tuple[str | None, int | None]
 
 logger = logging.getLogger(__name__)
 
 MAX_MERGED = 10_000_000
-"""Partitions times tasks up to which each partition is counted by itself, and beyond it each topic: Spark's driver merges the
-counts of every task into those of all, 0.1 to 0.2 µs for each partition."""
+"""Up to this number of partitions times tasks, each partition has its own count, and beyond it each topic: Spark's driver merges
+the counts of all tasks, which takes 0.1 to 0.2 µs for each partition of a task."""
 
 MAX_BOUNDS = 1000
-"""Up to this many partitions, each record is checked against the window's ranges. Spark's plans show all these offsets."""
+"""Up to this number of partitions, each record is compared with the window's ranges. Spark's plans show all these offsets."""
 
 # Of a histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
@@ -72,8 +73,8 @@ class CountedRead:
     Args:
         ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
         tasks: how many tasks read them; None: one for each.
-        looks_outside: also count what lies outside of the ranges, for 0.1 µs of CPU a record (reading takes 1.2 µs): for topics
-            with gaps. Elsewhere a read that has as many records as there are offsets has no room for others.
+        looks_outside: whether to count records outside of the ranges as well, for 0.1 µs of CPU a record (reading takes 1.2 µs).
+            Only topics with gaps need it: without gaps, a read of as many records as offsets can't contain others.
     """
 
     def __init__(
@@ -96,13 +97,10 @@ class CountedRead:
 
     def attach(self, frame: DataFrame) -> DataFrame:
         """Return the frame with the counting in it."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
         # With as many bins as there are values, a histogram is exact, and almost free. 100 count_if, one for each partition,
         # take 1.4 µs of CPU for each record, a fifth of reading it.
-        # As a string because Spark Connect hands on no array of structs; not by to_json, as that has one generator for all who
-        # ask Spark for the counts, and two threads do: 3 of 60 small windows failed over Connect.
+        # As a string, because Spark Connect can't return an array of structs. Not by to_json: all threads that ask Spark for
+        # the counts share its generator, and two threads ask. Over Connect, 3 of 60 small windows failed.
         histogram = F.histogram_numeric(self._key(), F.lit(2 + len(self._planned))).cast("string")
         self._observation = Observation()
         strays = [F.count_if(self._is_stray()).alias("strays")] if self._looks_outside else []
@@ -133,22 +131,18 @@ class CountedRead:
         read = self._decode(metrics.get("histogram"))
         if read.keys() <= self._planned.keys() and sum(read.values()) == records:
             return Counts({unit: read[unit] for unit in self._planned}, self._planned, strays)
-        # Another engine under Spark may have another idea of a histogram; and who asks Spark while another does may find the
-        # end of the text blank, as they share one row of bytes. The total is beyond doubt.
+        # Another engine under Spark may make other histograms. And two threads that ask Spark at once share one row of bytes, so
+        # the end of the text may be blank. The total is always right.
         return Counts({_WHOLE: records}, {_WHOLE: sum(self._planned.values())}, strays)
 
     def _key(self) -> Column:
-        from pyspark.sql import functions as F
-
         ordinal = self._of_topic([F.lit(number) for number in range(len(self._topics))])
         partition = F.least(F.col("partition"), F.lit(self._width - 1)) if self._by_partition else F.lit(0)
-        # As a double, and small: where two tasks have read the same, the histogram takes the mean of both keys, not quite the
-        # same then; of integers it would cut what is behind the point.
+        # As a double, and small: if two tasks have the same key, the histogram takes the mean of both, which is not exact. Of
+        # integers it would cut the fraction.
         return ordinal.cast("double") * F.lit(self._width) + partition
 
     def _is_stray(self) -> Column:
-        from pyspark.sql import functions as F
-
         if (1 + max(partition for _, partition in self._ranges)) * len(self._topics) > MAX_BOUNDS:
             return F.lit(False)
         start, end = (F.get(self._of_topic(self._bounds(bound)), F.col("partition")) for bound in (0, 1))
@@ -157,8 +151,6 @@ class CountedRead:
 
     def _bounds(self, bound: int) -> list[Column]:
         """Return for each topic the starts (0) or the ends (1) by number of the partition, as an array that Spark makes once."""
-        from pyspark.sql import functions as F
-
         columns = []
         for topic in self._topics:
             known = {partition: ends[bound] for (name, partition), ends in self._ranges.items() if name == topic}
@@ -168,11 +160,9 @@ class CountedRead:
         return columns
 
     def _of_topic(self, values: Sequence[Column]) -> Column:
-        from pyspark.sql import functions as F
-
         if len(values) == 1:
             return values[0]
-        # One flat CASE: Spark goes into one of a thousand levels, and does not come back.
+        # One flat CASE: Spark never finishes with one of a thousand levels.
         chosen: Any = F
         for number, topic in enumerate(self._topics):
             chosen = chosen.when(F.col("topic") == topic, values[number])
@@ -193,11 +183,14 @@ class CountedRead:
 
 
 def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
-    """Return what Spark counted in a frame's first action; nothing if there was none, if it failed, or is not told in time."""
+    """Return what Spark counted in a frame's first action; empty if there was none, if it failed, or if Spark is too late."""
     java = _java(observation)
-    # `get` blocks until there was an action, forever if need be; over Spark Connect it never blocks.
-    if java is not None and not _wait_for(java.future().isCompleted, timeout):
-        return {}
+    deadline = time.monotonic() + timeout
+    # `get` blocks until there was an action, possibly forever. Over Spark Connect it never blocks.
+    while java is not None and not java.future().isCompleted():
+        if time.monotonic() > deadline:
+            return {}
+        time.sleep(0.02)
     try:
         metrics: Mapping[str, Any] = observation.get
     except Exception:  # Spark 4.2 raises what the action failed with
@@ -218,8 +211,6 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
         frame: the frame.
         ranges: of each topic-partition, ``start <= offset < end``.
     """
-    from pyspark.sql import functions as F
-
     groups = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
     read: Counter[Unit] = Counter()
     strays = 0
@@ -241,30 +232,32 @@ class _First(dict[str, Any]):
 
 
 def _keep_first(observation: Observation) -> None:
-    # Over Spark Connect each action would overwrite what the one before has counted: a show() what the write has read.
+    # Over Spark Connect each action overwrites the count of the one before: a show() that of the write.
     if getattr(observation, "_result", None) == {}:
         observation._result = _First()
 
 
-def check_within(counts: Counts) -> None:
-    """Refuse records outside the window's ranges.
+def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | None = None) -> None:
+    """Refuse a read that is not the window's.
+
+    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
+    keeps their output once).
+
+    Args:
+        counts: what was read.
+        expect_gaps: whether offsets without a record are normal.
+        at_least: how many records an earlier run of the window read; None: there was none, or fewer are fine.
 
     Raises:
-        IncompleteReadError: there are some.
+        IncompleteReadError: records are missing, or are outside the window's ranges. The message names partitions and numbers.
     """
     if counts.strays:
         raise IncompleteReadError(
             f"{counts.strays} of the records that were read are outside the window's offset ranges: the Kafka source is not Spark's "
             "own, or ignores endingOffsets"
         )
-
-
-def check_not_fewer(counts: Counts, at_least: int | None) -> None:
-    """Refuse a read of fewer records than an earlier run of the same window read.
-
-    Raises:
-        IncompleteReadError: there are fewer.
-    """
+    if not expect_gaps:
+        _check_complete(counts)
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
             f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}: this run would replace an output that may "
@@ -273,16 +266,7 @@ def check_not_fewer(counts: Counts, at_least: int | None) -> None:
         )
 
 
-def check_complete(counts: Counts) -> None:
-    """Refuse a read of fewer records than planned offsets.
-
-    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
-    keeps their output once).
-
-    Raises:
-        IncompleteReadError: some are missing. The message names partitions and numbers.
-    """
-    check_within(counts)
+def _check_complete(counts: Counts) -> None:
     missing: dict[str, tuple[int, int]] = {}
     for unit, read in counts.read.items():
         planned = counts.planned[unit]
@@ -309,12 +293,3 @@ def _label(unit: Unit) -> str:
     if topic is None:
         return "all partitions"
     return topic if partition is None else f"{topic}-{partition}"
-
-
-def _wait_for(condition: Callable[[], bool], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

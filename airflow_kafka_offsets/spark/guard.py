@@ -1,7 +1,7 @@
-"""A job that took a window and did not read it, or read it and did not check it, must not end green.
+"""Ends a job with exit code 1 if it took a window and did not read all of it.
 
-The launcher commits when the job's exit code is 0. So at the end of the process the check is made up for, and when the read
-turns out to be incomplete, or was never run, the process ends with exit code 1.
+The launcher commits the window if the job's exit code is 0. So at the end of the process, the guard checks each read that the
+job did not check. If a read is incomplete, or was never run, the process ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -12,41 +12,21 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.spark.reading import WindowReading
 
 EXIT_CODE = 1
 
-_AT_MOST = 15.0
-"""Seconds to wait for what Spark counted. It is there already, unless the frame was never run."""
-
-
-class Guarded(Protocol):
-    """What the guard needs of a window."""
-
-    @property
-    def id(self) -> str:
-        """Name of the window."""
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether there is something to read, and the job did not begin to."""
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether something was read and not checked, or a write failed."""
-
-    def finish(self, timeout: float) -> None:
-        """Raise unless the read is complete, and every write was done."""
-
-
-_guarded: list[Guarded] = []
+_guarded: list[WindowReading] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
 """Whether the process ends by an exception that no one caught."""
 
 
-def arm(window: Guarded) -> None:
-    """Look at this window when the process ends."""
+def arm(window: WindowReading) -> None:
+    """Check this window when the process ends."""
     _register()
     if window not in _guarded:
         _guarded.append(window)
@@ -68,15 +48,15 @@ def _note_uncaught(kind: type[BaseException], exc: BaseException, traceback: Tra
 
 
 def _ends_process(exc: BaseException) -> bool:
-    """Tell whether Python reports the error that ends the process; others call the hook, too, and the job goes on or ends green."""
-    # Python notes the error before it calls the hook; an exit callback of the job's own, which reports one, does not.
+    """Tell whether this error ends the process: the job's own code may call the hook, too, and then continue."""
+    # Python notes the error before it calls the hook. An exit callback of the job, which reports an error, does not.
     is_noted = getattr(sys, "last_value", None) is exc
-    # After python -i comes a console, and the exit code is that of the console.
+    # After python -i a console follows, and the exit code is that of the console.
     return is_noted and not sys.flags.inspect and threading.current_thread() is threading.main_thread()
 
 
 def _is_program_running(frame: FrameType | None) -> bool:
-    """Tell whether the program's own module is still among the callers: of a C library, say, that prints an error (PyErr_Print)."""
+    """Tell whether the program's own module is still among the callers, for example of a C library that calls PyErr_Print."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             return True
@@ -85,7 +65,7 @@ def _is_program_running(frame: FrameType | None) -> bool:
 
 
 def disarm() -> None:
-    """Forget all windows until one is taken or read again, for a process that does not end with its job: a notebook, a test."""
+    """Forget all windows until one is taken or read again: for a notebook or a test, whose process does not end with its job."""
     global _hook_before, _is_failing
     atexit.unregister(_at_exit)
     if _hook_before is not None and sys.excepthook is _note_uncaught:
@@ -95,13 +75,13 @@ def disarm() -> None:
 
 
 def _at_exit() -> None:
-    # An uncaught exception has said already what is wrong, and has its own exit code. After sys.exit(n) there is no way to
-    # see n: a read that is not complete turns it into ours, which is not 0 either way.
+    # An uncaught exception already says what is wrong, and has its own exit code. After sys.exit(n) nothing shows n: an
+    # incomplete read replaces it by ours, which is not 0 either.
     if _is_failing:
         return
     for window in _guarded:
         _finish_or_exit(window)
-    # Of a window that was taken twice, as in two sessions, one read is enough.
+    # If a window was taken twice, for example in two sessions, one read is enough.
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
         _end_red(
@@ -110,10 +90,10 @@ def _at_exit() -> None:
         )
 
 
-def _finish_or_exit(window: Guarded) -> None:
+def _finish_or_exit(window: WindowReading) -> None:
     try:
         if window.is_unfinished:
-            window.finish(timeout=_AT_MOST)
+            window.finish()
     except BaseException as exc:
         _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
 

@@ -1,6 +1,6 @@
-"""What a launcher hands to a job: one JSON document, in Spark's conf or in a file that is shipped along.
+"""What a launcher hands to a job: one JSON document, in Spark's conf or in a file that is shipped with the job.
 
-Launcher and job import this same module, so both sides agree on the form.
+Launcher and job import this module, so both sides agree on the form.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ CONF_WINDOW = "spark.kafka_offsets.window"
 """Spark property that holds the document."""
 
 CONF_WINDOW_FILE = "spark.kafka_offsets.window_file"
-"""Spark property that holds the base name of a file with the document, for one that is too large for a command line."""
+"""Spark property that holds the base name of a file with the document, if that is too large for a command line."""
 
 VERSION = 1
+
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+"""topic -> partition -> (start, end), ``start <= offset < end``, sorted, without empty ranges."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,12 @@ class Handoff:
         is_rerun: whether the window was committed already, so that this run replaces an output.
         isolation_level: ``read_committed`` or ``read_uncommitted``.
         expect_gaps: whether offsets without a record are normal.
-        topics: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges may be left out.
+        topics: topic -> partition -> (start, end), ``start <= offset < end``, sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
-        report: absolute path where the launcher looks for a report of the job; None: it could not read one.
-        output_tables: what the commit of the window publishes, once the job has staged it; None: the launcher did not say.
-        topic_ids: the id of each topic; None: the launcher did not say.
-        at_least: how many records an earlier run of the window read, where fewer are an error; None: any number will do.
+        report: absolute path where the launcher looks for a report of the job; None: it can't read one.
+        output_tables: the tables that the commit of the window publishes, after the job has staged them; None: not known.
+        topic_ids: the id of each topic; None: not known.
+        at_least: how many records an earlier run of the window read, if fewer are an error; None: any number is fine.
 
     Raises:
         HandoffError: a value can't be used.
@@ -64,7 +67,8 @@ class Handoff:
         for name, (expected, takes) in _TAKES.items():
             if not takes(getattr(self, name)):
                 raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {short(getattr(self, name))}")
-        object.__setattr__(self, "topics", {topic: _ranges(topic, given) for topic, given in self.topics.items()})
+        topics = {topic: _ranges(topic, given) for topic, given in self.topics.items()}
+        object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
         if self.topic_ids is not None:
@@ -72,15 +76,23 @@ class Handoff:
 
     def to_json(self) -> str:
         """Return the document; equal windows give equal bytes."""
-        document = {"version": VERSION, **asdict(self), "topics": _sorted(self.topics)}
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps({"version": VERSION, **asdict(self)}, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def ranges(self) -> Ranges:
+        """What there is to read."""
+        ranges = {
+            topic: {int(partition): (start, end) for partition, (start, end) in partitions.items() if start < end}
+            for topic, partitions in self.topics.items()
+        }
+        return {topic: partitions for topic, partitions in ranges.items() if partitions}
 
     @classmethod
     def from_json(cls, text: str) -> Handoff:
-        """Read the document; keys that this version does not know are ignored, and what has a default may be left out.
+        """Read the document; unknown keys are ignored, and keys that have a default may be left out.
 
         Raises:
-            HandoffError: it is not one, or of a version that this job side can't read.
+            HandoffError: it is not such a document, or of a version that this job side can't read.
         """
         try:
             document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
@@ -103,7 +115,7 @@ _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # json itself keeps the last one, and a range would be dropped without a word.
+    # json itself silently keeps the last one, so a range would be lost.
     document = dict(pairs)
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
@@ -151,7 +163,7 @@ _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "topic_ids": ("topics with their ids, or null", lambda value: value is None or _are_named_texts(value)),
     "at_least": ("a whole number, or null", lambda value: value is None or _is_whole(value)),
 }
-"""What each value is, and whether it is that."""
+"""What each value must be, for a message, and a function that checks it."""
 
 
 def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
@@ -160,13 +172,9 @@ def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
     ranges = {}
     for partition, ends in given.items():
         if not _PARTITION.fullmatch(str(partition)) or isinstance(partition, bool):
-            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {short(partition)} is no partition")
+            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {short(partition)} is not a partition")
         is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
         if not is_pair or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
-            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: no offset range: {short(ends)}")
+            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: {short(ends)} is not an offset range")
         ranges[str(partition)] = (ends[0], ends[1])
-    return ranges
-
-
-def _sorted(topics: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[str, dict[str, tuple[int, int]]]:
-    return {topic: dict(sorted(topics[topic].items(), key=lambda item: int(item[0]))) for topic in sorted(topics)}
+    return dict(sorted(ranges.items(), key=lambda item: int(item[0])))

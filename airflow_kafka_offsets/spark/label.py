@@ -1,8 +1,8 @@
 """The note that an output holds about the window that wrote it, so that only this window replaces it.
 
-A window's id is unique within its ledger. But a ledger that was lost and made again, one that was restored from an older copy, and
-a second environment give the same ids to other offsets. So each output holds a digest of its window's ranges. An output with
-another digest is not replaced.
+A window's id is unique within its ledger. But a ledger that was lost and created again, a ledger that was restored from an older
+copy, and a second environment give the same ids to other offsets. So each output holds a digest of its window's ranges. An
+output with another digest is not replaced.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from typing import Any
 from airflow_kafka_offsets.spark.errors import OtherWindowError
 from airflow_kafka_offsets.spark.handoff import Handoff
 
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-"""topic -> partition -> (start, end), ``start <= offset < end``, sorted."""
-
 MAX_RANGES = 100
-"""Partitions up to which an output also gets the ranges themselves; those of more are in the ledger."""
+"""Up to this number of partitions, an output also gets the ranges themselves. The ledger always has them."""
 
 _MAX_SHOWN = 200
 """Characters of ranges that an error shows."""
@@ -33,7 +30,7 @@ class Label:
 
     Attributes:
         window_id, group, seq: which window it is.
-        digest: differs where ranges, cut time or topic ids do.
+        digest: differs if ranges, cut time or topic ids differ.
         ranges: as JSON; None: too many.
         is_rerun: whether the window was committed before, according to the ledger.
     """
@@ -53,20 +50,20 @@ class Label:
 
     @property
     def old_digest(self) -> str:
-        """The part of the digest that was written before topic ids were part of it."""
+        """The digest without topic ids, as older versions wrote it."""
         return self.digest.partition("-")[0]
 
     def is_of(self, found: Mapping[str, Any]) -> bool:
-        """Whether a note is of this window; what only one of both digests knows tells nothing."""
+        """Whether a note is of this window; a digest without topic ids is compared without them."""
         mine, other = self.digest.partition("-"), str(found["digest"]).partition("-")
         return mine[0] == other[0] and (mine[2] == other[2] or not mine[2] or not other[2])
 
     def refuse_other(self, where: str, found: Mapping[str, Any] | None, remove: str) -> None:
-        """Refuse to replace output, which is there, unless this window wrote it.
+        """Refuse to replace existing output, unless this window wrote it.
 
         Args:
             where: the place.
-            found: the note of that output; None: there is none. Then `is_rerun` decides.
+            found: the note of that output; None: it has none. Then `is_rerun` decides.
             remove: the command by which a person removes that output.
 
         Raises:
@@ -89,17 +86,13 @@ class Label:
         return (
             "So it was not replaced; it may belong to another ledger or environment: "
             '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it). '
-            f"If that output may go: {remove}; then run the window again"
+            f"If that output may be deleted: {remove}; then run the window again"
         )
 
 
-def label_of(handoff: Handoff, ranges: Ranges) -> Label:
-    """Make the label of a window.
-
-    Args:
-        handoff: what its job got.
-        ranges: what it reads, without empty ranges.
-    """
+def label_of(handoff: Handoff) -> Label:
+    """Make the label of a window."""
+    ranges = handoff.ranges
     text = json.dumps(ranges)
     few = sum(map(len, ranges.values())) <= MAX_RANGES
     known = handoff.topic_ids
@@ -117,15 +110,15 @@ def label_of(handoff: Handoff, ranges: Ranges) -> Label:
 def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) -> str:
     """Return what tells windows of one id apart, in two parts: of ranges and cut time, and of the topic ids, if they are known.
 
-    Two clusters have topics of one name, and their first windows the same ranges and, by the schedule, the same cut time. Without
-    the ids of the topics, the cut time tells a ledger that was made again.
+    The ids tell two clusters apart: their topics may have the same names, and their first windows the same ranges and cut time.
+    Without ids, the cut time shows that a ledger was created again.
     """
     first = _short(f"{ranges} {until.timestamp()}", 16)
     return first if topic_ids is None else f"{first}-{_short(json.dumps(sorted(topic_ids.items())), 8)}"
 
 
 def read_note(text: str | None) -> dict[str, Any] | None:
-    """Read a note; None: there is none, or these are someone else's words."""
+    """Read a note; None: there is none, or the text is someone else's."""
     try:
         note = json.loads(text or "null")
     except ValueError:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
+from airflow_kafka_offsets.spark.handoff import Ranges
 from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
-# With Spark's defaults (500 records a poll) a read costs 1.6 times the CPU, and the broker six times as much: after each poll
-# the connector asks it for both ends of the partition. A fetch of 4 MiB fills such a poll; larger ones are no faster, and idle
-# consumers keep what they have fetched ahead, 64 of them in an executor. A fixed receive buffer (64 KiB) would switch off
-# that Linux widens it where the broker is far away. At the end of the log a fetch for more is parked in the broker, and holds
-# up what the same connection asks next: so each partition of a live window would cost up to two waits, of half a second each
-# by default. The poll timeout would be spark.network.timeout (120 s), four times.
+# With Spark's defaults (500 records a poll), a read costs 1.6 times the CPU, and six times the CPU of the broker: after each
+# poll the connector asks it for both ends of the partition. A fetch of 4 MiB fills a poll. Larger ones are no faster, and up to
+# 64 idle consumers of an executor keep what they have fetched. With a fixed receive buffer (64 KiB), Linux would not enlarge it
+# for a distant broker. At the end of the log, the broker holds a fetch back, and with it the next request of the connection: by
+# default up to two waits of half a second for each partition. The default poll timeout is spark.network.timeout (120 s), four
+# times.
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "4194304",
@@ -25,38 +26,36 @@ DEFAULTS = {
 
 _SERVERS = "kafka.bootstrap.servers"
 
-SOURCE_VERSION = "sourceVersion"
-"""Our own option, which Spark's reader does not get: which of its two Kafka sources reads, ``1`` or ``2``."""
+# Our own option, which Spark's reader does not get: which of its two Kafka sources reads.
+_SOURCE_VERSION = "sourceversion"
 
-# Version 2 hands rows on as it decodes them, version 1 converts each twice: it costs a third more CPU.
-DEFAULT_VERSION = 2
+# Version 2 returns rows as it decodes them. Version 1 converts each row twice, which costs a third more CPU.
+DEFAULT_VERSION = "2"
 
 _SPLITTING = frozenset({"minpartitions", "maxrecordsperpartition"})
 
 TASKS_A_CORE = 4
-"""So many tasks of equal size a core, where a range is large: what the last one makes the others wait is a quarter then."""
+"""Tasks of equal size for each core, if a range is large: with four, the cores wait for the last task at most a quarter of the time."""
 
 MIN_SLICE = 100_000
-"""Records that are worth a task of their own."""
+"""From this number of records on, a slice is worth a task."""
 
 FREE_SLICE = 1_000_000
-"""Records of a task where no one knows how many run at once: about a second of reading, and more tasks ask for executors."""
+"""Records of a task if no one knows how many tasks run at once: about a second of reading. More tasks ask for executors."""
 
 FREE_CORES = 16
-"""Ranges are not put together into fewer tasks than so many cores want, where no one knows how many there are."""
+"""Number of cores to assume for small ranges, if no one knows how many there are."""
 
 RANGE_COST = 20_000
-"""What opening a range costs, in records: a consumer of its own, with its connections."""
+"""The cost of opening a range, in records: each range has its own consumer, with its connections."""
 
 # What `format("kafka")` returns (KafkaRecordToRowConverter).
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 MOST_TOGETHER = 64
-"""Ranges of one task at most: of source version 2 Spark closes no consumer before the task's end, and each has some four files
-open. Version 1 closes them earlier, but shows all offsets in each plan of the UI and the event log."""
-
-Ranges = Mapping[str, Mapping[int, "tuple[int, int]"]]
+"""A task reads at most this number of ranges: with source version 2, Spark closes no consumer before the task's end, and each
+has about four open files. Version 1 closes them earlier, but shows all offsets in each plan of the UI and the event log."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +63,27 @@ class Layout:
     """How ranges become tasks.
 
     Attributes:
-        max_records: what a task reads at most of one partition; None: one task for each range, as Spark does by itself.
-        tasks: how many tasks read; fewer than there are ranges: each reads several, one after the other.
+        max_records: how much a task reads of one partition at most; None: the whole range.
+        tasks: how many tasks read; if there are fewer than ranges, each reads several, one after the other.
     """
 
     max_records: int | None
     tasks: int
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of Spark's reader that cut the ranges."""
+        return {} if self.max_records is None else {"maxRecordsPerPartition": str(self.max_records)}
+
 
 def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
-    """Cut ranges that would keep the other cores waiting, and put those together that are not worth a task.
+    """Split ranges for which the other cores would wait, and combine those that are not worth a task.
 
     Args:
-        spans: of the ranges; none is 0.
-        parallelism: how many tasks run at once; None: no one knows.
+        spans: the spans of the ranges; none is 0.
+        parallelism: how many tasks run at once; None: not known.
 
-    >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all of it
+    >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all offsets
     Layout(max_records=628750, tasks=17)
     >>> layout([1_000_000] * 16, parallelism=4)
     Layout(max_records=None, tasks=16)
@@ -98,23 +102,20 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
     return Layout(None, min(len(spans), max(enough, -(-len(spans) // together))))
 
 
-def is_split_by_user(given: Mapping[str, object], mine: Mapping[str, object]) -> bool:
-    """Whether the user has chosen how the ranges become tasks."""
-    return any(name.lower() in _SPLITTING for options in (given, mine) for name in options)
+def is_split_by_user(options: Mapping[str, object]) -> bool:
+    """Whether the user's options, which are among these, say how the ranges become tasks."""
+    return any(name.lower() in _SPLITTING for name in options)
 
 
 def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> int:
-    """Return which of Spark's Kafka sources reads: what the call says, or else the group, or else the default.
+    """Return which of Spark's Kafka sources reads: the call decides, or else the group, or else the default.
 
     Raises:
         ReaderOptionError: there is no such version.
     """
-    named = [
-        value for options in (given, mine) for name, value in options.items() if name.lower() == SOURCE_VERSION.lower()
-    ]
-    version = _text(named[-1] if named else DEFAULT_VERSION)
+    _, version = _by_lower_case(given, mine).get(_SOURCE_VERSION, ("", DEFAULT_VERSION))
     if version not in ("1", "2"):
-        raise ReaderOptionError(f"{SOURCE_VERSION} must be 1 or 2, the versions of Spark's Kafka source, got {version}")
+        raise ReaderOptionError(f"sourceVersion must be 1 or 2, the versions of Spark's Kafka source, got {version}")
     return int(version)
 
 
@@ -124,20 +125,18 @@ def reader_options(
     """Return all options for `format("kafka")`.
 
     Args:
-        ranges: what to read: topic -> partition -> (start, end), without empty ranges.
+        ranges: what to read.
         isolation_level: which records to read.
-        given: the group's options, as handed over.
+        given: the group's options, from the handoff.
         mine: the options of this call. They override the group's, and both override the defaults, in upper or lower case.
 
     Raises:
         ReaderOptionError: an option would change what the window fixes.
     """
     _refuse_other_cluster(mine)
-    chosen: dict[str, tuple[str, str]] = {}  # by lower case
-    for options in (DEFAULTS, given, mine):
-        _refuse_fixed(options)
-        chosen.update({name.lower(): (name, _text(value)) for name, value in options.items()})
-    chosen.pop(SOURCE_VERSION.lower(), None)
+    _refuse_fixed({**given, **mine})
+    chosen = _by_lower_case(DEFAULTS, given, mine)
+    chosen.pop(_SOURCE_VERSION, None)
     return dict(chosen.values()) | {
         # Never subscribe: a partition that was added after planning would fail the read.
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in ranges.items()}),
@@ -164,8 +163,13 @@ def offsets_json(ranges: Ranges, bound: int) -> str:
 
 def schema(options: Mapping[str, object]) -> str:
     """Return the DDL of the frame that Spark's reader gives with these options."""
-    lowered = {name.lower(): _text(value) for name, value in options.items()}
-    return f"{SCHEMA}, {HEADERS}" if lowered.get("includeheaders", "").lower() == "true" else SCHEMA
+    _, headers = _by_lower_case(options).get("includeheaders", ("", "false"))
+    return f"{SCHEMA}, {HEADERS}" if headers.lower() == "true" else SCHEMA
+
+
+def _by_lower_case(*layers: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """Return lower-case name -> (name, value as text); a later layer overrides an earlier one."""
+    return {name.lower(): (name, _text(value)) for options in layers for name, value in options.items()}
 
 
 def _refuse_fixed(options: Mapping[str, object]) -> None:

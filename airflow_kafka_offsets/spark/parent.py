@@ -1,4 +1,4 @@
-"""A Python job that does not outlive its JVM: who kills a driver kills its JVM, and Python would go on without it."""
+"""Processes that do not outlive the one that started them: Linux kills them with it. On another system, nothing happens."""
 
 from __future__ import annotations
 
@@ -6,19 +6,37 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 
 def die_with_jvm() -> None:
-    """Let the kernel kill this process when the JVM dies that started it; where no JVM did, or on no Linux, do nothing.
+    """Let the kernel kill this process when the JVM that started it dies; without such a JVM, or without Linux, do nothing.
 
-    Spark alone leaves the process behind: it fails at its next word to Spark, and does until then whatever else it does.
+    Spark alone leaves the process running: it fails at its next call to Spark, and continues with other work until then.
     """
-    if sys.platform != "linux" or _STARTED_BY_JVM not in os.environ:
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
-        os.kill(os.getpid(), signal.SIGKILL)
+    if _STARTED_BY_JVM in os.environ:
+        _dying_with(os.getppid())()
+
+
+def dying_with_parent() -> Callable[[], None]:
+    """Return a function for Popen's preexec_fn that lets the kernel kill the child with this process.
+
+    Without it, a worker that is killed by SIGKILL leaves spark-submit and its driver running, next to the driver of the retry.
+    """
+    return _dying_with(os.getpid())
+
+
+def _dying_with(parent: int) -> Callable[[], None]:
+    if sys.platform != "linux":
+        return lambda: None
+    libc = ctypes.CDLL(None)  # not in the child: between fork and exec, it may wait for a lock that no one releases
+
+    def die_with_parent() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return die_with_parent

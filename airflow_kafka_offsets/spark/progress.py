@@ -1,4 +1,4 @@
-"""Which steps a job may take with its window: the read has one state, and so has the output at each target."""
+"""Which steps a job may take with its window: the read has a state, and the output at each target has one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ State = Literal["unread", "taken", "read", "checked", "skipped", "unwritten", "w
 Step = Literal["take", "read", "run", "check", "skip", "again", "write", "done", "fail"]
 
 # "taken": the job has both bounds and reads by its own means. "read": a frame waits for its check. "skipped": an earlier run
-# wrote the output, so the frame need not be run ("run": it was run all the same). "again": the job begins again after a failure.
-# "late": a thread of the job still wrote this output at that moment.
+# wrote the output, so the frame need not be run ("run": it was run anyway). "again": the job begins again after a failure.
+# "late": a thread of the job was still writing this output at that moment.
 LIFE: Mapping[State, Mapping[Step, State]] = {
     "unread": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
     "taken": {"take": "taken", "read": "read", "check": "checked", "skip": "skipped"},
@@ -43,7 +43,7 @@ _REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
 
 
 def after(state: State, step: Step, subject: str) -> State:
-    """Return the state that a step leads to; one that is not in `LIFE` is an error, whose message begins with `subject`."""
+    """Return the state that a step leads to; a step that is not in `LIFE` is an error, whose message begins with `subject`."""
     if step in LIFE[state]:
         return LIFE[state][step]
     error, what_to_do = _REFUSALS.get(step, (KafkaWindowError, f"what is {state} has no step {step!r}"))
@@ -55,7 +55,7 @@ class Progress:
 
     Attributes:
         read: the state of the read.
-        failures: what failed and did not succeed since, or was refused: the write's name, and its error.
+        failures: writes that failed and did not succeed since, or that were refused: the write's name, and its error.
     """
 
     def __init__(self, window_id: str) -> None:
@@ -85,13 +85,13 @@ class Progress:
 
     @contextlib.contextmanager
     def writing(self, write: str, **to: object) -> Iterator[None]:
-        """Remember how a write ends, as a job may pass over its error; refuse a second one to the same target.
+        """Remember how a write ends, because a job may ignore its error; refuse a second one to the same target.
 
         Args:
             write: the method's name.
-            **to: its parameters that say where to; a ``function`` may well be called for several frames.
+            **to: its parameters that name the target; a ``function`` may be called for several frames.
         """
-        # A function need not be hashable, and its id stays its own as long as someone holds it.
+        # A function need not be hashable. Its id stays its own as long as someone holds it.
         self._held.append(to.get("function"))
         target = tuple(
             (name, id(value) if name == "function" else str(value).rstrip("/")) for name, value in to.items()

@@ -1,4 +1,4 @@
-"""Reading a window: which records, whether all of them were read, and what is told of it."""
+"""Reading a window: which records, whether all of them were read, and the report to the launcher."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard
-from airflow_kafka_offsets.spark.counting import (
-    CountedRead,
-    Counts,
-    check_complete,
-    check_not_fewer,
-    check_within,
-    recounted,
-)
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, recounted
 from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, PublishError
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
-    Layout,
     is_split_by_user,
     layout,
     offsets_json,
@@ -45,13 +37,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
-"""Seconds to wait for what Spark counted: its listeners lag behind by milliseconds, by seconds under load."""
+"""Seconds to wait for Spark's count: its listeners are late by milliseconds, under load by seconds."""
 
 _AT_THE_END = 15.0
-"""Seconds to wait when the job is over: the count is there already, unless the frame was never run."""
+"""Seconds to wait at the end of the job: the count is already there, unless the frame was never run."""
 
 _AFTER_A_SKIP = 5.0
-"""Seconds to wait for Spark's count of a frame that no one needed to run, as its output was there."""
+"""Seconds to wait for Spark's count of a frame that no one needed to run, because its output exists."""
 
 UNPUBLISHED = "nothing was published"
 
@@ -64,16 +56,16 @@ class WindowReading:
     Args:
         spark: the session to read with.
         handoff: what the launcher handed over.
-        guarded: end the process with exit code 1 when it ends without a successful check; False: the caller checks.
+        guarded: whether the process ends with exit code 1 if the check is missing or fails; False: the caller checks.
 
     Attributes:
-        id: name of the window, e.g. ``lake.orders-000012``: key your output by it.
+        id: name of the window, e.g. ``lake.orders-000012``. Write your output so that a later run of this id replaces it.
         group, seq, lane: the group that owns it, its number within the group, ``live`` or ``backfill``.
         until: its cut time.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
-        digest: differs where `ranges`, `until` or the topics' ids do: a window of another ledger can have this id. A function of
-            yours that replaces by `id` may keep it beside the output, and refuse to replace another's.
+        digest: differs if `ranges`, `until` or the topics' ids differ: a window of another ledger can have this id. A function of
+            yours that replaces by `id` may keep the digest beside the output, and refuse to replace output with another digest.
     """
 
     def __init__(self, spark: SparkSession, handoff: Handoff, *, guarded: bool = False) -> None:
@@ -83,8 +75,8 @@ class WindowReading:
         self.lane = handoff.lane
         self.until = datetime.fromisoformat(handoff.until)
         self.is_rerun = handoff.is_rerun
-        self.ranges = _without_empty(handoff)
-        self._label = label_of(handoff, self.ranges)
+        self.ranges = handoff.ranges
+        self._label = label_of(handoff)
         self.digest = self._label.digest
         self._spark = spark
         self._handoff = handoff
@@ -117,14 +109,14 @@ class WindowReading:
 
     @property
     def gaps(self) -> int | None:
-        """At how many planned offsets there was no record; None before a successful check, 0 without ``expect_gaps``."""
+        """How many planned offsets had no record; None before a successful check, 0 without ``expect_gaps``."""
         return None if self._checked is None else self._checked.gaps
 
     @property
     def starting_offsets(self) -> str:
         """Spark's JSON of the first offsets, without the partitions that have nothing to read.
 
-        Who takes these and the ends reads and checks by means of their own: `read` is not expected any more.
+        A job that takes these and `ending_offsets` reads and checks by its own means. It need not call `read`.
         """
         self._take(0)
         return offsets_json(self.ranges, 0)
@@ -136,52 +128,52 @@ class WindowReading:
         return offsets_json(self.ranges, 1)
 
     def _take(self, bound: int) -> None:
-        # Both: one alone is looked at for a log, and reads nothing.
+        # Both: a job that takes only one may log it, and can't read with it.
         self._taken.add(bound)
         if len(self._taken) == 2:
             self._progress.to("take")
 
     @property
     def _may_be_short(self) -> bool:
-        """Whether only a count tells that an earlier run read more: then it comes before anything is published."""
+        """Whether only the count can show that an earlier run read more: then the check comes before anything is published."""
         return self._handoff.expect_gaps and bool(self._handoff.at_least)
 
     @property
     def is_unread(self) -> bool:
         """Whether there is something to read, and the job did not begin to."""
-        # What an earlier run wrote may stay, but a job that never read may have written something else.
+        # The output of an earlier run may stay. But a job that never read may have written something else.
         is_skipped = self._progress.read == "skipped" and not self._unchecked and not self._checked
         return bool(self._planned) and (self._progress.read == "unread" or is_skipped)
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether something was read, or has to be, and was not checked since."""
+        """Whether there is a read that was not checked."""
         self._note_run()
         return self._progress.read == "read"
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether `finish` has something to look at: a read that was not checked, or a write that failed."""
+        """Whether `finish` has something to check: a read that was not checked, or a write that failed."""
         return bool(self._progress.failures) or self.is_unchecked
 
     def read(self, **options: Any) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
 
-        What the *first* action reads is counted on the way, and must be all of it. A second action reads Kafka again, and
-        no one counts that: for several outputs, or to look into it first, take `persisted`.
+        The *first* action counts what it reads, and must read the whole frame. A second action reads Kafka again, without a
+        count. For several outputs, or to look at the records first, use `persisted`.
 
-        A range that would keep the other cores waiting is split over several tasks, so the order of a partition holds within a
-        task only; ranges that are not worth a task are read several by one. Who says ``minPartitions`` or
-        ``maxRecordsPerPartition`` gets what Spark makes of that (``minPartitions=1``: one task for each partition).
+        Several tasks share a large range, so a partition keeps its order only within a task. One task reads several small ranges.
+        If you set ``minPartitions`` or ``maxRecordsPerPartition``, Spark alone decides (``minPartitions=1``: one task for each
+        partition).
 
         Args:
             **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
-                ``**{"kafka.max.poll.records": 1000}``; they win over the group's. ``sourceVersion`` chooses which of Spark's two
-                Kafka sources reads: 2, or 1, which ``format("kafka")`` is by itself.
+                ``**{"kafka.max.poll.records": 1000}``. They override the group's. ``sourceVersion`` sets which of Spark's two
+                Kafka sources reads: 2 (the default), or 1, Spark's own default.
 
         Raises:
             ReaderOptionError: an option would change what the window fixes.
-            UnfinishedReadError: the frame of an earlier call was not checked yet.
+            UnfinishedReadError: the frame of an earlier call is not checked yet.
         """
         self._begin()
         frame, tasks = self._frame(options)
@@ -196,7 +188,7 @@ class WindowReading:
 
     @contextlib.contextmanager
     def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
-        """Read the window once, check it, and give the frame for anything: several outputs, views, ``limit``, ``foreachPartition``.
+        """Read the window once, check it, and return a frame for any use: several outputs, views, ``limit``, ``foreachPartition``.
 
         ::
 
@@ -204,27 +196,27 @@ class WindowReading:
                 window.write_parquet(frame.filter("topic = 'orders'"), "hdfs:///lake/orders")
                 frame.groupBy("topic").count().write.mode("append").saveAsTable("statistics")
 
-        Spark keeps it in memory and on the executors' disks, until the end of the block.
+        Spark keeps the records in memory and on the executors' disks, until the end of the block.
 
         Args:
-            storage_level: where; None: Spark's default for frames, memory first and then disk.
+            storage_level: where Spark keeps them; None: its default for frames, memory first and then disk.
             **options: as in `read`.
 
         Raises:
-            IncompleteReadError: not every planned offset was read; nothing in the block was run.
-            DataLossError: Kafka no longer holds them; nothing in the block was run.
+            IncompleteReadError: not all planned offsets were read; the block was not run.
+            DataLossError: Kafka no longer holds them; the block was not run.
         """
         self._begin()
         frame, _ = self._frame(options)
         frame = frame.persist() if storage_level is None else frame.persist(storage_level)
         try:
-            # Not by an observation, for which Spark Connect waits too short a time on a busy server.
+            # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
             with self._naming_loss(UNPUBLISHED):
                 counts = self._verdict(lambda: recounted(frame, self._flat))
             self._finish(counts)
             yield frame
         except BaseException:
-            self._progress.forget_written()  # who tries the block again writes all of it again
+            self._progress.forget_written()  # whoever tries the block again writes all of it again
             raise
         finally:
             frame.unpersist()
@@ -238,16 +230,16 @@ class WindowReading:
             self._progress.to("run")
 
     def check(self, timeout: float = TIMEOUT, *, recount: bool = False) -> None:
-        """Make sure that what was read is what was planned; call it after the write, which must have succeeded.
+        """Make sure that what was read is what was planned; call it after a write that succeeded.
 
-        With ``KafkaGroup(expect_gaps=True)`` offsets without a record are normal. Then the check makes sure that the frame was
-        run and gave nothing outside of the window, and that Kafka still held all offsets is Spark's word (``failOnDataLoss``).
+        With ``KafkaGroup(expect_gaps=True)``, offsets without a record are normal. Then the check makes sure that the frame was
+        run, and gave nothing outside of the window. Only Spark makes sure that Kafka still held all offsets (``failOnDataLoss``).
 
         Args:
             timeout: seconds to wait for Spark's count.
-            recount: read the window a second time and count that, in place of what the first action read: for a frame that
-                went through ``rdd`` or ``foreachPartition``, or of which less was wanted (``limit``). That the job used all of
-                it is your word then.
+            recount: read the window a second time, and count that read instead of the first action. Use it after ``rdd`` or
+                ``foreachPartition``, or if the job needed only a part (``limit``). Then only you know that the job used the
+                right records.
 
         Raises:
             IncompleteReadError: an offset is missing, or nothing was read.
@@ -257,21 +249,21 @@ class WindowReading:
         self._progress.failures.clear()
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
-        """Check what the job left unchecked, as whoever runs a job in its own process does after it.
+        """Check what the job left unchecked; whoever runs a job within a longer process calls it after the job.
 
         Args:
             timeout: seconds to wait for Spark's count.
 
         Raises:
-            IncompleteReadError: the window was not read, by whatever means, or not all of it.
-            PublishError: a write failed, and the job went on without it.
+            IncompleteReadError: the window was not read, or not all of it.
+            PublishError: a write failed, and the job continued without it.
         """
         for write, exc in self._progress.failures.values():
             reason = " ".join(str(exc).splitlines()[:2])  # of a Java exception the first says nothing
             raise PublishError(
-                f"Window {self.id}: {write} failed, and the job went on without it ({type(exc).__name__}: {reason}). Let the error "
-                "end the job; or call it again, with a frame of persisted(); or, when the job has written the window by other "
-                "means, say so by check(recount=True)"
+                f"Window {self.id}: {write} failed, and the job continued without it ({type(exc).__name__}: {reason}). Let the error "
+                "end the job. Or call the method again, with a frame of persisted(). Or, if the job wrote the window by other "
+                "means, call check(recount=True)"
             ) from exc
         if self._progress.read == "taken":
             self._report()
@@ -285,9 +277,11 @@ class WindowReading:
         except Exception as exc:
             if DATA_LOSS.search(str(exc)) is None:
                 raise
+            lost = _LOST_RANGE.search(str(exc))
+            where = lost[0] if lost else "Spark does not say which"
             raise DataLossError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({_first_lost(exc)}). "
-                "Retention removed them, or the topic was made again, after the window was planned"
+                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). "
+                "After the window was planned, retention removed them, or the topic was recreated"
             ) from exc
 
     def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
@@ -297,10 +291,10 @@ class WindowReading:
         version = source_version(given, options)
         if not self._planned:
             return empty_frame(self._spark, schema(chosen)), 0
-        if is_split_by_user(given, options):
+        if is_split_by_user(chosen):
             return load(self._spark, chosen, version), len(self._planned)
         tasks = layout(self._planned.values(), parallelism(self._spark))
-        frame = load(self._spark, {**chosen, **_splitting(tasks)}, version)
+        frame = load(self._spark, {**chosen, **tasks.options}, version)
         return (frame.coalesce(tasks.tasks) if tasks.tasks < len(self._planned) else frame), tasks.tasks
 
     def _counts(self, timeout: float, hint: str = "", *, recount: bool = False) -> Counts:
@@ -312,18 +306,18 @@ class WindowReading:
         return self._verdict(lambda: self._confirmed(unchecked.counts(timeout)), hint)
 
     def _confirmed(self, counts: Counts) -> Counts:
-        # Of an action that failed Spark 4.0 says 0, too; in a topic with gaps that could be the truth.
+        # Spark 4.0 also reports 0 for an action that failed. In a topic with gaps, 0 may be right.
         if not self._handoff.expect_gaps or counts.records:
             return counts
         if is_stopped(self._spark):
             raise IncompleteReadError(
-                "Spark says that no record was read, which it also says of an action that failed, and it was stopped before anybody "
-                "could look again: let the job call window.check() before spark.stop(), or not stop it"
+                "Spark reported that no record was read. It also reports this for an action that failed, and it was stopped before "
+                "a second look. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
             )
         if (again := self._recounted()).records:
             raise IncompleteReadError(
                 f"no record was read, and a second look found {counted(again.records, 'record')}: the first action on the frame of "
-                "read() failed, or left all out"
+                "read() failed, or read nothing"
             )
         return counts
 
@@ -333,11 +327,7 @@ class WindowReading:
     def _verdict(self, count: Callable[[], Counts], hint: str = "") -> Counts:
         try:
             counts = count()
-            if self._handoff.expect_gaps:
-                check_within(counts)
-            else:
-                check_complete(counts)
-            check_not_fewer(counts, self._handoff.at_least)
+            check_counts(counts, expect_gaps=self._handoff.expect_gaps, at_least=self._handoff.at_least)
         except IncompleteReadError as exc:
             raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
         return counts
@@ -356,7 +346,7 @@ class WindowReading:
         self._progress.to("check")
         self._unchecked = None
         self._checked = counts
-        if counts.gaps and not self._handoff.report:  # of what is reported, the end of the task's log tells
+        if counts.gaps and not self._handoff.report:  # with a report, the end of the task's log has the numbers
             logger.info(
                 "Window %s: %s; %s without one",
                 *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),
@@ -365,20 +355,8 @@ class WindowReading:
 
     def _report(self) -> None:
         if self._handoff.report:
-            # Of a write by other means, which check() stands for, we know nothing.
+            # Of a write by other means, followed by check(), nothing is known.
             _write_report(self._handoff.report, self.id, self._checked, self._written)
-
-
-def _splitting(tasks: Layout) -> dict[str, str]:
-    return {} if tasks.max_records is None else {"maxRecordsPerPartition": str(tasks.max_records)}
-
-
-def _without_empty(handoff: Handoff) -> dict[str, dict[int, tuple[int, int]]]:
-    ranges = {
-        topic: {int(p): (start, end) for p, (start, end) in partitions.items() if start < end}
-        for topic, partitions in sorted(handoff.topics.items())
-    }
-    return {topic: dict(sorted(partitions.items())) for topic, partitions in ranges.items() if partitions}
 
 
 def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None) -> None:
@@ -399,8 +377,3 @@ def _by_topic(counts: Counts) -> dict[str, dict[str, int]]:
         if topic is not None and partition is not None:
             by_topic.setdefault(topic, {})[str(partition)] = min(read, counts.planned[(topic, partition)])
     return by_topic
-
-
-def _first_lost(exc: Exception) -> str:
-    found = _LOST_RANGE.search(str(exc))
-    return found[0] if found else "Spark does not say which"

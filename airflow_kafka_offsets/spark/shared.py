@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 MAX_NAMED = 10
-"""Partitions, windows and the like that one message names; of the others it says how many there are."""
+"""How many partitions, windows and the like one message names; of the others it gives the number."""
 
 MAX_VALUE = 100
 """Characters that a message shows of a value."""
@@ -35,7 +35,7 @@ FIXED_OPTIONS = frozenset(
 
 
 def stage_prefix(window_id: str, table: str) -> str:
-    """Return how the names of all staging tables begin that tries of a window make for a target.
+    """Return the prefix of the names of all staging tables of a window and a target.
 
     >>> stage_prefix("lake.orders-000012", "public.orders")
     'kafka_offsets_stage_fd2b9e51bc_'

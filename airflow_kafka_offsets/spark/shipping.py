@@ -16,7 +16,7 @@ _TIME = (2020, 1, 1, 0, 0, 0)
 
 
 def write_zip(directory: str | os.PathLike[str]) -> Path:
-    """Write the zip into a directory and return its path; a file of an earlier call is replaced in one step."""
+    """Write the zip into a directory and return its path; it replaces an earlier one in one step."""
     target = Path(directory, _NAME)
     descriptor, draft = tempfile.mkstemp(prefix=f".{_NAME}-", dir=directory)
     try:

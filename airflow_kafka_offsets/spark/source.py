@@ -20,7 +20,7 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 _SPLITS = re.compile(r"splits=(\d+)")
 
-# A session's settings are one for all threads: two that read at a moment would put back each other's.
+# All threads share a session's settings: two that read at once would restore each other's.
 _switching = threading.Lock()
 
 
@@ -30,7 +30,7 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
     Args:
         spark: the session.
         options: of the reader.
-        version: of the source, 1 or 2; an engine that knows no such choice reads as it does.
+        version: of the source, 1 or 2; an engine without this choice ignores it.
     """
     with _switching, _version(spark, version):
         frame = spark.read.format("kafka").options(**options).load()
@@ -43,20 +43,20 @@ def is_classic(spark: SparkSession) -> bool:
 
 
 def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
-    """Return a frame of no rows, for which no task starts Python: it may be missing there, and takes a second to start."""
-    # From a list Spark makes a frame whose tasks run Python, also when the list is empty. This frame has no tasks.
+    """Return a frame of no rows, for which no task starts Python: executors may lack it, and it takes a second to start."""
+    # From a list, even from an empty one, Spark makes a frame whose tasks run Python. This frame has no tasks.
     rows: Any = spark.sparkContext.emptyRDD() if is_classic(spark) else []
     return spark.createDataFrame(rows, schema)
 
 
 def session_id(spark: SparkSession) -> str:
-    """Return what tells sessions apart: Spark's Python objects of one session are many."""
+    """Return what tells sessions apart: one session may have several Python objects."""
     session: Any = spark
     return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Tell whether the session can do nothing more."""
+    """Tell whether the session was stopped."""
     return spark.sparkContext._jsc is None if is_classic(spark) else bool(spark.is_stopped)
 
 
@@ -65,18 +65,18 @@ def parallelism(spark: SparkSession) -> int | None:
     if (_conf(spark, "spark.dynamicAllocation.enabled") or "").lower() == "true":
         return None
     known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
-    # 2 is also what Spark says of a cluster before the first executor has registered.
+    # Spark also reports 2 for a cluster before the first executor has registered.
     is_local = (_conf(spark, "spark.master") or "").startswith("local")
     return known if is_local or (known or 0) > 2 else None
 
 
 def _resolved(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Let a Connect server resolve the frame once and for all, as a classic session does by itself.
+    """Let a Connect server resolve the frame once, as a classic session does by itself.
 
-    Otherwise it would do so for each action, with the settings of that moment, and each action would carry all options and
-    offsets along.
+    Otherwise the server would resolve it for each action, with the settings of that moment, and each action would send all
+    options and offsets.
     """
-    # For a frame that was analysed before its first action (columns, schema), a server with this cache reports no count.
+    # With this cache, a server reports no count for a frame that was analyzed (columns, schema) before its first action.
     _try_to_set(spark, _PLAN_CACHE, "false")
     view = f"kafka_offsets_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
@@ -99,9 +99,9 @@ def _version(spark: SparkSession, version: int) -> Iterator[None]:
 
 def _conf(spark: SparkSession, name: str) -> str | None:
     try:
-        # Without a default of ours: with one, Spark would not tell its own.
+        # Without a default of ours: with one, Spark would not return its own.
         return str(spark.conf.get(name))
-    except Exception:  # it is not set, or not known, or the platform does not tell
+    except Exception:  # it is not set, or not known, or the platform hides it
         return None
 
 
@@ -126,7 +126,7 @@ def _try_to_set(spark: SparkSession, name: str, value: str) -> bool:
 
 
 def _explained_parallelism(spark: SparkSession) -> int | None:
-    # A server tells it nowhere else without running a job.
+    # Nothing else shows it on a server without a job.
     try:
         explained = str(spark.sql("EXPLAIN SELECT * FROM range(1)").first())
     except Exception:

@@ -29,15 +29,15 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = ". What was read is in its place already: correct the job and run the window again, which replaces it"
-_BY_FUNCTION = "what the function wrote until then is there until the window is run again"
+_PUBLISHED = ". What was read is already published: correct the job and run the window again, which replaces it"
+_BY_FUNCTION = "what the function wrote before stays until the window is run again"
 
 
 def current_window(spark: SparkSession) -> KafkaWindow:
-    """Return the window that this job was started with; called again in one session, the same object.
+    """Return the window that this job was started with; a second call in one session returns the same object.
 
-    A job that takes it, and ends without having read it or without a successful check, ends with exit code 1 (see `guard`).
-    And it ends when its JVM is killed (see `parent`).
+    A job that takes it, and does not read it or has no successful check, ends with exit code 1 (see `guard`). The job ends, too,
+    when its JVM is killed (see `parent`).
 
     Raises:
         NoWindowError: the job was not started with one.
@@ -65,40 +65,40 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     key = session_id(spark), handoff.window_id
     with _one_at_a_time:
         known = _current.get(key)
-        if known is None or known._handoff != handoff:  # a session that is left open may be given the window again
+        if known is None or known._handoff != handoff:  # a session that stays open may get the window again
             known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
-            if handoff.report and not Path(handoff.report).exists():  # what another session has read stands
-                known._report()  # that the job knows of its window
+            if handoff.report and not Path(handoff.report).exists():  # another session's report stays
+                known._report()  # so that the launcher sees that the job knows its window
     return known
 
 
 class KafkaWindow(WindowReading):
     """Offset ranges that this job reads, once, and whose output a rerun of the window replaces.
 
-    What it is and how it is read: see `WindowReading`. The methods that write take the frame of `read`, or what was made of
-    it; each publishes only what is complete, or says so, and can be run again. What it writes is the window's whole output at that
-    target, so a second write there (in the same words) raises `WriteOptionError`.
+    `WindowReading` says what a window is and how a job reads it. The methods that write take the frame of `read`, or a frame made
+    of it. Each publishes only what is complete, unless its docs say otherwise, and can be run again. It writes the window's whole
+    output at its target, so a second write to the same target raises `WriteOptionError`.
     """
 
     def write_parquet(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
-        """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, also by nothing.
+        """Write to ``<path>/window_id=<id>/`` and return that path; a rerun replaces it, even if the new output is empty.
 
-        The files are written to a hidden directory beside it, the read is checked, and only then two renames put them in
-        place: the old output out of the way, the new one in. On an error the old output stays.
+        Spark writes the files to a hidden directory beside it. After the check of the read, one rename moves the old output away,
+        and one moves the new output in. After an error the old output stays.
 
-        - HDFS and local file systems: a rename is atomic. When another try of the same window publishes at the same time,
+        - HDFS and local file systems: a rename is atomic. If another try of the same window publishes at the same time,
           one of them wins as a whole. Between the two renames, for milliseconds, the window's directory is missing, and a
-          reader that has listed the old files fails when it opens them, as with any overwrite. A process that is killed in
-          between leaves it missing until the window is run again.
+          reader that has listed the old files fails when it opens them, as with any overwrite. If the process is killed
+          between them, the directory is missing until the window is run again.
         - Object stores (s3a, ...): a rename copies file by file. Meanwhile a reader sees a part, an error leaves a part
           until the window is run again, and two tries that publish at the same moment may fail or mix. Tries that follow
           each other are safe. A table format is the better choice there.
 
-        A killed process leaves a hidden ``.staging-...`` behind, which readers of `path` skip. It can be deleted; one whose
-        name has ``-old-`` in it is the output that was there before.
+        A killed process leaves a hidden ``.staging-...`` directory, which readers of `path` skip. You can delete it. If its name
+        contains ``-old-``, it is the old output.
 
         Args:
-            df: made of the frame of `read`.
+            df: the frame of `read`, or a frame made of it.
             path: directory of all windows, on any file system of Hadoop that has a FileContext.
             partition_by: columns for further directories below the window's.
             **options: for Spark's Parquet writer, e.g. ``compression="zstd"``.
@@ -106,17 +106,17 @@ class KafkaWindow(WindowReading):
         Raises:
             IncompleteReadError: not all planned offsets were read; nothing was published.
             DataLossError: Kafka no longer holds them; nothing was published.
-            PublishError: other tries of the window were faster again and again.
-            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
+            PublishError: other tries of the window were faster each time, or the old output could not be restored.
+            OtherWindowError: another window of this id (of another ledger) wrote the output there; nothing was published.
         """
         return self._write_files(df, path, "parquet", partition_by, options)
 
     def write_orc(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
-        """Write ORC files, in the way of `write_parquet`."""
+        """Write ORC files, like `write_parquet`."""
         return self._write_files(df, path, "orc", partition_by, options)
 
     def write_json(self, df: DataFrame, path: str, partition_by: Sequence[str] = (), **options: Any) -> str:
-        """Write files with a JSON object a line, in the way of `write_parquet`."""
+        """Write files with a JSON object in each line, like `write_parquet`."""
         return self._write_files(df, path, "json", partition_by, options)
 
     def write_delta(
@@ -131,20 +131,20 @@ class KafkaWindow(WindowReading):
     ) -> bool:
         """Write to a Delta table; the session needs Delta's jars, its extension and its catalog.
 
-        - ``mode="replace"``: the rows get a column ``window_id``, and one commit puts them in the place of those that the
-          window has there, also when there are none on either side. A table that is made here is partitioned by that column.
-          In one that is not, windows that are written side by side make each other fail, and a rerun rewrites files of others.
-        - ``mode="append"``: for a table without that column. The window is read and checked, and then appended, once for
-          ever: another run of it writes nothing, and is told so by False. So a rerun can't correct what is there.
+        - ``mode="replace"``: the rows get a column ``window_id``, and one commit replaces the window's old rows by them, even if
+          there are no new rows. If the table does not exist, it is created with partitions by that column. Without these partitions,
+          windows that are written at the same time make each other fail, and a rerun rewrites files of other windows.
+        - ``mode="append"``: for a table without that column. The window is read, checked, and appended once. A later run of it
+          writes nothing and returns False, so it can't correct the rows.
 
         Args:
-            df: made of the frame of `read`.
-            table: its name; with a ``/`` in it, its path. It is made when there is none.
+            df: the frame of `read`, or a frame made of it.
+            table: its name; with a ``/``, it is a path. The table is created if it does not exist.
             mode: ``replace`` or ``append``.
-            partition_by: when the table is made: columns for further partitions.
-            check_first: also with ``replace``, let Spark keep what it read, check that, and write it then; over Spark Connect
-                it is always so. Otherwise the check comes after the commit: a job that fails it has written what it read, and
-                the window stays as it is.
+            partition_by: columns for further partitions, if the table is created.
+            check_first: whether ``replace``, too, lets Spark keep what it read, checks it, and then writes; over Spark Connect it
+                always does. Otherwise the check comes after the commit: if it fails, the rows are written, and the window stays
+                open.
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
         Returns:
@@ -153,8 +153,8 @@ class KafkaWindow(WindowReading):
         Raises:
             IncompleteReadError: not all planned offsets were read.
             DataLossError: Kafka no longer holds them; nothing was published.
-            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
-            WriteOptionError: what was asked for would double or lose rows.
+            OtherWindowError: another window of this id (of another ledger) wrote the rows there; nothing was published.
+            WriteOptionError: the options would double or lose rows.
         """
         with self._progress.writing("write_delta", table=table):
             delta.check_options(mode, options)
@@ -180,31 +180,25 @@ class KafkaWindow(WindowReading):
 
         The rows get a column ``window_id``.
 
-        - Without `merge_on`, one snapshot puts them in the place of those that the window has there, also when there are none
-          on either side. The table is partitioned by that column.
-        - With `merge_on`, the table has one row a key: rows update those of the same key, whatever window brought them, and
-          what this window brought last and brings no more is deleted. The window is read and checked first. What a rerun can't
-          bring back is the value that its window had replaced: replay the window that brought that.
+        - Without `merge_on`, one snapshot replaces the window's old rows by them, even if there are no new rows. The table is
+          partitioned by that column.
+        - With `merge_on`, the table has one row for each key. The window is read and checked. Then its rows update those of the
+          same key, from any window, and rows of an earlier run whose keys the window no longer has are deleted. The values that
+          they had replaced do not come back: replay the window that wrote them.
 
         Args:
-            df: made of the frame of `read`.
-            table: its name. It is made when there is none.
+            df: the frame of `read`, or a frame made of it.
+            table: its name. The table is created if it does not exist.
             merge_on: columns of the key.
-            order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``; the newer one
-                stays, so that the replay of an old window changes nothing that is newer (of equally new ones, that of the
-                group's later window stays). Without them the last run wins, and a
-                key that a window has twice is an error.
-            partition_by: when the table is made: columns or transforms for further partitions.
-            check_first: also without `merge_on`, let Spark keep what it read, check that, and write it then; over Spark
-                Connect it is always so. Otherwise the check comes after the snapshot: a job that fails it has written what it
-                read, and the window stays as it is.
+            order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``. The newer one
+                stays, so the replay of an old window changes nothing that is newer. Of two equal ones, that of the group's later
+                window stays. Without `order_by` the last run wins, and a key that a window has twice is an error.
+            partition_by: columns or transforms for further partitions, if the table is created.
+            check_first: as in `write_delta`; with `merge_on`, the check always comes first.
             **options: for Iceberg's writer; not with `merge_on`.
 
         Raises:
-            IncompleteReadError: not all planned offsets were read.
-            DataLossError: Kafka no longer holds them; nothing was published.
-            OtherWindowError: what is there is of another window of this id (another ledger's); nothing was published.
-            WriteOptionError: what was asked for would double or lose rows.
+            IncompleteReadError, DataLossError, OtherWindowError, WriteOptionError: as in `write_delta`.
         """
         with self._progress.writing("write_iceberg", table=table):
             target = IcebergTable(self._spark, table, self._label)
@@ -228,25 +222,25 @@ class KafkaWindow(WindowReading):
         *,
         create: bool = False,
     ) -> int:
-        """Put rows into a table of a database, under this window's id, and return how many; a rerun replaces them, also by nothing.
+        """Write rows to a table of a database, under this window's id, and return how many; a rerun replaces them.
 
-        Spark's tasks write to a staging table, the read is checked, the staged rows are counted, and only then one transaction
-        on the driver deletes the window's rows and inserts the new ones. Two tries at one moment wait for each other: the
-        later one replaces the earlier one as a whole. See docs/sinks/jdbc.md.
+        Spark's tasks write to a staging table, the read is checked, and the staged rows are counted. Then one transaction on the
+        driver deletes the window's old rows and inserts the new ones. Two tries at one moment wait for each other: the later one
+        replaces the earlier one as a whole. See docs/sinks/jdbc.md.
 
         Args:
-            df: made of the frame of `read`; without a column ``window_id``.
-            url: of the database, as Spark's JDBC source takes it.
+            df: the frame of `read`, or a frame made of it, without a column ``window_id``.
+            url: the database, as Spark's JDBC source accepts it.
             table: the table, with or without its schema; it has the frame's columns and ``window_id``.
             properties: Spark's JDBC options, such as user and password.
-            create: make the table, or its column ``window_id``, if it is not there.
+            create: whether to create the table, or its column ``window_id``, if it does not exist.
 
         Raises:
-            TargetError: the table is not there, or not as it has to be.
+            TargetError: the table does not exist, or has the wrong form.
             IncompleteReadError: not all planned offsets were read; nothing was published.
             DataLossError: Kafka no longer holds them; nothing was published.
-            OtherWindowError: what is there is of another window of this id (another ledger's); it is there still.
-            PublishError: the database refused, or rows were staged twice; what was there is there still.
+            OtherWindowError: another window of this id (of another ledger) wrote the rows there; they are unchanged.
+            PublishError: the database refused, or rows were staged twice; the old rows are unchanged.
         """
         with self._progress.writing("write_jdbc", url=url, table=table):
             refuse_window_id(df)
@@ -259,18 +253,18 @@ class KafkaWindow(WindowReading):
     def stage_jdbc(self, df: DataFrame, url: str, table: str, properties: Mapping[str, Any] | None = None) -> int:
         """Stage rows for a table in the ledger's own database, and return how many: the commit of the window publishes them.
 
-        For a group whose ``output_tables`` name the table: the transaction that commits the window, in Airflow, replaces
-        the window's rows by these. So the rows are there exactly when the window is committed. Works over Spark Connect.
+        The group's ``output_tables`` must name the table. In Airflow, the transaction that commits the window replaces its old
+        rows by these. So the rows are published exactly when the window is committed. This also works over Spark Connect.
 
         Args:
-            df: made of the frame of `read`; without a column ``window_id``.
-            url: of the ledger's database, as Spark's JDBC source takes it.
+            df: the frame of `read`, or a frame made of it, without a column ``window_id``.
+            url: the ledger's database, as Spark's JDBC source accepts it.
             table: the table, written as in ``output_tables``; it has the frame's columns and ``window_id``.
             properties: Spark's JDBC options, such as user and password.
 
         Raises:
-            TargetError: the table is not there, or not as it has to be, or the group's ``output_tables`` do not name it, or it
-                is not the ledger's database.
+            TargetError: the table does not exist, has the wrong form, or is not in ``output_tables``; or the database is not the
+                ledger's.
             IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
         """
         with self._progress.writing("stage_jdbc", url=url, table=table):
@@ -279,7 +273,7 @@ class KafkaWindow(WindowReading):
             if published is not None and table not in published:
                 raise TargetError(
                     f"No one would publish what is staged for {table}: output_tables of the group {self.group} are "
-                    f"{', '.join(published) or 'none'}. Write the name as it stands there; or add {table!r} to them in the DAG, and clear "
+                    f"{', '.join(published) or 'none'}. Write the name as it is there; or add {table!r} to them in the DAG, and clear "
                     "the task"
                 )
             sink = JdbcTable(self._spark, url, table, properties)
@@ -289,18 +283,18 @@ class KafkaWindow(WindowReading):
     def write(
         self, df: DataFrame, function: Callable[[DataFrame, KafkaWindow], _T], *, check_first: bool = False
     ) -> _T:
-        """Let a function of yours write the frame anywhere, check the read in the same way, and return what it returns.
+        """Let your function write the frame anywhere, check the read in the same way, and return what the function returns.
 
-        It is called with the frame and this window, and again, with a window of the same id, for each retry and replay: make it
-        replace what an earlier call wrote. Delete by window id first, in the same transaction; or write by a key that comes
-        from the record, as its topic, partition and offset. An earlier call may have got to any point.
+        The function gets the frame and this window. Each retry and replay calls it again, with a window of the same id: let it
+        replace what an earlier call wrote, even if that call stopped half-way. Delete by window id first, in the same
+        transaction; or write by a key that comes from the record, such as its topic, partition and offset.
 
         Args:
-            df: made of the frame of `read`.
-            function: runs an action of the whole frame, once.
-            check_first: let Spark keep what it read, check that, and call the function then; over Spark Connect it is always so.
-                Needed where the function can't undo an incomplete write, uses the frame twice, or runs it by
-                ``foreachPartition`` or ``rdd``, which no one counts.
+            df: the frame of `read`, or a frame made of it.
+            function: it runs one action of the whole frame.
+            check_first: whether Spark keeps what it read, so that the check comes before the call; over Spark Connect it always
+                does. Set it if the function can't undo an incomplete write, uses the frame twice, or uses ``foreachPartition``
+                or ``rdd``, which Spark does not count.
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
@@ -342,7 +336,7 @@ class KafkaWindow(WindowReading):
     def _write_table(
         self, df: DataFrame, write: Callable[[DataFrame], None], check_first: bool, failed: str = UNPUBLISHED
     ) -> None:
-        # Of what a write to a table reads, Spark Connect 4.0 does not tell; of a count it does.
+        # Spark Connect 4.0 does not report what a write to a table reads. It reports what a count reads.
         if not check_first and is_classic(self._spark) and not self._may_be_short:
             self._write(lambda: write(df), failed=failed)
             return
@@ -357,7 +351,7 @@ class KafkaWindow(WindowReading):
         with kept(df) as rows:
             written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
-            target.has_appended()  # refuses this window if another one of its id was faster while this one was read
+            target.has_appended()  # refuses this window if another one of its id was appended in the meantime
             self._skip(target.name)
         return written
 
@@ -370,12 +364,12 @@ class KafkaWindow(WindowReading):
     def _write(
         self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = UNPUBLISHED
     ) -> bool:
-        """Take the way of every sink: run the write, check the read, publish, report.
+        """Do what every sink does: run the write, check the read, publish, report.
 
         Args:
             run: reads the window to its end.
-            publish: puts in place what `run` returned; returns False when that was there already. None: `run` has published.
-            failed: what to say of the output when Kafka no longer holds all offsets.
+            publish: publishes what `run` returned; it returns False if an earlier run has published it. None: `run` publishes.
+            failed: what a message says of the output if Kafka no longer holds all offsets.
 
         Returns:
             Whether it was written.
@@ -403,6 +397,6 @@ def _shipped(spark: SparkSession) -> str | None:
         if place.is_file():
             return place.read_text(encoding="utf-8")
     raise HandoffError(
-        f"{CONF_WINDOW_FILE} names {name}, and there is no such file in {' or '.join(str(p.absolute()) for p in places)}: it "
-        "has to be shipped with --files"
+        f"{CONF_WINDOW_FILE} names {name}, and there is no such file in {' or '.join(str(p.absolute()) for p in places)}: ship "
+        "it with --files"
     )

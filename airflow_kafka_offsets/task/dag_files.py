@@ -56,14 +56,20 @@ def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str,
     """Return the files of a launch as spark-submit takes them, by their fields, without those that were given none.
 
     Args:
-        given: the values of `FIELDS`, or of some.
+        given: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. Those of lists with
+            commas may be patterns, and may have a name (``#name``).
         folders: where a relative path is looked for, in this order.
 
     Raises:
         BadInputError: one is not there; with the paths that were looked at.
     """
-    look = {name: found_file if name in _ONE_FILE else found_files for name in FIELDS}
-    return {name: look[name](os.fspath(value), folders, name) or "" for name, value in given.items() if value}
+    return {name: _launch_file(os.fspath(value), folders, name) for name, value in given.items() if value}
+
+
+def _launch_file(paths: str, folders: Sequence[Path], parameter: str) -> str:
+    if parameter in _ONE_FILE:
+        return _found_file(paths, folders, parameter)
+    return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
 
 
 def look_ahead(given: Mapping[str, Any], folders: Sequence[Path]) -> Ahead:
@@ -98,17 +104,7 @@ def is_rendered(value: object) -> bool:
     return isinstance(value, os.PathLike) or (isinstance(value, str | None) and not _TEMPLATE.search(value or ""))
 
 
-def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
-    """Return a file as spark-submit takes it.
-
-    Args:
-        path: absolute (returned as it is), relative, or a URL (returned as it is).
-        folders: where a relative path is looked for, in this order.
-        parameter: of the operator, for the message.
-
-    Raises:
-        BadInputError: it is not there; with the paths that were looked at.
-    """
+def _found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
     if not is_path(path):
         return path
     places = [str(folder / path) for folder in folders] if is_relative(path) else [path]
@@ -118,21 +114,10 @@ def found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
     raise _missing(path, folders, parameter)
 
 
-def found_files(paths: str | None, folders: Sequence[Path], parameter: str) -> str | None:
-    """Return a list of files with commas as spark-submit takes it: each may be a pattern, and may have a name (``#name``).
-
-    Raises:
-        BadInputError: one is not there; with the paths that were looked at.
-    """
-    if not paths:
-        return paths
-    return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
-
-
 def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
     file, mark, name = path.partition("#")
     if not _PATTERN.search(file):
-        return found_file(file, folders, parameter) + mark + name
+        return _found_file(file, folders, parameter) + mark + name
     if not is_relative(file):
         return path
     if "{" in file:  # Path.glob knows no braces; Spark itself says if nothing is there

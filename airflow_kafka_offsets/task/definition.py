@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError, rebuilt
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
 from airflow_kafka_offsets.core.group import GROUP
 from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
@@ -51,6 +51,12 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
             raise AirflowFailException(str(exc)).with_traceback(begun) from exc.__cause__
 
     return checked
+
+
+def check_event(event: object) -> None:
+    """Raise what the triggerer could not wait for, see `triggers.conditions`; a task that is resumed would wait for it again."""
+    if isinstance(event, Mapping) and "error" in event:
+        raise rebuilt(event["error"], event["message"])
 
 
 class Stop:

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
 _FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, AirflowTaskTerminated, BadInputError)
 
 # After these, nothing was written.
-_NOTHING_PLANNED = (
-    *(BadInputError, LogError, KafkaAnswerError, ClusterError, ConnectorUnavailableError, WindowBusyError),
-)
+_NOTHING_PLANNED = (BadInputError, LogError, KafkaAnswerError, ClusterError, ConnectorUnavailableError, WindowBusyError)
 
 # Their sentences hold what the client said: its traceback tells a person nothing more.
 _SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreAnswerError)

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from airflow_kafka_offsets.core.errors import (
-    BadInputError,
-    WindowBusyError,
-    may_pass,
-    short,
-)
+from airflow_kafka_offsets.core.errors import BadInputError, WindowBusyError, may_pass, short
 from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, names_replay
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.task.runs import given_params, request_of, try_of
@@ -188,21 +183,18 @@ def _is_sibling(holder: Claim, claim: Claim) -> bool:
 
 
 def _defer(operator: Planner, busy: WindowBusyError) -> None:
-    from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
+    from airflow_kafka_offsets.core.conditions import WindowFree, condition_to_json
+    from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
 
-    trigger = WindowFreeTrigger(
-        window_ids=[busy.window_id, *busy.others],
-        ledger_conn_id=operator.group.ledger_conn_id,
-        is_rerun=busy.is_rerun,
-        poll_interval=operator.poll_interval,
-    )
+    free = WindowFree((busy.window_id, *busy.others), busy.is_rerun, operator.group.ledger_conn_id)
+    trigger = ConditionTrigger(condition=condition_to_json(free), poll_interval=operator.poll_interval)
     operator.defer(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
 
 
 def _wait_until(operator: Planner, moment: datetime) -> None:
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
-    from airflow_kafka_offsets.triggers.window import MIN_POLL
+    from airflow_kafka_offsets.triggers.polling import MIN_POLL
 
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > MIN_POLL:

@@ -1,4 +1,4 @@
-"""What a deferred sensor leaves in the triggerer."""
+"""What a deferred sensor, and a task that waits for another run, leave in the triggerer."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ class ConditionTrigger(BaseTrigger):
         """Return what the triggerer needs to make this trigger again: names of connections, no secret."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "condition": dict(self.condition),
-                "poll_interval": self.poll_interval,
-                "silent_fail": self.silent_fail,
-            },
+            {"condition": dict(self.condition), "poll_interval": self.poll_interval, "silent_fail": self.silent_fail},
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait. Whatever does not answer is asked again: the sensor's own time-out says how long."""
+        """Wait. Whatever does not answer is asked again: the time-out of the task says how long."""
         from airflow_kafka_offsets.core.conditions import condition_from_json
         from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
         from airflow_kafka_offsets.triggers.polling import answered

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.core.conditions import LedgerCondition, ledger_conn_id
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.triggers.window import MIN_POLL
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import Condition
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+MIN_POLL = 5.0
+"""Seconds before the first look, and between looks: a trigger that fires within two seconds can fail its task, as
+Airflow 3.3 may still be writing down that the task was deferred."""
 
 Endpoints = tuple[str | None, str | None]
 """Connection to Kafka (None: it is not asked) and to the ledger."""
@@ -155,13 +158,12 @@ class _Poller:
             return []
 
     def _ask(self, conditions: Sequence[Condition]) -> Sequence[Decision | Exception]:
-        from airflow_kafka_offsets.service.watch import Watch
-        from airflow_kafka_offsets.wiring import absent
+        from airflow_kafka_offsets.service import watch
+        from airflow_kafka_offsets.wiring import absent, runs
 
-        open_ledger = partial(absent.open_ledger_to_look, self._place[1])
-        watch = Watch(partial(self._open, "ledger", open_ledger), lambda: self._open_log(conditions))
+        open_ledger = partial(self._open, "ledger", partial(absent.open_ledger_to_look, self._place[1]))
         try:
-            return watch.ask(conditions)
+            return watch.ask(conditions, open_ledger, lambda: self._open_log(conditions), is_over=runs.is_over)
         except Exception as exc:  # else all would wait for a thread that is gone
             return [exc] * len(conditions)
 

@@ -87,19 +87,6 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
     return schema.current_revision(open_engine(url)), schema.REVISION
 
 
-def check_ledger(url: str) -> None:
-    """Refuse a database without a ledger that this package can use.
-
-    Raises:
-        LedgerSchemaError: there is none. The message names what is there, and the command to type.
-        LedgerUnavailableError: the database does not answer.
-    """
-    from airflow_kafka_offsets.adapters.ledger import schema
-    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-
-    schema.check_revision(open_engine(url))
-
-
 def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None, str]:
     """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.history import WindowRow
+    from airflow_kafka_offsets.core.history import Frontier, WindowRow
     from airflow_kafka_offsets.core.plan.ownership import Owner
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.ports import Ledger
@@ -36,6 +37,18 @@ class AbsentLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """See `Ledger.load`."""
         return GroupState()
+
+    def one_connection(self) -> AbstractContextManager[None]:
+        """See `Ledger.one_connection`."""
+        return nullcontext()
+
+    def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
+        """See `Ledger.load_all`."""
+        return {}
+
+    def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
+        """See `Ledger.frontiers`."""
+        return {}
 
     def windows(self, group: str, **which: object) -> Sequence[WindowRow]:
         """See `Ledger.windows`."""

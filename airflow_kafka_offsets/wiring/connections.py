@@ -69,27 +69,33 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
     return config
 
 
-def connection_of_type(conn_id: str, *types: str) -> Connection:
+def connection_of_type(conn_id: str, *types: str, host_of: str = "") -> Connection:
     """Return an Airflow connection of one of these types. From now on, Airflow's log masks the secrets in its extra.
 
+    Args:
+        conn_id: its id.
+        types: the types that it may have.
+        host_of: the server whose host it must name, for the message; empty: it needs no host.
+
     Raises:
-        BadInputError: there is no connection of this name, or it has another type.
+        BadInputError: there is no connection of this name, it has another type, or it names no host.
     """
     connection = find_connection(conn_id, types[0])
     if connection.conn_type not in types:
         wanted = " or ".join(map(repr, types))
         raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not {wanted}")
     mask_secrets(connection.extra_dejson)
+    # There may be several, with commas between them and a path after them.
+    if host_of and not (connection.host or "").partition("/")[0].strip(", "):
+        raise BadInputError(f"Connection {conn_id!r} names no host: set it to that of {host_of}")
     return connection
 
 
 def mask_secrets(config: Mapping[str, Any]) -> None:
     """Let Airflow's log mask a connection's secrets. Airflow does not know Kafka's names for secrets."""
-    from airflow.sdk.log import mask_secret
-
     for name, value in config.items():
         if is_secret(name) and isinstance(value, str):
-            mask_secret(value)
+            mask(value)
 
 
 def mask(secret: str | None) -> None:

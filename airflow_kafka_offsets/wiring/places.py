@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.adapters.places.checkpoint import CheckpointDirectory
+from airflow_kafka_offsets.adapters.places.csv_file import CsvFile, check_new_csv, new_csv, read_csvs
 from airflow_kafka_offsets.core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.place.place import CheckpointPlace, CsvPlace
+    from airflow_kafka_offsets.core.place.place import CheckpointPlace
     from airflow_kafka_offsets.ports import OffsetSource
+
+__all__ = ["CsvFile", "check_new_csv", "new_csv", "open_checkpoint", "read_csvs"]
 
 
 def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
@@ -20,14 +23,12 @@ def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
     Raises:
         BadInputError: no installed package reads URLs of that scheme.
     """
-    from airflow_kafka_offsets.adapters.places.checkpoint import CheckpointDirectory
-
     return CheckpointDirectory(_directory(place.directory), str(place), place.source)
 
 
 def _directory(text: str) -> Any:
     if "://" not in text:
-        return Path(text).expanduser()
+        return Path(os.path.expanduser(text))
     from airflow.sdk import ObjectStoragePath
     from airflow.sdk.io import has_fs
     from upath import UPath
@@ -41,49 +42,3 @@ def _directory(text: str) -> Any:
             f"No installed package reads {scheme}:// ({exc}). Install what fsspec requires for it, such as "
             "apache-airflow-providers-amazon[s3fs], or copy the directories offsets and commits to a local disk"
         ) from exc
-
-
-def open_csv(place: CsvPlace, group: str, *, is_chosen: bool) -> OffsetSource:
-    """Open a CSV file, without reading it yet.
-
-    Args:
-        place: its location.
-        group: read only this group's lines, if the lines name groups.
-        is_chosen: whether a person chose that group by name.
-    """
-    from airflow_kafka_offsets.adapters.places.csv_file import CsvFile
-
-    return CsvFile(place.file, group, is_chosen=is_chosen)
-
-
-def read_csvs(place: str) -> Iterator[tuple[str, str]]:
-    """Return name and text of a CSV file, of all CSV files in a folder (as Spark writes one), or of stdin (``-``).
-
-    Raises:
-        BadInputError: it can't be read.
-    """
-    from airflow_kafka_offsets.adapters.places.csv_file import csv_files, read_text
-
-    return ((file, read_text(file)) for file in csv_files(place))
-
-
-def check_new_csv(path: str) -> None:
-    """Refuse a CSV file that already exists.
-
-    Raises:
-        BadInputError: it exists, or its folder does not.
-    """
-    from airflow_kafka_offsets.adapters.places.csv_file import check_new
-
-    check_new(path)
-
-
-def new_csv(path: str) -> AbstractContextManager[TextIO]:
-    """Make a new CSV file and open it.
-
-    Raises:
-        BadInputError: the file exists, or can't be written.
-    """
-    from airflow_kafka_offsets.adapters.places.csv_file import new_file
-
-    return new_file(path)

@@ -251,6 +251,12 @@ def test_the_job_side_runs_without_the_other_dependencies(tmp_path: Path) -> Non
     assert _python(code) == "[]"
 
 
+def test_what_airflow_imports_of_the_job_side_needs_no_pyspark() -> None:
+    modules = ["connector", "errors", "handoff", "shared", "shipping", "source"]
+    imported = ", ".join(f"{PACKAGE}.spark.{module}" for module in modules)
+    assert _python(f"import sys, {imported}\nprint('pyspark' in sys.modules)") == "False"
+
+
 def test_a_task_that_plans_and_launches_imports_neither_sinks_nor_triggers() -> None:
     modules = [
         "service.windows",

@@ -39,7 +39,7 @@ SUBMIT = {
     "operators.spark_submit",
     "launch.standalone",
     "launch.submit_hook",
-    "launch.subprocesses",
+    "spark.parent",
 }
 SPARK = {*OPERATOR, "launch.injection", "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}

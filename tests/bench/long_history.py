@@ -10,32 +10,19 @@ Arguments: windows of the long history (default 1,000,000), rounds (default 5), 
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from sqlalchemy import text
-from tabulate import tabulate
-
-from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.cli import app
-from airflow_kafka_offsets.core.conditions import CommittedUntil
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.request import TimeSpan
-from airflow_kafka_offsets.core.window import Claim, Outcome
-from airflow_kafka_offsets.service.watch import Watch
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.databases import MariaDB, Postgres
-from tests.lab.history import History, write
+from tests.lab.history import History
 from tests.lab.kafka import KafkaBroker
-from tests.lab.topics import create_topic, produce, topic_id
 
 SHORT = 1_000
 _RUNS = count(1)

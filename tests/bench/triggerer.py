@@ -43,7 +43,7 @@ from airflow_kafka_offsets.core.conditions import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.service.watch import Watch
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
 from tests.lab.kafka import KafkaBroker
@@ -164,7 +164,7 @@ async def alone(condition: Condition) -> None:
 def look(condition: Condition) -> None:
     """Look for one sensor."""
     log = partial(wiring.open_log, condition.group)  # type: ignore[union-attr]
-    (answer,) = Watch(partial(wiring.open_ledger, ledger_conn_id(condition)), log).ask([condition])
+    (answer,) = watch.ask([condition], partial(wiring.open_ledger, ledger_conn_id(condition)), log)
     assert not isinstance(answer, Exception), answer
     assert not answer.is_met
 
@@ -218,7 +218,7 @@ def clients() -> set[str]:
 def counting(seen: Seen) -> Iterator[None]:
     """Count what is asked."""
 
-    def counted(kind: type, name: str) -> Any:
+    def counted(kind: Any, name: str) -> Any:
         original = getattr(kind, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -229,7 +229,7 @@ def counting(seen: Seen) -> Iterator[None]:
         return patch.object(kind, name, call)
 
     with (
-        counted(Watch, "ask"),
+        counted(watch, "ask"),
         counted(KafkaLog, "snapshot"),
         counted(KafkaLog, "offsets_at"),
         counted(SqlLedger, "load"),

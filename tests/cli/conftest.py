@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
@@ -76,7 +77,7 @@ class Lake:
 
     def watermark(self) -> dict[int, int]:
         """Return the watermark of lake.orders by partition."""
-        position = self.service.watermark("lake.orders")
+        position = ownership.watermark(self.ledger.load("lake.orders"))
         assert position is not None
         return {tp.partition: offset for tp, offset in position.offsets.items()}
 

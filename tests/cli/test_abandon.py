@@ -26,7 +26,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
         f"This would abandon window {WINDOW} (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
-    assert "Its last attempt runs since 2026-01-31 00:13:00Z" in done.out
+    assert "Its last attempt has been running since 2026-01-31 00:13:00Z" in done.out
     assert "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here" in done.out
     assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
     assert lake.dump() == before
@@ -44,8 +44,8 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (True, "Airflow says that orders/scheduled__3/load is over. A driver in a cluster may go on after it"),
-        (False, "Airflow says that orders/scheduled__3/load is still at work on it, or will be: stop it first"),
+        (True, "Airflow says that orders/scheduled__3/load is over. A driver in a cluster may still be at work"),
+        (False, "Airflow says that orders/scheduled__3/load is still at work on it, or will be. Stop it first"),
         (None, "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here"),
     ],
 )
@@ -117,6 +117,12 @@ def test_a_reason_is_wanted(cli: Cli, lake: Lake, arguments: tuple[str, ...]) ->
     assert lake.dump() == before
 
 
+def test_a_name_that_the_ledger_can_not_keep_is_refused_in_a_dry_run_too(cli: Cli) -> None:
+    done = cli("abandon", WINDOW, "--why", "w", "--who", "x" * 201)
+    assert (done.code, done.out) == (2, "")
+    assert "in at most 200 characters" in done.err
+
+
 def test_the_next_run_reads_the_same_offsets_under_another_id(cli: Cli, lake: Lake) -> None:
     abandoned = lake.ledger.window(WINDOW).held.window
     cli("abandon", WINDOW, "--why", "w", "--yes")
@@ -157,7 +163,7 @@ def test_a_person_commits_a_window_whose_job_read_all_of_it(cli: Cli, lake: Lake
     done = cli("commit", WINDOW, "--why", "its log says so")
     assert done.code == 4
     assert f"This would commit window {WINDOW} (planned, span 1000, 2 attempts" in done.out
-    assert "Nothing proves that its job read all of it" in done.out
+    assert "Nothing proves that its job has read all of it" in done.out
     assert lake.dump() == before
     done = cli("commit", WINDOW, "--why", "its log says so", "--yes")
     assert (done.code, done.out) == (0, f"Window {WINDOW} is committed, by {getpass.getuser()}.\n")

@@ -82,7 +82,7 @@ def test_what_an_open_window_has_published_is_told_and_no_fault(cli: Cli, tmp_pa
     ahead = [("orders", 1, offset) for offset in range(300, 310)]
     done = cli("audit", "lake.orders", "--table", file_of(tmp_path, [*FIRST, *SECOND, *ahead]))
     assert done.code == 0
-    assert "Outside of the committed windows the table has 10 offsets: orders-1: 300 to 309. Open is" in done.out
+    assert "Outside the committed windows, the table has 10 offsets: orders-1: 300 to 309. Still open:" in done.out
     assert "lake.orders-000003" in done.out
 
 
@@ -119,7 +119,7 @@ def test_a_part_of_the_windows_and_what_is_refused(cli: Cli, tmp_path: Path) -> 
     assert cli("audit", "lake.orders", "--table", str(tmp_path / "empty")).code == 2
     empty = file_of(tmp_path, [], "nothing.csv")
     done = cli("audit", "lake.orders", "--table", empty)
-    assert (done.code, "no line is there" in done.err) == (2, True)
+    assert (done.code, "there is no line" in done.err) == (2, True)
 
 
 def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: Lake, tmp_path: Path) -> None:

@@ -283,6 +283,7 @@ LOOKS = [
 @example(
     ("kafka_offsets_windows", "ranges"), '{"orders":{"id":null,"partitions":[0],"start":["1"],"span":["1"]}}', LOOKS[1]
 )
+@example(("kafka_offsets_windows", "ranges"), "{}", ("plan", "lake.orders", "--windows=1"))
 @example(("kafka_offsets_windows", "state"), "x", ("windows", "lake.orders"))
 @example(("kafka_offsets_windows", "until"), "x", ("windows", "lake.orders"))
 @example(("kafka_offsets_groups", "definition"), "{", ("status",))

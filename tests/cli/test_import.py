@@ -12,6 +12,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import StoreOutcomeUnknownError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells
@@ -38,8 +39,8 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     place = csv(tmp_path, "orders,0,900\norders,1,40\n")
     done = cli(*NEW, "--from", place)
     assert done.code == 4
-    assert "Group nightly, which is new to the ledger, would go on from csv:" in done.out
-    assert "Its numbers are taken as next to read, and stay as they are" in done.out
+    assert "Group nightly, which is new to the ledger, would continue from csv:" in done.out
+    assert "Its numbers are taken as the next offsets to read, and stay as they are" in done.out
     assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
     assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
     assert lake.dump() == before
@@ -73,7 +74,7 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     document = cli(*NEW, "--from", place, "--yes", "-o", "json").json
     assert document["not_named"] == [{"topic": "orders", "partition": 1}]
     assert [(p["partition"], p["found"], p["to"]) for p in document["partitions"]] == [(0, 900, 900), (1, None, 30)]
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 900, ORDERS_1: 30}
     assert lake.ledger.acts("nightly")[0].details["from_beginning"] == ["orders-1"]
@@ -88,7 +89,7 @@ def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> N
     stores[REDIS].groups["nightly"] = {ORDERS_0: 899, ORDERS_1: 0}
     arguments = (*NEW, "--from", REDIS, "--topic", "orders", "--meaning", "last-read")
     done = cli(*arguments)
-    assert "Its numbers are taken as last read, and the next offset is one higher" in done.out
+    assert "Its numbers are taken as the last offsets that were read. The next offset is one higher" in done.out
     assert ["orders", "0", "899", "last-read", "-", "900", "1000"] in map(cells, done.out.splitlines())
     document = cli(*arguments, "--yes", "-o", "json").json
     assert [(p["found"], p["meaning"], p["to"]) for p in document["partitions"]] == [
@@ -117,18 +118,18 @@ def test_a_store_has_to_be_asked_for_topics(cli: Cli, stores: Stores) -> None:
     assert (done.code, done.err) == (2, f"{REDIS} has to be asked for topics by name: say which with --topic\n")
 
 
-def test_a_consumer_group_is_read_from_the_kafka_at_hand(cli: Cli, lake: Lake) -> None:
-    lake.log.commit("old-loader", {ORDERS_0: 77, ORDERS_1: 5})
+def test_a_consumer_group_is_read_under_its_own_name(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores["kafka://"].groups["old-loader"] = {ORDERS_0: 77, ORDERS_1: 5}
     arguments = (*NEW, "--from", "kafka://", "--as", "old-loader", "--topic", "orders", "--yes")
     assert cli(*arguments).code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 77, ORDERS_1: 5}
 
 
 def test_the_watermark_of_another_group(cli: Cli, lake: Lake) -> None:
     assert cli(*NEW, "--from", "ledger", "--as", "lake.orders", "--yes").code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {ORDERS_0: 1000, ORDERS_1: 300}  # what is planned only is not done
 
@@ -184,6 +185,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
         ("csv:", "'csv:' names no place"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
+        ("checkpoint:~no-such-user/x", "checkpoint:~no-such-user/x has no commits"),
         ("checkpoint:gopher://x", "No installed package reads gopher://"),
         ("checkpoint:s3://key:secret@bucket/x", "must not hold a password"),
         ("ledger", "The ledger has no group nightly"),
@@ -255,7 +257,7 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     place = csv(tmp_path, "orders,1,400\n")
     done = cli(*KNOWN, "--from", place)
     assert done.code == 4
-    assert "No one owns these offsets then (recorded as a gap)" in done.out
+    assert "No one owns these offsets after that (recorded as a gap)" in done.out
     assert "The place does not name orders-0: they stay where they are." in done.out
     assert quiet.dump() == before
     assert cli(*KNOWN, "--from", place, "--yes", "--who", "zoe").code == 0
@@ -290,7 +292,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     place = csv(tmp_path, "orders,0,600\n")
     done = cli(*KNOWN, "--from", place)
     assert (
-        "1 committed window would lose its offsets, which are then read again under a new id. What was written under the old id"
+        "1 committed window would lose its offsets, which are read again under a new id. Remove what was written under the old id"
         in done.out
     )
     assert done.out.endswith("the same command with --yes --supersede\n")
@@ -300,7 +302,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     assert quiet.dump() == before
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
-    assert "1 committed window has lost its offsets, which are then" in done.out
+    assert "1 committed window has lost its offsets, which are read again under a new id" in done.out
     assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 
@@ -336,7 +338,7 @@ def test_where_it_is_already_nothing_is_written(cli: Cli, quiet: Lake, tmp_path:
     before = quiet.dump()
     place = csv(tmp_path, "orders,1,300\n")
     done = cli(*KNOWN, "--from", place, "--yes")
-    assert (done.code, done.out) == (0, f"Group lake.orders stands where {place} does already. Nothing was changed.\n")
+    assert (done.code, done.out) == (0, f"Group lake.orders is already where {place} is. Nothing was changed.\n")
     assert quiet.dump() == before
 
 
@@ -349,14 +351,14 @@ def test_the_number_of_an_earlier_topic_of_the_name_is_not_where_the_group_stand
     before = lake.dump()
     done = cli(*known, "--from", place)
     assert done.code == 4
-    assert "Group lake.clicks would go on from csv:" in done.out
+    assert "Group lake.clicks would continue from csv:" in done.out
     assert ["clicks", "0", "90", "next", "-", "90", "100"] in map(cells, done.out.splitlines())
     assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
     assert cli(*known, "--from", place, "-o", "json").json["needed"]
     assert lake.dump() == before
-    assert "Group lake.clicks goes on from csv:" in cli(*known, "--from", place, "--yes").out
+    assert "Group lake.clicks continues from csv:" in cli(*known, "--from", place, "--yes").out
     again = cli(*known, "--from", place)
-    assert (again.code, again.out.endswith("does already. Nothing was changed.\n")) == (0, True)
+    assert (again.code, again.out.startswith("Group lake.clicks is already where csv:")) == (0, True)
 
 
 def test_a_known_group_keeps_its_topics_and_its_connection(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
@@ -427,7 +429,7 @@ def test_somebody_who_was_faster_wins(cli: Cli, lake: Lake, tmp_path: Path, monk
 
 def test_several_topics_at_once(cli: Cli, lake: Lake, tmp_path: Path) -> None:
     assert cli(*NEW, "--from", csv(tmp_path, "orders,0,5\nclicks,0,85\n"), "--yes").code == 0
-    position = lake.service.watermark("nightly")
+    position = ownership.watermark(lake.ledger.load("nightly"))
     assert position is not None
     assert position.offsets == {CLICKS_0: 85, ORDERS_0: 5, ORDERS_1: 0}
     assert TopicPartition("orders", 2) not in position.offsets

@@ -94,8 +94,9 @@ def test_without_a_spark_the_sentence_says_how_to_name_it(
     done = jars(capsys, "--spark-home", str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert (
-        done.err == f"{tmp_path} is no home of Spark: {tmp_path}/jars/spark-core_<scala>-<version>.jar is not there\n"
+        done.err == f"{tmp_path} is not a home of Spark: {tmp_path}/jars/spark-core_<scala>-<version>.jar is missing\n"
     )
+    assert "~no-such-user is not a home of Spark" in jars(capsys, "--spark-home", "~no-such-user").err
 
 
 def test_a_spark_that_can_not_fetch_is_exit_code_3(
@@ -122,7 +123,7 @@ def test_where_to_look_is_told_to_spark_and_stands_in_the_command_that_tries_aga
     done = jars(capsys, "--submit-args", "it's")
     assert (done.code, done.err) == (
         2,
-        "--submit-args \"it's\" can't be read as a command line is: No closing quotation\n",
+        "--submit-args \"it's\" can't be split into arguments: No closing quotation\n",
     )
 
 

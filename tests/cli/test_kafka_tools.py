@@ -12,6 +12,7 @@ import pytest
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from tests.cli.conftest import Done, Lake, in_a_process
 from tests.lab.kafka_tools import kafka_consumer_groups
 from tests.lab.topics import create_topic, produce
@@ -50,7 +51,7 @@ def run(lake: Lake, kafka: KafkaBroker, *arguments: str) -> Done:
 
 
 def watermark(lake: Lake, group: str) -> dict[int, int]:
-    position = lake.service.watermark(group)
+    position = ownership.watermark(lake.ledger.load(group))
     assert position is not None
     return {tp.partition: offset for tp, offset in position.offsets.items()}
 

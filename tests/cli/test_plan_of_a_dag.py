@@ -111,7 +111,7 @@ def test_no_ledger_is_needed_and_none_is_made(
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
     assert "span 6000 in 2 partitions" in done.out
-    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet: to this answer, the group is a new one.\n")
+    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet, so this answer treats the group as new.\n")
     assert cli("plan", "--dag", file, "-o", "json").json["no_ledger_in"] == f"sqlite:///{path}"
     assert path.exists() is is_empty_file
     replay = cli("plan", "--dag", file, "--windows", "1")
@@ -191,7 +191,7 @@ def test_a_known_group_goes_on_at_its_watermark_with_the_definition_of_the_dag(
 
 def test_an_open_window_comes_first_here_too(cli: Cli, lake: Lake, folder: Path) -> None:
     done = cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="orders")))
-    assert done.out.startswith("Window lake.orders-000003 is planned and comes first")
+    assert done.out.startswith("Window lake.orders-000003 (planned, span 1000, 2 attempts, held by ")
 
 
 def test_a_group_of_another_dag_is_refused_as_its_run_would_be(cli: Cli, quiet: Lake, folder: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_list_of_bundles_that_makes_no_sense_is_bad_input(
     ("text", "reason"),
     [
         ("", "Airflow finds no DAG in {file}"),
-        ("with DAG('idle'): pass\n", "{file} plans no group: no task of it does"),
+        ("with DAG('idle'): pass\n", "{file} plans no group: none of its tasks does"),
         (
             "with DAG('looks'): KafkaLagSensor(task_id='s', group=KafkaGroup('g', topics=['orders']), max_lag=1)\n",
             "{file} plans no group",
@@ -381,10 +381,11 @@ def test_a_file_that_plans_nothing(cli: Cli, folder: Path, text: str, reason: st
     assert done.err.startswith(reason.format(file=file))
 
 
-def test_a_file_that_is_not_there(cli: Cli, folder: Path) -> None:
-    done = cli("plan", "--dag", str(folder / "typo.py"))
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"There is no file {folder}/typo.py\n"
+@pytest.mark.parametrize("file", ["{folder}/typo.py", "~no-such-user/typo.py"])
+def test_a_file_that_is_not_there(cli: Cli, folder: Path, file: str) -> None:
+    path = file.format(folder=folder)
+    done = cli("plan", "--dag", path)
+    assert (done.code, done.out, done.err) == (2, "", f"There is no file {path}\n")
 
 
 def test_a_group_or_a_dag_has_to_be_named(cli: Cli) -> None:
@@ -452,7 +453,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
         ),
         (
             LOAD.format("application='jobs/orders.jar', conn_id='on_nodes'"),
-            "In the cluster mode of a standalone cluster, the nodes read the application themselves",
+            "In the cluster mode of a standalone cluster, Spark does not send jobs/orders.jar to the nodes",
         ),
         (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
         (

@@ -16,7 +16,7 @@ def test_forwards_shows_the_gap_and_changes_nothing(cli: Cli, quiet: Lake) -> No
     before = quiet.dump()
     done = cli(*RESET, "--to", "latest")
     assert done.code == 4
-    assert "No one owns these offsets then (recorded as a gap)" in done.out
+    assert "No one owns these offsets after that (recorded as a gap)" in done.out
     assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
     document = cli(*RESET, "--to", "latest", "-o", "json").json
     assert document["done"] is False
@@ -77,7 +77,7 @@ def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:
 def test_a_reset_to_where_it_is_writes_nothing(cli: Cli, quiet: Lake) -> None:
     before = quiet.dump()
     done = cli(*RESET, "--to", '{"orders":{"1":300}}', "--yes")
-    assert (done.code, done.out) == (0, "The watermark of group lake.orders is there already. Nothing was changed.\n")
+    assert (done.code, done.out) == (0, "The watermark of group lake.orders is already there. Nothing was changed.\n")
     assert quiet.dump() == before
 
 
@@ -115,8 +115,8 @@ def test_a_reset_to_where_it_is_settles_records_that_kafka_replaced(cli: Cli, qu
         (("--to-window", "lake.clicks-000001"), "Window lake.clicks-000001 belongs to group lake.clicks"),
         (("--to-window", "77"), "The ledger has no window lake.orders-000077"),
         (("--to-window", "x"), "'x' is not a window id"),
-        (("--to", "latest", "--to-window", "1"), "Say where to: either --to"),
-        ((), "Say where to: either --to"),
+        (("--to", "latest", "--to-window", "1"), "Name the new position: either --to"),
+        ((), "Name the new position: either --to"),
     ],
 )
 def test_bad_input_changes_nothing(cli: Cli, quiet: Lake, to: tuple[str, ...], message: str) -> None:

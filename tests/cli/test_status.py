@@ -30,7 +30,7 @@ def test_one_group_by_partition(cli: Cli) -> None:
     done = cli("status", "lake.orders")
     assert done.code == 0
     assert (
-        "open window:    lake.orders-000003 (planned, span 1000, 2 attempts), held by orders/scheduled__3/load"
+        "open window:    lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
     assert "last committed: lake.orders-000002 at 2026-01-31 00:09:00Z, span 400" in done.out
@@ -74,6 +74,13 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(cli: Cli, l
     read_past_an_open_transaction(lake)
     [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
     assert (group["trouble"], group["partitions"][0]["verdict"]) == (None, "continue")
+
+
+def test_records_that_a_transaction_hides_again_make_no_lag_below_zero(cli: Cli, lake: Lake) -> None:
+    read_past_an_open_transaction(lake)
+    [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
+    [partition] = group["partitions"]
+    assert (partition["watermark"], partition["end"], partition["lag"], group["lag"]) == (95, 90, 0, 0)
 
 
 def test_a_log_that_was_truncated_below_an_open_transaction_is_one_still(cli: Cli, lake: Lake) -> None:

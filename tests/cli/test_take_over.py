@@ -37,7 +37,7 @@ def test_yes_gives_the_group_away_and_records_who_and_why(cli: Cli, lake: Lake) 
     [act] = lake.ledger.acts("lake.orders")
     assert (act.kind, act.who, act.why) == ("take-over", getpass.getuser(), "the DAG was renamed")
     again = cli(*TAKE_OVER, "--yes")
-    assert (again.code, again.out) == (0, "Group lake.orders belongs to orders_v2/load already. Nothing was changed.\n")
+    assert (again.code, again.out) == (0, "Group lake.orders already belongs to orders_v2/load. Nothing was changed.\n")
     assert len(lake.ledger.acts("lake.orders")) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Lane, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, State, Window
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -53,16 +54,8 @@ def window(
     **topic_ids: str,
 ) -> Window:
     """Make a live window of the group `lake`."""
-    return Window(
-        "lake",
-        seq,
-        Lane.LIVE,
-        state,
-        ranges(bounds),
-        ids(bounds) | topic_ids,
-        NOON,
-        IsolationLevel.READ_COMMITTED,
-    )
+    draft = Draft(ranges(bounds), ids(bounds) | topic_ids, NOON, IsolationLevel.READ_COMMITTED)
+    return replace(draft.named("lake", seq), state=state)
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:

@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.conditions import (
     TimePassed,
     UnreadAtLeast,
     WindowCommitted,
+    WindowFree,
     condition_from_json,
     condition_to_json,
     parse_moment,
@@ -58,10 +59,12 @@ def test_nonsense_is_refused(wrong: Any) -> None:
         TimePassed(group(), NOON),
         LagAtMost(group(ledger_conn_id="ledger"), 0),
         WindowCommitted("lake-000001", "ledger"),
+        WindowFree(("lake-000001", "lake-000002"), is_rerun=False),
+        WindowFree(("lake-000001",), is_rerun=True, ledger_conn_id="ledger"),
         CommittedUntil("lake", NOON),
     ],
 )
 def test_a_condition_survives_the_way_to_the_triggerer(condition: Condition) -> None:
     document = condition_to_json(condition)
     assert condition_from_json(json.loads(json.dumps(document))) == condition
-    assert all(type(value) in (str, int, float, dict, type(None)) for value in document.values())
+    assert all(type(value) in (str, int, float, bool, list, dict, type(None)) for value in document.values())

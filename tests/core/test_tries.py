@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.tries import Try, first_of_series
-from tests.core.examples import NOON
+from airflow_kafka_offsets.core.window import Outcome
+from tests.core.examples import NOON, claim
 
 
-class Done(NamedTuple):
-    """An earlier try, as it is recorded."""
-
-    try_number: int
-    series: str | None
-
-
-def recorded(done: Try) -> Done:
-    return Done(done.number, done.series)
+def recorded(done: Try) -> Attempt:
+    number = done.number
+    return Attempt(number, "lake-000001", claim(), number, Outcome.SUCCEEDED, None, NOON, None, done.series)
 
 
 FIRST = Try(number=1, max_tries=1, retries=1, run_started=NOON)
@@ -69,7 +64,7 @@ def test_a_retry_with_more_retries_than_before_still_continues() -> None:
 
 
 def test_what_an_older_version_recorded_is_not_continued() -> None:
-    assert not replace(FIRST, number=2).continues(Done(1, None))
+    assert not replace(FIRST, number=2).continues(replace(recorded(FIRST), series=None))
 
 
 def test_a_series_begins_with_the_oldest_try_that_is_continued() -> None:

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.core.window import Draft, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
     MAX_ARGUMENT,
@@ -43,7 +43,7 @@ NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 def window_of(partitions: int) -> Window:
     ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(10**9, 10**9 + p % 3)) for p in range(partitions))
-    return Window("g", 7, Lane.LIVE, State.PLANNED, ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED)
+    return Draft(ranges, {"orders": "id"}, NOW, IsolationLevel.READ_COMMITTED).named("g", 7)
 
 
 def handoff_of(partitions: int) -> Handoff:
@@ -71,7 +71,7 @@ def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path
 def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
     path = write_login('module required password="pa:ss=wörd";', tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_text() == 'jaas=module required password\\="pa\\:ss\\=w\\u00f6rd";\n'
+    assert path.read_text() == 'jaas=module required password="pa:ss=w\\u00f6rd";\n'
 
 
 TASK = """
@@ -193,7 +193,7 @@ def test_the_login_of_another_user_stays(another_task: tuple[Path, subprocess.Po
 @pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])
 def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
     with pytest.raises(CollidingOptionError, match=name):
-        check_spark_conf({"spark.executor.memory": "1g", name: "x"})
+        check_spark_conf({"spark.executor.memory": "1g", name: "x"}, deploy_mode="client", is_tracked=False)
 
 
 def test_arguments_get_the_window_where_they_ask_for_it() -> None:
@@ -230,7 +230,7 @@ def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
 
 def test_lists_are_joined_without_what_is_not_there() -> None:
     assert joined(None, "a.jar,b.jar", None, "c.jar") == "a.jar,b.jar,c.jar"
-    assert joined(None) is None
+    assert joined(None) == ""
 
 
 def test_a_result_stays_small_and_is_json() -> None:

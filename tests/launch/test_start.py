@@ -17,8 +17,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.launch import start
-from airflow_kafka_offsets.wiring.machine import start as wiring_start
+from airflow_kafka_offsets.wiring.machine import start
 from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
 from tests.launch.conftest import Worker
@@ -215,11 +214,13 @@ def test_an_archive_that_can_not_be_made_after_the_commit_is_a_warning(
 
 
 def test_a_time_out_while_an_archive_is_made_is_no_failure_of_a_task_whose_windows_are_committed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    def take_too_long(*_: Any) -> None:
+    def take_too_long(*_: Any, **__: Any) -> None:
         raise AirflowTaskTimeout("over")
 
-    monkeypatch.setattr(wiring_start, "make_archive_after", take_too_long)
-    start.make_archive_after({}, None)
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path))
+
+    monkeypatch.setattr(start, "make_archive", take_too_long)
+    start.make_archive_after(os.environ, None)
     assert "its windows are committed" in caplog.text

@@ -100,7 +100,7 @@ def test_a_cluster_that_can_not_be_asked_for_jobs_lets_nothing_start_beside_them
     operator = operator_with(Hook("cluster"))
     operator.durable = durable
     operator._job = NAME
-    monkeypatch.setattr(operator, "_get_hook", lambda: operator._hook)
+    monkeypatch.setattr(operator, "new_hook", lambda: operator._hook)
     monkeypatch.setattr(operator, "get_job_status", lambda *_: status)
 
     def unreachable(_: JobName) -> Any:

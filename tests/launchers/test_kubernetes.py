@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_the_pod_carries_the_labels_and_what_it_is_given_no_secret(
     )
     operator._job = NAME
     noted: list[str] = []
-    operator._note = noted.append
+    operator._store = SimpleNamespace(set=lambda _key, job: noted.append(job))
     options = reader_options({"bootstrap.servers": "b:9092"}, REFERENCES)
     operator._prepare(Planned(window_of(partitions), False, "new"), options, tmp_path, None)
     hook = operator._get_hook()

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Draft
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.ports import Ledger
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)

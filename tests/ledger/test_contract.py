@@ -21,11 +21,12 @@ from airflow_kafka_offsets.core.errors import (
     UnknownGroupError,
     UnknownWindowError,
 )
+from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import OPEN, Claim, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.ports import Ledger
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 
@@ -630,14 +631,107 @@ class LedgerContract:
         tiles = [(times[0] - micro, NOW), (NOW, NOW + micro), (NOW + micro, times[-1])]
         assert [seqs(cut_in=tile) for tile in tiles] == [[2, 1], [3], [4]]
 
-    def test_whether_a_window_was_capped_is_kept_and_found(self, ledger: Ledger, name: str) -> None:
+    def test_whether_a_window_was_capped_is_kept(self, ledger: Ledger, name: str) -> None:
         added = add_all(ledger, name, [draft(0, 10, is_capped=True), draft(10, 20), draft(20, 30, is_capped=True)])
         assert [held.window.is_capped for held in added] == [True, False, True]
         assert ledger.load(name, claim()).open == ledger.load(name, claim()).claimed == tuple(added)
         assert [row.held.window.is_capped for row in ledger.windows(name)] == [True, False, True]
         assert ledger.window(added[0].window.id).held.window.is_capped is True  # not a 1, which is no JSON true
-        assert [row.held.window.seq for row in ledger.windows(name, is_capped=True)] == [3, 1]
-        assert [row.held.window.seq for row in ledger.windows(name, is_capped=False)] == [2]
+
+    def test_many_groups_are_loaded_as_each_alone(self, ledger: Ledger, name: str) -> None:
+        names = [f"{name}.{number}" for number in range(4)]
+        where = Position({TopicPartition("orders", 0): 5}, {"orders": "id-of-orders"})
+        ledger.found(group(names[0]), where, act("import"))
+        commit(ledger, add(ledger, names[1], 0, 10))
+        add_all(ledger, names[2], [draft(0, 10), draft(10, 20)])
+        found = ledger.load_all([*names, f"{name}.none"])
+        assert found == {one: ledger.load(one) for one in names[:3]}
+        assert [len(found[one].open) for one in names[:3]] == [0, 0, 2]
+        assert found[names[0]].position == where
+
+    def test_after_a_reset_a_group_stands_where_it_was_reset_to(self, ledger: Ledger, name: str) -> None:
+        for start in (0, 10, 20):
+            commit(ledger, add(ledger, name, start, start + 10))
+        back = Position({TopicPartition("orders", p): 10 for p in range(2)}, {"orders": "id-of-orders"})
+        ledger.reset(name, ledger.load(name).version, back, [2, 3], act("reset"))
+        assert ledger.load_all([name])[name].position == back
+        commit(ledger, add(ledger, name, 10, 15))
+        assert ledger.load(name).position == replace(back, offsets=dict.fromkeys(back.offsets, 15))
+
+    def test_the_frontier_is_the_latest_cut_time_that_is_proven(self, ledger: Ledger, name: str) -> None:
+        hour = timedelta(hours=1)
+
+        def frontier() -> tuple[str | None, datetime | None, tuple[str, ...]]:
+            found = ledger.frontiers([name]).get(name, Frontier())
+            return found.window_id, found.until, found.open
+
+        assert frontier() == (None, None, ())
+        first = add(ledger, name, 0, 10, until=NOW)
+        assert frontier() == (None, None, (first.window.id,))
+        commit(ledger, first)
+        assert frontier() == (first.window.id, NOW, ())
+        capped = add(ledger, name, 10, 20, until=NOW + hour, is_capped=True)
+        commit(ledger, capped)
+        assert frontier() == (first.window.id, NOW, ())  # what the cap left out is not planned yet
+        waiting, ahead = add_all(
+            ledger, name, [draft(20, 30, until=NOW + 2 * hour), draft(30, 40, until=NOW + 3 * hour)]
+        )
+        commit(ledger, ahead)
+        assert frontier() == (first.window.id, NOW, (waiting.window.id,))
+        commit(ledger, waiting)
+        assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
+        add(ledger, name, 0, 5, lane=Lane.BACKFILL, until=NOW + 9 * hour)
+        assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
+        late = add(ledger, name, 40, 50, until=NOW + hour)
+        commit(ledger, late)
+        assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
+
+    def test_where_windows_stand_is_read_without_their_ranges(self, ledger: Ledger, name: str) -> None:
+        held, other = add(ledger, name, 0, 10), add(ledger, f"{name}.b", 5, 9, claim("run-2"))
+        commit(ledger, held)
+        asked = [held.window.id, other.window.id, f"{name}-000009", f"{name}.none-000001"]
+        found = ledger.standings(asked)
+        assert {one: (s.state, s.span, s.holder) for one, s in found.items()} == {
+            held.window.id: (State.COMMITTED, 20, claim()),
+            other.window.id: (State.PLANNED, 8, claim("run-2")),
+        }
+
+    def test_on_one_connection_each_question_sees_its_own_moment(self, ledger: Ledger, name: str) -> None:
+        with ledger.one_connection():
+            assert ledger.load(name) == GroupState()
+            held = add(ledger, name, 0, 10)
+            assert ledger.load(name).open == (held,)
+            with pytest.raises(UnknownWindowError):
+                ledger.window(f"{name}-000002")
+            commit(ledger, held)
+            assert ledger.load(name).open == ()
+        assert ledger.load(name).open == ()
+
+    def test_windows_from_a_number_on_are_found_on_each_page(self, ledger: Ledger, name: str) -> None:
+        add_all(ledger, name, [draft(start, start + 10) for start in range(0, 50, 10)])
+        asked = {"states": tuple(OPEN), "lane": Lane.LIVE, "since": 2, "limit": 2}
+        assert [row.held.window.seq for row in ledger.windows(name, **asked)] == [5, 4]
+        assert [row.held.window.seq for row in ledger.windows(name, **asked, before=4)] == [3, 2]
+        assert ledger.windows(name, **asked, before=2) == []
+
+    @pytest.mark.parametrize("partitions", [2, 3_000])
+    def test_a_window_of_many_partitions_is_packed_and_read_back(
+        self, ledger: SqlLedger, name: str, partitions: int
+    ) -> None:
+        odd = {TopicPartition("orders", p): OffsetRange(7 * p, 9 * p) for p in range(0, 2 * partitions, 2)}
+        epochs = dict.fromkeys(list(odd)[1:], 3)
+        written = replace(draft(0, 0), ranges=OffsetRanges(odd), leader_epochs=epochs)
+        [held] = ledger.add_windows(group(name), 0, [written], claim(), NOW)
+        found = ledger.window(held.window.id).held.window
+        assert (found.ranges, found.leader_epochs, found.topic_ids) == (OffsetRanges(odd), epochs, written.topic_ids)
+        commit(ledger, held)
+        state = ledger.load(name)
+        assert state.position == Position(OffsetRanges(odd).ends, written.topic_ids, epochs)
+        with ledger._engine.connect() as connection:
+            query = select(windows.c.ranges, windows.c.packed).join(groups).where(groups.c.name == name)
+            text, packed = connection.execute(query).one()
+        assert (packed is None) == (partitions == 2)
+        assert len(text) + len(packed or b"") < 10 * partitions + 300
 
     def test_groups_are_listed_as_they_last_planned(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.adapters.machine import spark_home
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.task import ending
-from airflow_kafka_offsets.task.dag_files import found_files
+from airflow_kafka_offsets.task.dag_files import launch_files
 from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
@@ -523,15 +523,16 @@ def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_s
     with pytest.raises(
         BadInputError, match=f"The DAG file is inside of {tmp_path}/dags.zip, and Spark reads no file in"
     ) as caught:
-        found_files(path, [tmp_path / "dags.zip" / "etl"], "files")
+        launch_files({"files": path}, [tmp_path / "dags.zip" / "etl"])
     assert f"{tmp_path}/jobs/" in str(caught.value), "a place that would do"
     script(tmp_path / "templates" / "jobs" / "orders.py")
     folders = [tmp_path / "dags.zip" / "etl", tmp_path / "templates"]
-    assert found_files("jobs/orders.py", folders, "files") == f"{tmp_path}/templates/jobs/orders.py"
+    assert launch_files({"files": "jobs/orders.py"}, folders) == {"files": f"{tmp_path}/templates/jobs/orders.py"}
 
 
 def test_a_relative_pattern_with_braces_begins_at_the_folder_and_is_left_to_spark(tmp_path: Path) -> None:
-    assert found_files("conf/{a}.txt#here", [tmp_path], "files") == f"{tmp_path}/conf/{{a}}.txt#here"
+    found = launch_files({"files": "conf/{a}.txt#here"}, [tmp_path])
+    assert found == {"files": f"{tmp_path}/conf/{{a}}.txt#here"}
 
 
 def test_in_the_cluster_mode_of_a_standalone_cluster_paths_are_those_of_its_nodes(

@@ -17,6 +17,7 @@ import pytest
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import DataLossError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of, window_conf
@@ -71,7 +72,7 @@ def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: 
     assert read.span == planned.window.span == 100_000
 
     assert world.do(planned.window, ONE)
-    watermark = world.service.watermark("lake")
+    watermark = ownership.watermark(world.ledger.load("lake"))
     assert watermark is not None
     assert set(watermark.offsets.values()) == {5}
     assert len(watermark.offsets) == 20_000

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
@@ -112,7 +113,7 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
         raise AirflowTaskTimeout
 
     monkeypatch.setattr(operator, "_prepare", lambda *_: None)
-    monkeypatch.setattr(operator, "_is_client_mode", lambda: False)
+    monkeypatch.setattr(operator, "new_hook", lambda: hook)
     monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
     monkeypatch.setattr(operator if step == "_settle" else SparkSubmitOperator, step, timed_out)
     alive = Job("driver-1", JobState.ALIVE, None)
@@ -171,7 +172,8 @@ def test_a_job_on_yarn_can_be_killed_after_a_reconnect(monkeypatch: pytest.Monke
     hook = Hook("cluster")
     hook._is_yarn_cluster_mode = True
     operator._hook = hook
-    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    monkeypatch.setattr(SparkSubmitHook, "_start_yarn_application_status_tracking", lambda *_: None)
+    monkeypatch.setattr(hook, "_run_post_submit_commands", lambda: None)
     operator.poll_until_complete("application_1_2", {})
     assert hook._yarn_application_id == "application_1_2"
 

@@ -48,6 +48,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
@@ -901,8 +902,8 @@ class Simulation:
             assert self.store is not None
             moving = Moving(self.ledger, lambda: self.world.now)
             found = moving.plan_copy(self.group, Asked(LedgerSource(self.ledger, "lake"), "lake"), self.store)
-            unlike = moving.carry_out_copy(found, self.store, "ada", "why")
-            self.require(not unlike, f"the copy left {unlike}")
+            differing = moving.carry_out_copy(found, self.store, "ada", "why")
+            self.require(not differing, f"the copy left {differing}")
 
     def _confirmed(self, step: Callable[[bool], object]) -> None:
         try:
@@ -933,7 +934,7 @@ class Simulation:
             )
 
     def _watermark(self) -> Mapping[TopicPartition, int]:
-        position = self.service.watermark("lake")
+        position = ownership.watermark(self.ledger.load("lake"))
         return position.offsets if position else {}
 
     def _check_owners(self) -> None:

@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.conditions import (
     TimePassed,
     UnreadAtLeast,
     WindowCommitted,
+    WindowFree,
 )
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
@@ -31,7 +32,8 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.window import Claim, Window
-from airflow_kafka_offsets.service.watch import NEWEST, Watch
+from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.watch import NEWEST
 from tests.core.examples import NOON, claim, group, tp
 from tests.service.memory_log import MemoryLog
 from tests.service.world import World
@@ -62,14 +64,10 @@ class MoodyLog(MemoryLog):
         return super().topic_ids(topics)
 
 
-def watch(world: World) -> Watch:
-    """Watch a world."""
-    return Watch(lambda: world.ledger, lambda: world.kafka, lambda: world.now)
-
-
 def ask(world: World, *conditions: Condition) -> list[Decision | Exception]:
     """Ask."""
-    return watch(world).ask(conditions)
+    is_over = world.over.__contains__
+    return watch.ask(conditions, lambda: world.ledger, lambda: world.kafka, is_over=is_over, now=world.now)
 
 
 def is_met(world: World, condition: Condition) -> bool:
@@ -300,6 +298,44 @@ def test_a_cluster_that_is_down_is_asked_twice_not_once_per_topic(moody: World) 
     assert moody.kafka.calls == ["snapshot"]
 
 
+def test_a_window_is_waited_for_until_its_holder_is_over_or_it_is_done(world: World) -> None:
+    world.kafka.produce(tp(0), 5)
+    window = world.plan(claim()).window
+    free = WindowFree((window.id,), is_rerun=False)
+    assert not is_met(world, free)
+    world.die(claim())
+    assert is_met(world, free)
+    world.over.clear()
+    world.do(window, claim())
+    assert is_met(world, free), "the next window may be planned"
+    assert not is_met(world, WindowFree((window.id,), is_rerun=True))
+
+
+def test_of_a_holder_that_many_wait_for_airflow_is_asked_once(world: World) -> None:
+    world.kafka.produce(tp(0), 5)
+    window = world.plan(claim()).window
+    asked: list[Claim] = []
+
+    def is_over(holder: Claim) -> bool:
+        asked.append(holder)
+        return False
+
+    conditions = [WindowFree((window.id,), is_rerun=False)] * 20
+    answers = watch.ask(conditions, lambda: world.ledger, is_over=is_over, now=world.now)
+    assert not any(isinstance(answer, Exception) or answer.is_met for answer in answers)
+    assert asked == [claim()]
+
+
+def test_one_free_window_of_several_is_enough(world: World) -> None:
+    world.configure(max_offsets=5, max_open_windows=2)
+    world.kafka.produce(tp(0), 10)
+    one, other = (world.plan(claim(run)).window for run in ("one", "other"))
+    free = WindowFree((one.id, other.id), is_rerun=False)
+    assert not is_met(world, free)
+    world.die(claim("other"))
+    assert is_met(world, free)
+
+
 def test_a_ledger_that_is_down_is_asked_once_and_leaves_time_alone(world: World) -> None:
     opened: list[None] = []
 
@@ -312,7 +348,7 @@ def test_a_ledger_that_is_down_is_asked_once_and_leaves_time_alone(world: World)
     world.kafka.produce(tp(1), at=NOON)
     groups = [group(f"g{i}") for i in range(5)]
     conditions: list[Condition] = [*(UnreadAtLeast(g, 1) for g in groups), TimePassed(groups[0], NOON)]
-    *silent, time = Watch(open_ledger, lambda: world.kafka, lambda: world.now).ask(conditions)  # type: ignore
+    *silent, time = watch.ask(conditions, open_ledger, lambda: world.kafka, now=world.now)  # type: ignore
     assert {type(answer) for answer in silent} == {LedgerUnavailableError}
     assert isinstance(time, Decision)
     assert time.is_met

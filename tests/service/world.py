@@ -13,9 +13,13 @@ from sqlalchemy.pool import StaticPool
 
 from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.conditions import LagAtMost
+from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Request
+from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
@@ -119,5 +123,13 @@ class World:
     @property
     def watermark(self) -> dict[int, int]:
         """The watermark of `orders`, by partition."""
-        position = self.service.watermark("lake")
+        position = ownership.watermark(self.ledger.load("lake"))
         return {tp.partition: o for tp, o in position.offsets.items() if tp.topic == "orders"} if position else {}
+
+    @property
+    def lag(self) -> int:
+        """The lag of the group in sum over its partitions, as a sensor sees it."""
+        [answer] = watch.ask([LagAtMost(self.group, 0)], lambda: self.ledger, lambda: self.kafka, now=self.now)
+        assert isinstance(answer, Decision), answer
+        span: int = answer.facts["lag"]
+        return span

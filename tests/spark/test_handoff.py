@@ -85,7 +85,7 @@ def test_a_value_of_another_kind_is_refused() -> None:
     "ends", [(5, 4), (-1, 4), (-2, -1), (0.5, 1.5), (True, 2), "12", (1,), (1, 2, 3), ("1", "2"), None]
 )
 def test_what_is_no_offset_range_is_refused(ends: Any) -> None:
-    with pytest.raises(HandoffError, match="orders-3: no offset range"):
+    with pytest.raises(HandoffError, match=r"orders-3: .* is not an offset range"):
         handoff({"orders": {3: ends}})
 
 
@@ -96,7 +96,7 @@ def test_a_cut_time_without_a_zone_is_refused() -> None:
 
 @pytest.mark.parametrize("partition", ["-1", "01", "x", "", "1.0", " 1", "\u0663", "9" * 5000])
 def test_what_is_no_partition_is_refused(partition: str) -> None:
-    with pytest.raises(HandoffError, match="is no partition") as refused:
+    with pytest.raises(HandoffError, match="is not a partition") as refused:
         handoff({"orders": {partition: (0, 1)}})  # type: ignore[dict-item]
     assert len(str(refused.value)) < 400
 

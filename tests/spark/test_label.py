@@ -16,7 +16,7 @@ ID = {"orders": "tpid-1"}
 
 
 def label(ranges: Any = RANGES, **values: Any) -> Label:
-    return label_of(handoff(ranges, **values), ranges)
+    return label_of(handoff(ranges, **values))
 
 
 def test_a_window_replaces_what_it_wrote_itself() -> None:

@@ -101,9 +101,9 @@ def test_one_large_range_keeps_its_tiny_neighbours_out_of_its_tasks() -> None:
 
 @pytest.mark.parametrize("name", ["minPartitions", "MAXRECORDSPERPARTITION"])
 def test_who_says_how_to_split_is_obeyed(name: str) -> None:
-    assert is_split_by_user({name: "1"}, {})
-    assert is_split_by_user({}, {name: 1})
-    assert not is_split_by_user({"kafka.max.poll.records": "1"}, {})
+    assert is_split_by_user(reader_options(RANGES, "read_committed", {name: "1"}, {}))
+    assert is_split_by_user(reader_options(RANGES, "read_committed", {}, {name: 1}))
+    assert not is_split_by_user(reader_options(RANGES, "read_committed", {"kafka.max.poll.records": "1"}, {}))
     assert Layout(None, 3) == layout([10, 10, 10], 4)
 
 

@@ -1,4 +1,4 @@
-"""A Python job dies with the JVM that started it, and with nothing else."""
+"""A Python job dies with the JVM that started it, and with nothing else; what a worker starts dies with the worker."""
 
 from __future__ import annotations
 
@@ -45,3 +45,24 @@ def test_a_job_that_no_jvm_started_outlives_the_shell_that_did() -> None:
     child = orphan()
     assert child.status() != psutil.STATUS_ZOMBIE
     child.kill()
+
+
+WORKER = """
+import subprocess, sys, time
+from airflow_kafka_offsets.spark.parent import dying_with_parent
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], preexec_fn=dying_with_parent())
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+@pytest.mark.slow
+def test_a_child_dies_with_its_killed_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    assert child.is_running()
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not child.is_running(), timeout=10, what="the child dies")

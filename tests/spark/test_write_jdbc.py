@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import MakeWindow, Ranges
 
 ID = "lake.orders-000012"
-LABEL = label_of(handoff({}), {})
+LABEL = label_of(handoff({}))
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
@@ -72,13 +72,13 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     table = topic.replace("-", "_")
     window = make_window(ranges)
     df = values(window)
-    with pytest.raises(TargetError, match="It has to be there"):
+    with pytest.raises(TargetError, match="The table must exist"):
         write(window, df, database, table)
     database.run(f"CREATE TABLE {table} (n INTEGER)")
-    with pytest.raises(TargetError, match=r"To add that: ALTER TABLE .* ADD COLUMN .*window_id") as refused:
+    with pytest.raises(TargetError, match=r"To add that column: ALTER TABLE .* ADD COLUMN .*window_id") as refused:
         write(window, df, database, table)
     assert window.is_unchecked
-    database.run(*str(refused.value).split("To add that: ")[1].split("; "))
+    database.run(*str(refused.value).split("To add that column: ")[1].split("; "))
     with pytest.raises(TargetError, match="n2"):
         write(window, df.withColumnRenamed("n", "n2"), database, table)
     with pytest.raises(WriteOptionError, match="has a column window_id"):

@@ -201,7 +201,7 @@ class StoreContract:
     def test_of_competing_writers_one_wins(
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
-        if store.guarantees.compares is Compares.NOBODY:
+        if store.guarantees.compares is Compares.NO_ONE:
             pytest.fail("a store that compares with no one overrides this test")
         other = f"{topic}.other"
         before = at(topic, *[0] * 20) | at(other, 0)

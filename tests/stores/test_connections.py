@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from airflow.sdk.log import redact
@@ -45,6 +46,31 @@ def test_secrets_under_names_that_airflow_does_not_know_are_masked_for_every_sto
     connect(monkeypatch, conn_type, **{"sasl.jaas.config": secret, "bootstrap.servers": "h:9092"})
     open_store(parse_store_address(address), KafkaGroup("lake.orders", topics=["orders"]))
     assert secret not in str(redact(f"It said {secret}"))
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "address", "module", "extra"),
+    [
+        ("hbase", "hbase://lab", "happybase", "hbase"),
+        ("webhdfs", "hdfs://lab/apps", "hdfs", "hdfs"),
+        ("webhdfs", "hdfs://lab/apps", "requests_kerberos", "hdfs-kerberos"),
+        ("redis", "redis://lab", "redis", "redis"),
+        ("aws", "s3://lab/bucket", "boto3", "s3"),
+        ("aws", "s3://lab/bucket", "botocore", "s3"),
+        ("zookeeper", "zookeeper://lab", "kazoo", "zookeeper"),
+    ],
+)
+def test_a_client_that_is_missing_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, conn_type: str, address: str, module: str, extra: str
+) -> None:
+    connect(monkeypatch, conn_type)
+    monkeypatch.setenv("AIRFLOW__CORE__SECURITY", "kerberos")
+    monkeypatch.setitem(sys.modules, module, None)
+    # An adapter imports its client when it is imported, which an earlier test may have done.
+    kind = parse_store_address(address).kind
+    monkeypatch.delitem(sys.modules, f"airflow_kafka_offsets.adapters.stores.{kind}", raising=False)
+    with pytest.raises(BadInputError, match=rf"needs the Python module {module}: pip install .*\[{extra}\]"):
+        open_store(parse_store_address(address), KafkaGroup("lake.orders", topics=["orders"]))
 
 
 def test_the_connection_is_the_one_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 from airflow.sdk import Connection
 
-from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
-from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.wiring.stores.files import aws_keys, hdfs_login, name_nodes, s3_endpoint
-from airflow_kafka_offsets.wiring.stores.opening import open_store
 
 
 def connection(conn_type: str, extra: dict[str, Any] | None = None, **fields: Any) -> Connection:
@@ -102,21 +97,3 @@ def test_who_we_are_to_hdfs(fields: dict[str, str], extra: dict[str, Any], login
 def test_a_login_does_not_show_its_secrets() -> None:
     login = HdfsLogin("lake", "geheim", headers={"X": "geheim"}, cookies={"c": "geheim"})
     assert "geheim" not in repr(login)
-
-
-@pytest.mark.parametrize(
-    ("conn_type", "address", "module", "extra"),
-    [
-        ("aws", "s3://lake/bucket", "boto3", "s3"),
-        ("webhdfs", "hdfs://lake/apps", "hdfs", "hdfs"),
-        ("webhdfs", "hdfs://lake/apps", "requests_kerberos", "hdfs-kerberos"),
-    ],
-)
-def test_a_client_that_is_missing_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, conn_type: str, address: str, module: str, extra: str
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": conn_type, "host": "nn"}))
-    monkeypatch.setenv("AIRFLOW__CORE__SECURITY", "kerberos")
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(BadInputError, match=rf"needs the Python module {module}: pip install .*\[{extra}\]"):
-        open_store(parse_store_address(address), KafkaGroup("lake.orders", topics=["orders"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -555,11 +554,4 @@ def test_a_connection_that_can_not_be_one_is_refused(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", json.dumps(CONNECTION | changes))
     with pytest.raises(BadInputError, match=message):
-        open_store(parse_store_address("hbase://offsets"), orders)
-
-
-def test_a_missing_client_names_the_extra(orders: KafkaGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", json.dumps(CONNECTION))
-    monkeypatch.setitem(sys.modules, "happybase", None)
-    with pytest.raises(BadInputError, match=r"airflow-provider-kafka-offsets\[hbase\]"):
         open_store(parse_store_address("hbase://offsets"), orders)

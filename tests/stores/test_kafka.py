@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -353,6 +354,39 @@ class TestTransactional(KafkaContract):
                 store.advance(group, {}, at(topic, 5, 10))
         assert store.read(group, [topic]) == {}
 
+    def test_a_coordinator_that_goes_away_within_a_transaction_is_waited_for_in_time(
+        self,
+        proxied: tuple[KafkaStore, Proxy],
+        store: KafkaStore,
+        group: str,
+        topic: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        through, proxy = proxied
+        store.advance(group, {}, at(topic, 5, 10))
+
+        class Cut(Producer):
+            def send_offsets_to_transaction(self, *args: object) -> None:
+                proxy.cut_after(200)  # the group joins the transaction; its offsets reach no one
+                super().send_offsets_to_transaction(*args)
+
+        errors: list[BaseException] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(adapter, "Producer", Cut)
+            advance = partial(through.advance, group, at(topic, 5, 10), at(topic, 6, 11))
+            # A thread that can be left behind: librdkafka itself would wait until the coordinator is back.
+            writer = threading.Thread(target=_told, args=(advance, errors), daemon=True)
+            writer.start()
+            writer.join(90)
+        assert not writer.is_alive()
+        [error] = errors
+        assert isinstance(error, StoreUnavailableError), error
+        assert "Nothing was written" in str(error)
+        proxy.heal()
+        assert store.read(group, [topic]) == at(topic, 5, 10)
+        store.advance(group, at(topic, 5, 10), at(topic, 6, 11))
+        assert store.read(group, [topic]) == at(topic, 6, 11)
+
     def test_what_a_dead_writer_left_pending_hides_the_offsets_until_the_next_commit(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str
     ) -> None:
@@ -397,7 +431,7 @@ class TestPlain(KafkaContract):
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
         """What remains without a transaction: no one is told a lie about the past, and each offset is one that was written."""
-        assert store.guarantees.compares is Compares.NOBODY
+        assert store.guarantees.compares is Compares.NO_ONE
         before = at(topic, *[0] * 20)
         store.advance(group, {}, before)
         start = threading.Barrier(WRITERS)

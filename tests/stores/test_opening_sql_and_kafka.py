@@ -51,7 +51,7 @@ def test_kafka_is_the_groups_own_unless_another_is_named() -> None:
         store = opened(address)
         assert store.name == address
         assert store.guarantees.is_atomic == (address == "kafka://")
-    assert store.guarantees.compares is Compares.NOBODY
+    assert store.guarantees.compares is Compares.NO_ONE
 
 
 def test_settings_instead_of_the_connection_are_those_of_the_groups_own_kafka_only() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -460,10 +459,3 @@ def test_a_connection_that_can_not_be_used_is_told_before_anything_is_asked(
     connect(monkeypatch, **fields)
     with pytest.raises(BadInputError, match=match):
         open_address(parse_store_address(address), ORDERS)
-
-
-def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, host="h")
-    monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(BadInputError, match=r"pip install 'airflow-provider-kafka-offsets\[redis\]'"):
-        open_address(parse_store_address("redis://lab_redis"), ORDERS)

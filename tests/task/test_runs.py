@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaRefusedError,
     KafkaUnavailableError,
+    LedgerSchemaError,
     NotYetError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
@@ -244,6 +245,12 @@ def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: p
         if hasattr(operator, method):
             with pytest.raises(AirflowFailException, match="a typo"):
                 getattr(operator, method)({})
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:-1], ids=lambda operator: type(operator).__name__)
+def test_a_task_fails_with_what_the_triggerer_could_not_wait_for(operator: Any) -> None:
+    with pytest.raises(LedgerSchemaError, match="of another version"):
+        operator.resume({}, {"error": "LedgerSchemaError", "message": "of another version"})
 
 
 # A DAG with several groups.

@@ -13,7 +13,9 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
@@ -232,12 +234,15 @@ def test_who_waits_says_first_that_it_waits_and_then_for_whom(caplog: pytest.Log
     def busy() -> Planned:
         raise WindowBusyError("lake-000001", claim("other"))
 
-    operator: Any = Mock(on_open_window="wait", poll_interval=5.0, **{"defer.side_effect": DeferredError})
+    group = KafkaGroup("lake", topics=["orders"], ledger_conn_id="ours")
+    operator: Any = Mock(on_open_window="wait", poll_interval=5.0, group=group, **{"defer.side_effect": DeferredError})
     with pytest.raises(DeferredError), caplog.at_level("INFO"):
         planning._unless_busy(operator, REPLAY, busy)
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("Waiting: Window lake-000001 is being worked on by dag/other/load.")
     assert line.endswith("what was written under this id")
+    trigger = operator.defer.call_args.kwargs["trigger"]
+    assert condition_from_json(trigger.condition) == WindowFree(("lake-000001",), False, "ours")
 
 
 def test_a_window_is_named_by_its_id_or_by_what_a_plan_task_returned() -> None:

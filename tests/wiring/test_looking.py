@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets import WindowCommittedSensor, wiring
-from airflow_kafka_offsets.core.conditions import CommittedUntil, Condition, LagAtMost, UnreadAtLeast, WindowCommitted
+from airflow_kafka_offsets import PlanWindowOperator, WindowCommittedSensor, wiring
+from airflow_kafka_offsets.core.conditions import (
+    CommittedUntil,
+    Condition,
+    LagAtMost,
+    UnreadAtLeast,
+    WindowCommitted,
+    WindowFree,
+)
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError
 from airflow_kafka_offsets.core.plan.waiting import Decision
-from airflow_kafka_offsets.service.watch import Watch
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.triggers.polling import answered
-from airflow_kafka_offsets.triggers.window import WindowFreeTrigger
 from airflow_kafka_offsets.wiring import absent
 from airflow_kafka_offsets.wiring.absent import open_ledger_to_look
 from tests.cli.conftest import set_revision
@@ -38,7 +44,7 @@ def ask(condition: Condition) -> Decision | Exception:
     kafka = MemoryLog()
     kafka.create("orders")
     kafka.produce(tp(0), 5)
-    [answer] = Watch(open_ledger_to_look, lambda: kafka).ask([condition])
+    [answer] = watch.ask([condition], open_ledger_to_look, lambda: kafka)
     return answer
 
 
@@ -81,10 +87,12 @@ def test_a_deferred_sensor_is_told_that_there_is_no_ledger(home: Path, monkeypat
     assert list(home.iterdir()) == []
 
 
-def test_a_trigger_makes_no_ledger(home: Path) -> None:
-    trigger = WindowFreeTrigger(window_ids=["lake-000001"], ledger_conn_id=None, is_rerun=False, poll_interval=5)
+def test_a_task_that_waits_for_another_run_makes_no_ledger_and_is_told_that_there_is_none(home: Path) -> None:
+    answer = ask(WindowFree(("lake-000001",), is_rerun=False))
+    assert isinstance(answer, NoLedgerError)
+    event = {"error": type(answer).__name__, "message": str(answer)}
     with pytest.raises(NoLedgerError, match="There is no ledger in"):
-        trigger.is_free()
+        PlanWindowOperator(task_id="plan", group=group()).resume({}, event)  # type: ignore[arg-type]
     assert list(home.iterdir()) == []
 
 
@@ -109,9 +117,9 @@ def test_a_sensor_upgrades_no_ledger_and_a_task_that_plans_does(home: Path) -> N
     sensor = WindowCommittedSensor(task_id="wait", window_id="lake-000001")
     with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
         sensor.execute({})  # type: ignore[typeddict-item]
-    trigger = WindowFreeTrigger(window_ids=["lake-000001"], ledger_conn_id=None, is_rerun=False, poll_interval=5)
-    with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
-        trigger.is_free()
+    answer = ask(WindowFree(("lake-000001",), is_rerun=False))
+    assert isinstance(answer, LedgerSchemaError)
+    assert "kafka-offsets db upgrade" in str(answer)
     assert file.read_bytes() == before
     wiring.open_ledger()
     assert open_ledger_to_look().groups() == []

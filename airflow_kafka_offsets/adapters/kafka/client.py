@@ -18,12 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_kafka_offsets.adapters.kafka.messages import REFUSALS, by_reason, hint, last_cause, masked, refusal
-from airflow_kafka_offsets.core.errors import (
-    KafkaAnswerError,
-    KafkaRefusedError,
-    KafkaUnavailableError,
-    name_some,
-)
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, KafkaUnavailableError, name_some
 
 _T = TypeVar("_T")
 
@@ -56,7 +51,7 @@ _NOT_OURS = re.compile(
 _UNAUTHORIZED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
-class Line:
+class KafkaRequests:
     """The requests of one lookup: they share a time limit, librdkafka's reports and the form of the errors.
 
     Attributes:
@@ -168,14 +163,14 @@ class _Client:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         reported: deque[KafkaError] = deque(maxlen=100)
-        listeners: list[Line] = []
+        listeners: list[KafkaRequests] = []
         users_own = config.get("error_cb")
 
         # Not a method: a reference cycle would leave the client to the garbage collector, also in a fork of this process.
         def report(error: KafkaError) -> None:
             reported.append(error)
-            for line in tuple(listeners):
-                line.reports.append(error)
+            for requests in tuple(listeners):
+                requests.reports.append(error)
             if users_own:
                 users_own(error)
 
@@ -185,18 +180,18 @@ class _Client:
         self.admin = AdminClient({**config, "error_cb": report})
 
     @contextmanager
-    def reporting_to(self, line: Line) -> Iterator[None]:
+    def reporting_to(self, requests: KafkaRequests) -> Iterator[None]:
         """Pass reports to a lookup from now on. Before the first answer of a broker, pass all earlier ones, too."""
         if not self.has_answered:
             # librdkafka reports some errors only once, for example that all brokers are down.
-            line.reports.extend(tuple(self._reported))
+            requests.reports.extend(tuple(self._reported))
         elif not self._listeners:
             self.admin.poll(0)  # drop what was reported between two lookups
-        self._listeners.append(line)
+        self._listeners.append(requests)
         try:
             yield
         finally:
-            self._listeners.remove(line)
+            self._listeners.remove(requests)
 
 
 class SharedClient:

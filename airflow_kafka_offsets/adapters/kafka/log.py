@@ -20,12 +20,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import OffsetSpec
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, Line, client_config
+from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, KafkaRequests, client_config
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
-from airflow_kafka_offsets.core.errors import (
-    BadInputError,
-    may_pass,
-)
+from airflow_kafka_offsets.core.errors import BadInputError, may_pass
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -98,7 +95,8 @@ class KafkaLog:
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of a Kafka consumer group; None: no offset for that partition."""
-        return self._ask(lambda lookup: lookup.committed(group_id, partitions)) if partitions else {}
+        found = self.commits(group_id, partitions)
+        return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the topic-partitions of topics. A topic that does not exist has none."""
@@ -121,7 +119,7 @@ class KafkaLog:
             before_sleep=_log_retry,
             reraise=True,
         )
-        return retrying(question, _Lookup(Line(self._config, self._timeout)))
+        return retrying(question, _Lookup(KafkaRequests(self._config, self._timeout)))
 
 
 def _log_retry(state: RetryCallState) -> None:
@@ -133,13 +131,13 @@ def _log_retry(state: RetryCallState) -> None:
 class _Lookup:
     """The questions and the meaning of their answers. Each method is one attempt; it fails unless each partition has an answer."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, requests: KafkaRequests) -> None:
+        self._kafka = requests
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         described = self._describe_twice(topics)
         leaders = _leaders(described)
-        self._line.fail_for(_leaderless(leaders))
+        self._kafka.fail_for(_leaderless(leaders))
         return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -156,7 +154,7 @@ class _Lookup:
     ) -> dict[TopicPartition, int | None]:
         self._refresh(partitions)
         [found] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level)
-        self._line.fail_for({tp: why for tp, answer in found.items() if (why := _defect(answer, lowest=_NO_OFFSET))})
+        self._kafka.fail_for({tp: why for tp, answer in found.items() if (why := _defect(answer, lowest=_NO_OFFSET))})
         return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in found.items()}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
@@ -164,29 +162,26 @@ class _Lookup:
 
     def group_state(self, group_id: str) -> Any:
         # List all groups: describing one may crash the process, see _fetch_committed.
-        [answer] = self._line.ask(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
+        [answer] = self._kafka.ask(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
         what = f"groups, {group_id} among them"
         if isinstance(answer, KafkaError):
-            raise self._line.unavailable({what: reason_of(answer)})
+            raise self._kafka.unavailable({what: reason_of(answer)})
         states = [listed.state for listed in answer.valid if listed.group_id == group_id]
         if not states and answer.errors:
             # The group's broker may be one of those that did not answer.
-            raise self._line.unavailable({what: str(answer.errors[0])})
+            raise self._kafka.unavailable({what: str(answer.errors[0])})
         return states[0] if states else None
-
-    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        found = self.commits(group_id, partitions)
-        return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
         self._describe([tp.topic for tp in partitions])
-        answers = {_ours(tp): tp for tp in self._fetch_committed(group_id, partitions)}
-        self._line.fail_for({tp: reason_of(answer.error) for tp, answer in answers.items() if answer.error})
+        fetched = self._fetch_committed(group_id, partitions)
+        answers = {TopicPartition(answer.topic, answer.partition): answer for answer in fetched}
+        self._kafka.fail_for({tp: reason_of(answer.error) for tp, answer in answers.items() if answer.error})
         return {tp: (answer.offset, answer.metadata or "") for tp, answer in answers.items() if answer.offset >= 0}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> dict[PartitionEpoch, int]:
-        overdue = time.monotonic() + self._line.request_seconds()
+        overdue = time.monotonic() + self._kafka.request_seconds()
         found: dict[PartitionEpoch, int] = {}
         for asked in one_of_each(wanted):
             found |= self._fetch_epoch_ends(asked, overdue)
@@ -200,7 +195,7 @@ class _Lookup:
         end of the epoch. No record is ever read. The ACL Describe is enough.
         """
         settings = {
-            **self._line.config,
+            **self._kafka.config,
             "group.id": _NO_GROUP,
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -220,13 +215,13 @@ class _Lookup:
                     if epoch and end is not None:
                         found[epoch] = end
         except KafkaException as exc:
-            logger.info("The ends of leader epochs were not looked up: %s", self._line.masked(reason_of(exc.args[0])))
+            logger.info("The ends of leader epochs were not looked up: %s", self._kafka.masked(reason_of(exc.args[0])))
         return found
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
         leaders = _leaders(self._describe([tp.topic for tp in partitions]))
-        self._line.fail_for({tp: "no such partition" for tp in partitions if tp not in leaders})
-        self._line.fail_for(_leaderless({tp: leaders[tp] for tp in partitions}))
+        self._kafka.fail_for({tp: "no such partition" for tp in partitions if tp not in leaders})
+        self._kafka.fail_for(_leaderless({tp: leaders[tp] for tp in partitions}))
 
     def _describe_twice(self, topics: Sequence[str]) -> dict[str, Any]:
         # A broker that restarts, or learns late of a new topic, reports it as unknown for a moment.
@@ -240,33 +235,33 @@ class _Lookup:
     def _describe(self, topics: Iterable[str]) -> dict[str, Any]:
         """Return the description of each topic that exists."""
         wanted = TopicCollection(sorted(set(topics)))
-        answers = self._line.ask(lambda admin, seconds: admin.describe_topics(wanted, request_timeout=seconds))
+        answers = self._kafka.ask(lambda admin, seconds: admin.describe_topics(wanted, request_timeout=seconds))
         errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, KafkaError)}
-        self._line.refuse_unauthorized("Topic", errors)
+        self._kafka.refuse_unauthorized("Topic", errors)
         absent = {topic for topic, error in errors.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART}
-        self._line.fail_for({topic: reason_of(error) for topic, error in errors.items() if topic not in absent})
+        self._kafka.fail_for({topic: reason_of(error) for topic, error in errors.items() if topic not in absent})
         return {topic: answer for topic, answer in answers.items() if topic not in errors}
 
     def _fetch_committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[Any]:
         # Not through an AdminClient: if a group's coordinator moves or hangs, these requests crash the process
         # (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
-        settings = {**self._line.config, "group.id": group_id, "enable.auto.commit": False}
+        settings = {**self._kafka.config, "group.id": group_id, "enable.auto.commit": False}
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         try:
             with closing(Consumer(settings)) as consumer:
                 return self._wait_for_committed(consumer, group_id, wanted)
         except KafkaException as exc:
-            raise self._line.unavailable({f"group {group_id}": reason_of(exc.args[0])}) from exc
+            raise self._kafka.unavailable({f"group {group_id}": reason_of(exc.args[0])}) from exc
 
     def _wait_for_committed(self, consumer: Consumer, group_id: str, wanted: list[Any]) -> list[Any]:
-        seconds = self._line.request_seconds()
+        seconds = self._kafka.request_seconds()
         try:
             return list(consumer.committed(wanted, timeout=SHORTEST))
         except KafkaException:
             # If the user may not see the group, Kafka reports it here, in place of a record.
             message = consumer.poll(0)
             if message is not None and message.error():
-                self._line.refuse_unauthorized("Group", {group_id: message.error()})
+                self._kafka.refuse_unauthorized("Group", {group_id: message.error()})
             if seconds < 2 * SHORTEST:
                 raise
         return list(consumer.committed(wanted, timeout=seconds - SHORTEST))
@@ -276,7 +271,7 @@ class _Lookup:
     ) -> dict[TopicPartition, Bounds]:
         specs = [OffsetSpec.earliest(), OffsetSpec.latest()]
         beginnings, ends = self._list_offsets(partitions, specs, isolation_level)
-        self._line.fail_for({tp: why for tp in beginnings if (why := _defect(beginnings[tp]) or _defect(ends[tp]))})
+        self._kafka.fail_for({tp: why for tp in beginnings if (why := _defect(beginnings[tp]) or _defect(ends[tp]))})
         # If records of an open transaction are deleted, the last stable offset is below the beginning offset.
         return {tp: Bounds(b.offset, max(b.offset, ends[tp].offset), _epoch(ends[tp])) for tp, b in beginnings.items()}
 
@@ -290,14 +285,14 @@ class _Lookup:
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
-        level = _theirs(isolation_level)
+        level = confluent_kafka.IsolationLevel[isolation_level.name]
 
         def request(admin: Any, seconds: float) -> dict[int, Any]:
             ask = partial(admin.list_offsets, isolation_level=level, request_timeout=seconds)
             calls = [(chunk, ask(dict.fromkeys(chunk, spec))) for spec in specs for chunk in chunks]
             return dict(enumerate(futures[tp] for chunk, futures in calls for tp in chunk))
 
-        answers = iter(self._line.ask(request).values())
+        answers = iter(self._kafka.ask(request).values())
         return [dict(zip(partitions, answers, strict=False)) for _ in specs]
 
 
@@ -370,11 +365,3 @@ def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:
 
 def _leaderless(leaders: Mapping[TopicPartition, Any]) -> dict[TopicPartition, str]:
     return {tp: "no leader" for tp, leader in leaders.items() if leader is None}
-
-
-def _ours(partition: confluent_kafka.TopicPartition) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)
-
-
-def _theirs(isolation_level: IsolationLevel) -> confluent_kafka.IsolationLevel:
-    return confluent_kafka.IsolationLevel[isolation_level.name]

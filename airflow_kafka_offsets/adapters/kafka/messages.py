@@ -7,9 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from airflow_kafka_offsets.core.errors import (
-    name_some,
-)
+from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.secrets import is_secret
 
 # Errors that end a lookup at once: a retry does not help.

@@ -77,14 +77,8 @@ def load_ranges(
     text: str, packed: bytes | None = None
 ) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
     """Read what `dump_ranges` wrote, and `pack` may have packed."""
-    topics = _unpacked(text, packed)
-    partitions = _partitions(topics)
-    ranges = OffsetRanges(
-        (tp, OffsetRange(start, start + span))
-        for topic, columns in topics.items()
-        for tp, start, span in zip(partitions[topic], _whole(columns["start"]), _whole(columns["span"]), strict=True)
-    )
-    return ranges, _topic_ids(topics), _leader_epochs(topics, partitions)
+    bounds, topic_ids, leader_epochs = _load(text, packed)
+    return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, leader_epochs
 
 
 def pack(text: str) -> tuple[str, bytes | None]:
@@ -160,14 +154,27 @@ def dump_position(position: Position) -> str:
 
 def load_position(text: str, packed: bytes | None = None) -> Position:
     """Read what `dump_position` wrote. From ranges, read their ends, where the next window starts."""
-    topics = _unpacked(text, packed)
-    partitions = _partitions(topics)
-    ends = {
-        tp: start + span
-        for topic, columns in topics.items()
-        for tp, start, span in zip(partitions[topic], _whole(columns["start"]), _whole(columns["span"]), strict=True)
-    }
-    return Position(ends, _topic_ids(topics), _leader_epochs(topics, partitions))
+    bounds, topic_ids, leader_epochs = _load(text, packed)
+    return Position({tp: end for tp, _, end in bounds}, topic_ids, leader_epochs)
+
+
+def _load(
+    text: str, packed: bytes | None
+) -> tuple[list[tuple[TopicPartition, int, int]], dict[str, str], dict[TopicPartition, int]]:
+    """Return each partition with its start and its end, the ids of the topics, and leader epochs."""
+    bounds: list[tuple[TopicPartition, int, int]] = []
+    topic_ids: dict[str, str] = {}
+    leader_epochs: dict[TopicPartition, int] = {}
+    for topic, columns in _unpacked(text, packed).items():
+        if columns["id"] is not None:
+            topic_ids[topic] = columns["id"]
+        partitions = [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
+        for tp, start, span in zip(partitions, _whole(columns["start"]), _whole(columns["span"]), strict=True):
+            bounds.append((tp, start, start + span))
+        if "epoch" in columns:
+            epochs = zip(partitions, columns["epoch"], strict=True)
+            leader_epochs |= {tp: epoch for tp, epoch in epochs if epoch is not None}
+    return bounds, topic_ids, leader_epochs
 
 
 def _json(document: object) -> str:
@@ -182,26 +189,3 @@ def _whole(numbers: list[int]) -> list[int]:
     if any(type(number) is not int or number < 0 for number in numbers):
         raise ValueError("these must all be whole numbers, 0 or more")
     return numbers
-
-
-def _partitions(topics: Mapping[str, Any]) -> dict[str, list[TopicPartition]]:
-    return {
-        topic: [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
-        for topic, columns in topics.items()
-    }
-
-
-def _leader_epochs(
-    topics: Mapping[str, Any], partitions: Mapping[str, list[TopicPartition]]
-) -> dict[TopicPartition, int]:
-    return {
-        tp: epoch
-        for topic, columns in topics.items()
-        if "epoch" in columns
-        for tp, epoch in zip(partitions[topic], columns["epoch"], strict=True)
-        if epoch is not None
-    }
-
-
-def _topic_ids(topics: Mapping[str, Any]) -> dict[str, str]:
-    return {topic: columns["id"] for topic, columns in topics.items() if columns["id"] is not None}

@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -96,9 +96,9 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
         case "sqlite":
             return _sqlite(_engine(parsed.set(drivername="sqlite"), what, "", {"timeout": LOCK_TIMEOUT, **given}))
         case "postgresql":
-            return _postgres(
-                _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
-            )
+            opened = _engine(parsed.set(drivername="postgresql+psycopg"), what, "postgres", {**_PG_ARGS, **given})
+            # By default PostgreSQL waits without end. LOCAL, because a connection pooler may give the session to others.
+            return _writes_begin_with(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'", opened)
         case "mysql" | "mariadb":
             return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
         case other:
@@ -136,18 +136,15 @@ def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> En
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect, _record, arguments, options):  # type: ignore[no-untyped-def]
+        driver = _mysql_connect if dialect.name in ("mysql", "mariadb") else dialect.connect
         try:
-            return _driver(dialect)(*arguments, **options)
+            return driver(*arguments, **options)
         except dialect.loaded_dbapi.ProgrammingError as exc:  # libpq's word for an option that it does not have
             raise unusable(url, exc, what) from exc
         except _OF_OPTIONS as exc:
             raise unusable(url, exc, what) from exc
 
     return engine
-
-
-def _driver(dialect: Any) -> Callable[..., Any]:
-    return _mysql_connect if dialect.name in ("mysql", "mariadb") else dialect.connect
 
 
 def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
@@ -159,12 +156,11 @@ def unusable(url: URL, exc: Exception, what: str = "ledger") -> BadInputError:
     return BadInputError(f"The {what}'s URL {_shown(url)} can't be used: {why}")
 
 
-def _postgres(engine: Engine) -> Engine:
+def _writes_begin_with(statement: str, engine: Engine) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection):  # type: ignore[no-untyped-def]
-        # By default PostgreSQL waits without end. LOCAL, because a connection pooler may give the session to others.
         if not connection.get_execution_options().get("only_reads"):
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'")
+            connection.exec_driver_sql(statement)
 
     return engine
 
@@ -205,13 +201,8 @@ def _sqlite(engine: Engine) -> Engine:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
-    @event.listens_for(engine, "begin")
-    def begin(connection):  # type: ignore[no-untyped-def]
-        # A deferred transaction that reads first fails at once if another writer came in between. This one waits.
-        if not connection.get_execution_options().get("only_reads"):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
+    # A deferred transaction that reads first fails at once if another writer came in between. This one waits.
+    return _writes_begin_with("BEGIN IMMEDIATE", engine)
 
 
 def use_write_ahead_log(engine: Engine) -> None:
@@ -230,16 +221,16 @@ def use_write_ahead_log(engine: Engine) -> None:
                 time.sleep(0.01)
 
 
-def is_there(url: str | URL) -> bool:
+def is_there(url: URL) -> bool:
     """Whether a database can be read without making it: connecting to a SQLite file that does not exist makes the file."""
-    file = _file_of(make_url(url))
+    file = _file_of(url)
     # Not Path.exists(), which raises an error if the name is too long.
     return file is None or os.path.exists(file)
 
 
-def missing_folder(url: str | URL) -> Path | None:
+def missing_folder(url: URL) -> Path | None:
     """Return the folder of a SQLite file if it does not exist or this user can't see it; None: it is there."""
-    file = _file_of(make_url(url))
+    file = _file_of(url)
     return None if file is None or os.path.isdir(file.parent) else file.parent
 
 

@@ -18,13 +18,7 @@ from airflow_kafka_offsets.adapters.ledger.engine import (
     writing,
 )
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
-from airflow_kafka_offsets.core.errors import (
-    LedgerSchemaError,
-    NoLedgerError,
-    NotYetError,
-    counted,
-    name_some,
-)
+from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError, NotYetError, counted, name_some
 
 REVISION = "0005"
 """The revision that this code requires. A test compares it with Alembic's head."""

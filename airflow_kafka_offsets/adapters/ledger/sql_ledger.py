@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -15,14 +17,18 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Engine,
+    FromClause,
     Row,
     ScalarSelect,
     Select,
     Subquery,
     and_,
+    false,
     func,
     insert,
+    or_,
     select,
+    true,
     tuple_,
     union_all,
     update,
@@ -37,17 +43,17 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     load_ranges,
     pack,
 )
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, where, writing
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
     UnknownGroupError,
-    UnknownWindowError,
     no_group,
+    no_window,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Draft, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
@@ -64,6 +70,7 @@ from airflow_kafka_offsets.core.window import (
     OPEN,
     OWNING,
     Claim,
+    Draft,
     Held,
     Lane,
     Outcome,
@@ -72,6 +79,7 @@ from airflow_kafka_offsets.core.window import (
     State,
     Window,
     check_commit,
+    check_steps,
 )
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 
@@ -102,11 +110,14 @@ class SqlLedger:
         """
         self._url = url
         self._engine: Engine = open_engine(url)
+        self._shared = threading.local()
         revision = schema.current_revision(self._engine)
-        if revision != schema.REVISION and not create:
+        if revision == schema.REVISION:
+            return
+        if not create:
             schema.check_revision(self._engine)
-        if revision != schema.REVISION:
-            schema.upgrade(self._engine)
+            return
+        schema.upgrade(self._engine)
         if revision is None:
             logger.warning(
                 "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
@@ -115,9 +126,30 @@ class SqlLedger:
                 where(self._engine),
             )
 
+    @contextmanager
+    def one_connection(self) -> Iterator[None]:
+        """Let all questions of this thread use one connection meanwhile; each still sees the ledger of its own moment."""
+        with reading(self._engine) as connection:
+            self._shared.connection = connection
+            try:
+                yield
+            finally:
+                del self._shared.connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        connection = getattr(self._shared, "connection", None)
+        if connection is None:
+            with reading(self._engine) as connection:
+                yield connection
+        else:
+            with translated(self._engine):
+                yield connection
+                connection.rollback()  # or a later question would see what this one saw
+
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             state = _states(connection, groups.c.name == group).get(group, GroupState())
             if claim is None:
                 return state
@@ -126,7 +158,7 @@ class SqlLedger:
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """Return the states of groups; one that never planned is not in the answer."""
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             found: dict[str, GroupState] = {}
             for some in _chunks(names):
                 found |= _states(connection, groups.c.name.in_(some))
@@ -152,7 +184,7 @@ class SqlLedger:
             defined = _defined(_owner(row), definition, drafts, claim)
             _advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
-            added = [_window(group.name, seq, draft) for seq, draft in enumerate(drafts, start=row.next_seq)]
+            added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could be too large for one statement
                 connection.execute(insert(windows).values(**_window_values(window), **more))
@@ -164,7 +196,7 @@ class SqlLedger:
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
         definition = json.dumps(group.to_json())
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             row = _group(connection, group.name, groups.c.definition, *_OWNER)
         is_new = row.definition != definition  # an unchanged definition takes no lock
         if is_new and is_owner(_owner(row), claim):
@@ -204,7 +236,7 @@ class SqlLedger:
         query = _attempts(group).where(
             mine, attempts.c.series == this_try.series, attempts.c.outcome == Outcome.SUCCEEDED
         )
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             found = [(row.seq, _attempt(row)) for row in connection.execute(query)]
         return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
@@ -233,15 +265,12 @@ class SqlLedger:
         version, a window abandoned before it leaves a recorded gap, and a reset requires that no window is open.
         """
         with writing(self._publishing(output)) as connection:
-            row = _standing_row(connection, window_id, attempt)
-            window = _standing(row)
-            is_first = check_commit(window, claim, _outcome(row))
+            window, group_id, outcome = _standing(connection, window_id, attempt)
+            is_first = check_commit(window, claim, outcome)
             if is_first:
-                done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
-                at = now if done is State.COMMITTED else None
-                _change(connection, row.group_id, window, window.holds, state=done, committed_at=at)
+                _commit(connection, group_id, window, now, in_two_steps=in_two_steps)
             elif output:  # another commit of the same rerun must wait for this one
-                _change(connection, row.group_id, window, window.holds, state=window.state)
+                _change(connection, group_id, window, window.holds, state=window.state)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
                 staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
@@ -266,12 +295,13 @@ class SqlLedger:
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
         """Abandon an open window: it no longer owns its offsets."""
         with writing(self._engine) as connection:
-            # Read first: any change from here on makes the compare-and-set below fail.
-            group = _standing_group(connection, window_id)
-            held = _found(connection, window_id)
+            # Together with the version: any change from here on makes the compare-and-set below fail.
+            row = _find_window(connection, _held_windows().add_columns(groups.c.version), window_id)
+            held = _held(row)
+            group = connection.execute(_standing_groups().where(groups.c.name == held.window.group)).one()
             done = abandonment(held.window, _positions(connection, [group])[group.id], _newest(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
-            _advance(connection, group.name, group.version, **origin)
+            _advance(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
             _change(connection, group.id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
@@ -282,17 +312,13 @@ class SqlLedger:
     ) -> None:
         """Commit a planned window because a person says so, and record this."""
         with writing(self._publishing(output)) as connection:
-            (group_id,) = _group_of_window(connection, window_id, groups.c.id)
-            held = _found(connection, window_id)
-            done = held.window.to(State.COMMITTING, State.COMMITTED)
-            if in_two_steps and done.lane is Lane.LIVE:
-                done = held.window.to(State.COMMITTING)
-            at = act.at if done.state is State.COMMITTED else None
-            _change(connection, group_id, held.window, held.holds, state=done.state, committed_at=at)
+            window, group_id, _ = _standing(connection, window_id)
+            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+            _commit(connection, group_id, window, act.at, in_two_steps=in_two_steps)
             _record(connection, group_id, act)
-            if output and done.span:
+            if output and window.span:
                 staging.publish(connection, window_id, output, None, act.at, is_planned=True)
-        if output and done.span:
+        if output and window.span:
             staging.clean(self._engine)
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
@@ -313,8 +339,8 @@ class SqlLedger:
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
         """Add a group that has never planned, and where its first window starts."""
         with writing(self._engine) as connection:
-            _add_group(connection, group.name, json.dumps(group.to_json()), dump_position(position), act.at, version=1)
-            (group_id,) = _group(connection, group.name, groups.c.id)
+            definition, origin = json.dumps(group.to_json()), dump_position(position)
+            group_id = _add_group(connection, group.name, definition, origin, act.at, version=1)
             _record(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
@@ -333,12 +359,12 @@ class SqlLedger:
 
     def _groups(self, *which: ColumnElement[bool]) -> list[KafkaGroup]:
         query = select(groups.c.name, groups.c.definition).where(*which).order_by(groups.c.name)
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             return [_definition(row.name, row.definition) for row in connection.execute(query)]
 
     def group(self, name: str) -> KafkaGroup:
         """Return one group as it was defined when it last planned."""
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             definition = connection.execute(select(groups.c.definition).where(groups.c.name == name)).scalar()
             if definition is None:
                 known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars().all()
@@ -347,12 +373,34 @@ class SqlLedger:
 
     def window(self, window_id: str) -> WindowRow:
         """Return one window."""
-        group, seq = parse_window_id(window_id)
-        with reading(self._engine) as connection:
-            row = connection.execute(_history().where(groups.c.name == group, windows.c.seq == seq)).first()
-            if row is None:
-                raise _unknown_window(window_id)
-            return _window_row(row)
+        with self._reading() as connection:
+            return _window_row(_find_window(connection, _history(), window_id))
+
+    def standings(self, window_ids: Sequence[str]) -> Mapping[str, Standing]:
+        """Return where windows stand, without their ranges; one that does not exist is not in the answer."""
+        asked = [parse_window_id(window_id) for window_id in window_ids]
+        with self._reading() as connection:
+            ids = _ids(connection, {group for group, _ in asked})
+            pairs = [(ids[group], seq) for group, seq in asked if group in ids]
+            found: dict[str, Standing] = {}
+            for some in _chunks(pairs):
+                query = _standings().where(tuple_(windows.c.group_id, windows.c.seq).in_(some))
+                for row in connection.execute(query):
+                    window = _standing_of(row)
+                    found[window.id] = window
+            return found
+
+    def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
+        """Return how far groups have come in time, without any ranges; one that never planned is not in the answer."""
+        with self._reading() as connection:
+            found: dict[str, Frontier] = {}
+            for some in _chunks(names):
+                rows = connection.execute(_frontiers().where(groups.c.name.in_(some))).all()
+                waiting = _open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+                for row in rows:
+                    with intact(f"the cut times of group {row.name}"):
+                        found[row.name] = _frontier(row, waiting.get(row.id, ()))
+            return found
 
     def windows(
         self,
@@ -363,7 +411,7 @@ class SqlLedger:
         seqs: Sequence[int] = (),
         cut_in: tuple[datetime, datetime] | None = None,
         before: int | None = None,
-        is_capped: bool | None = None,
+        since: int | None = None,
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first. `before` (a sequence number) asks for the next page."""
@@ -374,24 +422,24 @@ class SqlLedger:
             wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
         if before is not None:
             wanted.append(windows.c.seq < before)
-        if is_capped is not None:
-            wanted.append(windows.c.is_capped.is_(is_capped))
+        if since is not None:
+            wanted.append(windows.c.seq >= since)
         page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
         here = and_(windows.c.group_id == _id_of(group), windows.c.seq == page.c.seq)
         query = _history().join(page, here).order_by(windows.c.seq.desc())
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             return [_window_row(row) for row in connection.execute(query)]
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""
         group, seq = parse_window_id(window_id)
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             return [_attempt(row) for row in connection.execute(_attempts(group).where(attempts.c.seq == seq))]
 
     def acts(self, group: str) -> Sequence[Act]:
         """Return what people did to a group, oldest first."""
         query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
-        with reading(self._engine) as connection:
+        with self._reading() as connection:
             return [_act(group, row) for row in connection.execute(query)]
 
 
@@ -477,6 +525,18 @@ def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[He
     return {group_id: sorted(held, key=lambda one: one.window.seq) for group_id, held in found.items()}
 
 
+def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for some in _chunks(group_ids):
+        of_groups = select(windows.c.group_id, windows.c.seq).where(
+            windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE
+        )
+        for state in sorted(OPEN):
+            for row in connection.execute(of_groups.where(windows.c.state == state)):
+                found.setdefault(row.group_id, []).append(row.seq)
+    return {group_id: sorted(seqs) for group_id, seqs in found.items()}
+
+
 def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ...]:
     same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
     of_claim = claim_windows.c.claim_id == _claim_query(claim).scalar_subquery()
@@ -485,11 +545,10 @@ def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ..
 
 
 def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
-    same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
     query = (
         select(groups.c.name, windows.c.seq)
-        .join(windows, windows.c.group_id == groups.c.id)
-        .join(claim_windows, same)
+        .join_from(groups, windows)
+        .join(claim_windows)
         .where(claim_windows.c.claim_id == _claim_query(claim).scalar_subquery(), groups.c.name != group)
         .where(windows.c.state.in_(OWNING))
         .order_by(groups.c.name, windows.c.seq)
@@ -499,11 +558,7 @@ def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, .
 
 @cache
 def _held_windows() -> Select[Any]:
-    return (
-        select(windows, groups.c.name.label("group_name"), *_HOLDER)
-        .join(groups, groups.c.id == windows.c.group_id)
-        .join(claims, claims.c.id == windows.c.holder)
-    )
+    return select(windows, groups.c.name.label("group_name"), *_HOLDER).join(groups).join(claims)
 
 
 @cache
@@ -523,7 +578,7 @@ def _history() -> Select[Any]:
 def _attempts(group: str) -> Select[Any]:
     return (
         select(attempts, groups.c.name.label("group_name"), *_HOLDER)
-        .join(claims, claims.c.id == attempts.c.claim_id)
+        .join(claims)
         .join(groups, groups.c.id == attempts.c.group_id)
         .where(attempts.c.group_id == _id_of(group))
         .order_by(attempts.c.id)
@@ -551,41 +606,23 @@ def _window_row(row: Row[Any]) -> WindowRow:
 
 def _held(row: Row[Any]) -> Held:
     with intact(f"window {row.seq} of group {row.group_name}"):
-        return _held_of(row)
-
-
-def _held_of(row: Row[Any]) -> Held:
-    ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
-    window = Window(
-        group=row.group_name,
-        seq=row.seq,
-        lane=Lane(row.lane),
-        state=State(row.state),
-        ranges=ranges,
-        topic_ids=topic_ids,
-        until=row.until,
-        isolation_level=IsolationLevel(row.isolation_level),
-        lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
-        is_capped=row.is_capped,
-        leader_epochs=leader_epochs,
-    )
-    return Held(window, _claim(row), row.holds, row.committed_at)
-
-
-def _window(group: str, seq: int, draft: Draft) -> Window:
-    return Window(
-        group=group,
-        seq=seq,
-        lane=draft.lane,
-        state=State.PLANNED,
-        ranges=draft.ranges,
-        topic_ids=draft.topic_ids,
-        until=draft.until,
-        isolation_level=draft.isolation_level,
-        lost=draft.lost,
-        is_capped=draft.is_capped,
-        leader_epochs={tp: epoch for tp, epoch in draft.leader_epochs.items() if tp in draft.ranges},
-    )
+        ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
+        window = Window(
+            group=row.group_name,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            ranges=ranges,
+            topic_ids=topic_ids,
+            until=row.until,
+            isolation_level=IsolationLevel(row.isolation_level),
+            lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+            is_capped=row.is_capped,
+            leader_epochs=leader_epochs,
+        )
+        if window.span != row.span:
+            raise ValueError(f"it has {row.span} offsets, and its ranges have {window.span}")
+        return Held(window, _claim(row), row.holds, row.committed_at)
 
 
 def _window_values(window: Window) -> dict[str, Any]:
@@ -620,8 +657,7 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
         if found.scope != claim.scope:  # the task has another operator now
             connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
         return int(found.id)
-    values = {c: getattr(claim, c) for c in ("dag_id", "run_id", "task_id", "map_index", "scope")}
-    return _new_id(connection.execute(insert(claims).values(values)))
+    return _new_id(connection.execute(insert(claims).values(asdict(claim))))
 
 
 def _hold(
@@ -706,9 +742,10 @@ def _page(
     if not states and lane is None and is_ordered:
         return mine.subquery("page")
     each = [
-        select(mine.where(windows.c.lane == one, windows.c.state == state).subquery().c.seq)
+        select(mine.where(windows.c.lane == one, windows.c.state == state, *more).subquery().c.seq)
         for one in (Lane if lane is None else [lane])
         for state in sorted(states or State)
+        for more in ([()] if is_ordered else [[windows.c.is_capped == capped] for capped in (false(), true())])
     ]
     found = union_all(*each).subquery()
     return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit).subquery("page")
@@ -719,9 +756,9 @@ def _new_id(result: CursorResult[Any]) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> None:
+def _add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> int:
     values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
-    connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values))
+    return _new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
 
 
 def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
@@ -729,20 +766,6 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     if row is None:
         raise _unknown_group(name)
     return row
-
-
-def _standing_group(connection: Connection, wanted: str) -> Row[Any]:
-    row = connection.execute(_standing_groups().where(groups.c.name == parse_window_id(wanted)[0])).first()
-    if row is None:
-        raise _unknown_window(wanted)
-    return row
-
-
-def _group_of_window(connection: Connection, wanted: str, *columns: Any) -> Row[Any]:
-    try:
-        return _group(connection, parse_window_id(wanted)[0], *columns)
-    except UnknownGroupError:
-        raise _unknown_window(wanted) from None
 
 
 def _unknown_group(name: str) -> UnknownGroupError:
@@ -758,42 +781,72 @@ def _advance(connection: Connection, group: str, version: int, **values: Any) ->
         raise ConcurrentChangeError(f"Another process changed group {group} just now; nothing was written")
 
 
-def _found(connection: Connection, wanted: str) -> Held:
-    group, seq = parse_window_id(wanted)
-    row = connection.execute(_held_windows().where(groups.c.name == group, windows.c.seq == seq)).first()
-    if row is None:
-        raise _unknown_window(wanted)
-    return _held(row)
-
-
-def _standing_row(connection: Connection, wanted: str, attempt: int | None) -> Row[Any]:
-    """Find a window without its ranges, and how the attempt at it ended: all that a commit checks, in one query."""
-    group, seq = parse_window_id(wanted)
-    evidence = and_(
-        attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
-    )
-    own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
-    columns: list[Any] = [*own, groups.c.name.label("group_name"), *_HOLDER, attempts.c.outcome]
-    query = (
-        select(*columns)
-        .join(groups, groups.c.id == windows.c.group_id)
-        .join(claims, claims.c.id == windows.c.holder)
-        .outerjoin(attempts, evidence)
-    )
+def _find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:
+    group, seq = parse_window_id(window_id)
     row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
     if row is None:
-        raise _unknown_window(wanted)
+        raise no_window(window_id, group)
     return row
 
 
-def _unknown_window(wanted: str) -> UnknownWindowError:
-    group = parse_window_id(wanted)[0]
-    return UnknownWindowError(f"The ledger has no window {wanted}; kafka-offsets windows {group} lists them")
+def _standing(
+    connection: Connection, window_id: str, attempt: int | None = None
+) -> tuple[Standing, int, Outcome | None]:
+    """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
+    evidence = and_(
+        attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
+    )
+    query = _standings().add_columns(attempts.c.outcome).outerjoin(attempts, evidence)
+    row = _find_window(connection, query, window_id)
+    window = _standing_of(row)
+    with intact(f"attempt {attempt}"):
+        return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
 
 
-def _standing(row: Row[Any]) -> Standing:
+@cache
+def _standings() -> Select[Any]:
+    own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
+    return select(*own, groups.c.name.label("group_name"), *_HOLDER).select_from(windows).join(groups).join(claims)
+
+
+def _standing_of(row: Row[Any]) -> Standing:
     with intact(f"window {row.seq} of group {row.group_name}"):
         return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, _claim(row), row.holds)
+
+
+def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for some in _chunks(sorted(names)):
+        query = select(groups.c.name, groups.c.id).where(groups.c.name.in_(some))
+        found |= {row.name: row.id for row in connection.execute(query)}
+    return found
+
+
+@cache
+def _frontiers() -> Select[Any]:
+    """Select groups, each with the latest cut time that is proven, and with its oldest open window: in one statement, of one moment."""
+    waiting, last = windows.alias("waiting"), windows.alias("last")
+
+    def live(table: FromClause, state: State) -> ColumnElement[bool]:
+        return and_(table.c.group_id == groups.c.id, table.c.lane == Lane.LIVE, table.c.state == state)
+
+    first_open = [
+        select(func.min(waiting.c.seq)).where(live(waiting, state)).correlate(groups).scalar_subquery()
+        for state in sorted(OPEN)
+    ]
+    older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
+    proofs = select(windows.c.seq).where(live(windows, State.COMMITTED), windows.c.is_capped == false(), *older)
+    newest = proofs.order_by(windows.c.until.desc()).limit(1).correlate(groups).scalar_subquery()
+    return (
+        select(groups.c.id, groups.c.name, last.c.seq, last.c.until, func.coalesce(*first_open).label("oldest_open"))
+        .select_from(groups)
+        .outerjoin(last, and_(last.c.group_id == groups.c.id, last.c.seq == newest))
+    )
+
+
+def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
+    window_id = None if row.seq is None else name_window(row.name, row.seq)
+    return Frontier(window_id, row.until, tuple(name_window(row.name, seq) for seq in waiting))
 
 
 def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:
@@ -808,6 +861,13 @@ def _change(connection: Connection, group_id: int, window: Window | Standing, ho
         raise ConcurrentChangeError(f"Another process took over or changed window {window.id} just now")
 
 
+def _commit(connection: Connection, group_id: int, window: Standing, now: datetime, *, in_two_steps: bool) -> None:
+    """Change a window to committed, or in two steps a live one to committing."""
+    done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
+    at = now if done is State.COMMITTED else None
+    _change(connection, group_id, window, window.holds, state=done, committed_at=at)
+
+
 def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
     """Compare-and-set: change windows that are all in this state."""
     for some in _chunks(seqs):
@@ -818,10 +878,6 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: St
         )
         if done.rowcount != len(some):
             raise ConcurrentChangeError(f"Another process changed windows that were {before} just now")
-
-
-def _outcome(row: Row[Any]) -> Outcome | None:
-    return Outcome(row.outcome) if row.outcome is not None else None
 
 
 def _record(connection: Connection, group_id: int, act: Act) -> None:

@@ -90,10 +90,9 @@ def clean(engine: Engine) -> None:
         with engine.connect() as connection:
             over = [(row.id, _staged(row)) for row in connection.execute(select(staged).where(*is_over))]
         for number, one in over:
-            if not _is_dropped(engine, one):
-                continue
-            with writing(engine) as connection:
-                connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
+            if _is_dropped(engine, one):
+                with writing(engine) as connection:
+                    connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
     except (DBAPIError, KafkaOffsetsError) as exc:
         logger.warning(
             "The next commit drops the staging tables in %s, because this one could not: %s", where(engine), exc
@@ -102,8 +101,13 @@ def clean(engine: Engine) -> None:
 
 def _is_dropped(engine: Engine, one: Staged) -> bool:
     """Drop a staging table. If the database refuses, the other tables are still dropped."""
+    target = _table(one.target)
     try:
-        _drop(engine, one)
+        names = inspect(engine).get_table_names(schema=target.schema)
+        for name in done_with(names, one.staging):
+            with writing(engine) as connection:
+                quote = connection.dialect.identifier_preparer.format_table
+                connection.execute(text(f"DROP TABLE IF EXISTS {quote(_beside(target, name))}"))
     except LedgerUnavailableError:
         raise
     except LedgerError as exc:
@@ -112,15 +116,6 @@ def _is_dropped(engine: Engine, one: Staged) -> bool:
         )
         return False
     return True
-
-
-def _drop(engine: Engine, one: Staged) -> None:
-    target = _table(one.target)
-    names = inspect(engine).get_table_names(schema=target.schema)
-    for name in done_with(names, one.staging):
-        with writing(engine) as connection:
-            quote = connection.dialect.identifier_preparer.format_table
-            connection.execute(text(f"DROP TABLE IF EXISTS {quote(_beside(target, name))}"))
 
 
 def _replace(connection: Connection, window_id: str, one: Staged, *, is_planned: bool) -> None:

@@ -44,12 +44,9 @@ metadata = MetaData(naming_convention=NAMING)
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment, stored in UTC without a zone and read with the zone. It has microseconds on every database."""
 
-    impl = DateTime
+    # By default, MySQL's DATETIME drops fractions of a second.
+    impl = DateTime().with_variant(DATETIME(fsp=6), "mysql", "mariadb")
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Any) -> Any:
-        """By default, MySQL's DATETIME drops fractions of a second."""
-        return dialect.type_descriptor(DATETIME(fsp=6) if dialect.name in ("mysql", "mariadb") else DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
         """Refuse a time without a zone, because it does not name a moment."""
@@ -141,7 +138,7 @@ windows = Table(
     Column("committed_at", UtcDateTime),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
-    Index(None, "group_id", "lane", "state", "until"),
+    Index(None, "group_id", "lane", "state", "is_capped", "until"),
 )
 
 claim_windows = Table(

@@ -6,24 +6,20 @@ writes a draft. Then a JVM is started that runs only if the draft is good. Then 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured
-from airflow_kafka_offsets.adapters.machine.connector_jars import tail_of
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, is_locked, make_folder, secured, sync
 from airflow_kafka_offsets.adapters.machine.programs import Spark
-from airflow_kafka_offsets.adapters.machine.spark_home import OF_OTHER_RUNS
+from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import (
     SUBMIT_OPTIONS,
@@ -48,7 +44,7 @@ _KEPT = 7 * _A_DAY
 _JOB = Path(__file__).with_name("training.py")
 _LOWEST_PRIORITY = 19
 # Variables that would change the run, or that it does not need. Hadoop's folders are at the end of the class path, so the archive fits with them.
-_LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", *OF_OTHER_RUNS)
+_LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONF = {
     "spark.master": "local[2]",
     "spark.submit.deployMode": "client",
@@ -186,14 +182,9 @@ def _make(
 def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
     """Rename a draft so that others find it, and remove the archives that it replaces. A JVM that uses one of them keeps it."""
     draft.chmod(0o644)
-    for path, flags in ((draft, os.O_RDONLY), (folder, os.O_RDONLY | os.O_DIRECTORY)):
-        if path == folder:
-            draft.rename(folder / str(name))
-        descriptor = os.open(path, flags)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync(draft)
+    draft.rename(folder / str(name))
+    sync(folder)  # after a crash the rename itself may be missing
     _remove_old(name, folder)
     return folder / str(name)
 
@@ -225,38 +216,20 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
         raise StartArchiveError(
             f"{folder} belongs to another user, or others can write to it, so it is not used: remove it, or {NAME_ANOTHER}"
         )
-    descriptor = os.open(folder / f".lock-{place}", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield None
-    else:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with (folder / f".lock-{place}").open("a") as file:
+        yield file.fileno() if is_locked(file.fileno()) else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
     """Starts Spark for an archive, at the lowest priority, and ends it if it takes too long."""
 
-    def __init__(
-        self,
-        spark: Spark,
-        environment: Mapping[str, str],
-        directory: Path,
-        time_limit: float,
-        before_exec: Callable[[], None] | None,
-        lock: int,
-    ) -> None:
-        self._spark = spark
-        self._environment = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
-        self._environment |= {"SPARK_HOME": str(spark.home), "SPARK_CONF_DIR": str(spark.settings)}
-        self._environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(directory))
-        self._environment.setdefault("PYSPARK_PYTHON", sys.executable)
-        self._directory = directory
-        self._time_limit = time_limit
-        self._before_exec = before_exec
-        self._lock = lock
+    spark: Spark
+    environment: Mapping[str, str]
+    directory: Path
+    time_limit: float
+    before_exec: Callable[[], None] | None
+    lock: int
 
     def __call__(self, options: Sequence[str], *arguments: str) -> None:
         """Run spark-submit with these JVM options.
@@ -264,41 +237,27 @@ class _Run:
         Raises:
             StartArchiveError: it failed, or took too long.
         """
-        said = self._directory / "said"
-        with said.open("wb") as output:
-            child = subprocess.Popen(
-                [str(self._spark.home / "bin" / "spark-submit"), *arguments],
-                env={
-                    **self._environment,
-                    SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={self._directory}"], None),
-                },
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=self._in_child,
-                # The child holds the lock, too: it may still write to the draft after this process is gone.
-                pass_fds=[self._lock],
-            )
-        try:
-            code = child.wait(self._time_limit)
-        except BaseException as exc:
-            os.killpg(child.pid, signal.SIGKILL)  # the group, because it includes the Python of the job
-            child.wait()
-            if not isinstance(exc, subprocess.TimeoutExpired):
-                raise
+        environment = {name: value for name, value in self.environment.items() if name not in _LEFT_OUT}
+        environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(self.directory))
+        environment["SPARK_CONF_DIR"] = str(self.spark.settings)
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        environment[SUBMIT_OPTIONS] = with_options([*options, f"-Djava.io.tmpdir={self.directory}"], None)
+        # The child holds the lock, too: it may still write to the draft after this process is gone.
+        code, said = run_submit(
+            self.spark.home, arguments, self.directory, environment, self.time_limit, self._in_child, [self.lock]
+        )
+        if code is None:
             raise StartArchiveError(
-                f"Making the start archive took longer than {self._time_limit:g} s and was stopped; no launch tries it again within a day. "
+                f"Making the start archive took longer than {self.time_limit:g} s and was stopped; no launch tries it again within a day. "
                 "When the machine is less busy, type: kafka-offsets archive"
-            ) from exc
+            )
         if code != 0:
-            tail = tail_of(said.read_text(errors="replace"))
             raise StartArchiveError(
-                f"The run that makes a start archive ended with {code}. Correct what it reports below, then type: kafka-offsets archive\n{tail}"
+                f"The run that makes a start archive ended with {code}. Correct what it reports below, then type: kafka-offsets archive\n"
+                f"{tail_of(said)}"
             )
 
     def _in_child(self) -> None:
         os.nice(_LOWEST_PRIORITY)
-        if self._before_exec is not None:
-            self._before_exec()
+        if self.before_exec is not None:
+            self.before_exec()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -45,3 +46,21 @@ def make_folder(folder: Path) -> bool:
         folder.mkdir(parents=True)
         folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | 0o755)  # with any umask
     return secured(folder)
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk holds a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(descriptor: int) -> bool:
+    """Lock an open file, and return whether this succeeded. The kernel releases the lock when all its descriptors are closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -7,14 +7,11 @@ the process ends. A killed process leaves a staging folder, which is never read,
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured
-from airflow_kafka_offsets.adapters.machine.spark_home import OF_OTHER_RUNS
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, is_locked, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of, without_passwords
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
 
 LIST = "jars.json"
@@ -33,10 +30,8 @@ LIST = "jars.json"
 
 _POLL_SECONDS = 0.2
 _STAGING = ".staging-"
-_TAIL_LINES = 25
 # Files that an administrator gives to every job. Fetching does not need them, and they may be on another machine.
 _WITHOUT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
-_USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
 logger = logging.getLogger(__name__)
 
@@ -124,43 +119,24 @@ def _fetch(folder: Path, how: Fetching, deadline: float) -> list[Path]:
 
 def _run_spark_submit(staging: Path, how: Fetching, folder: Path, deadline: float) -> str:
     (staging / "nothing.py").touch()  # packages are resolved before the application runs
-    environment = {name: value for name, value in how.environment.items() if name not in OF_OTHER_RUNS}
-    environment["SPARK_HOME"] = str(how.home)
-    # A file, not a pipe: processes that spark-submit started could keep a pipe open.
-    with (staging / "said.txt").open("w+", errors="replace") as said:
-        try:
-            process = subprocess.Popen(
-                _command(staging, how),
-                cwd=staging,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                preexec_fn=how.before_exec,
-            )
-        except OSError as exc:
-            raise _unavailable(how, folder, f"{how.home}/bin/spark-submit: {exc.strerror}") from exc
-        try:
-            code = process.wait(max(deadline - time.monotonic(), 0))
-            why = f"spark-submit ended with exit code {code}" if code else None
-        except subprocess.TimeoutExpired:
-            why = f"it was not finished after {how.seconds:g} s"
-        finally:
-            process.kill()
-            process.wait()
-        said.seek(0)
-        text = said.read()
-    if why:
-        raise _unavailable(how, folder, why, text)
-    return text
+    seconds = max(deadline - time.monotonic(), 0)
+    try:
+        code, said = run_submit(how.home, _arguments(staging, how), staging, how.environment, seconds, how.before_exec)
+    except OSError as exc:
+        raise _unavailable(how, folder, f"{how.home}/bin/spark-submit: {exc.strerror}") from exc
+    if code is None:
+        raise _unavailable(how, folder, f"it was not finished after {how.seconds:g} s", said)
+    if code != 0:
+        raise _unavailable(how, folder, f"spark-submit ended with exit code {code}", said)
+    return said
 
 
-def _command(staging: Path, how: Fetching) -> list[str]:
+def _arguments(staging: Path, how: Fetching) -> list[str]:
     # As properties, because a Python in Spark's defaults takes precedence over environment variables.
     python = dict.fromkeys(("spark.pyspark.python", "spark.pyspark.driver.python"), sys.executable)
     conf = {"spark.jars.ivy": f"{staging}/ivy", **python, **dict.fromkeys(_WITHOUT, "")}
     return [
-        *(f"{how.home}/bin/spark-submit", "--master", "local[1]", "--deploy-mode", "client"),
+        *("--master", "local[1]", "--deploy-mode", "client"),
         *how.arguments,
         *("--packages", how.coordinates),
         *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
@@ -197,37 +173,21 @@ def _put_in_place(jars: Sequence[Path], folder: Path, staging: Path, coordinates
     (ready / LIST).write_text(json.dumps({"coordinates": coordinates, "jars": sizes}, indent=2))
     for path, mode in (*((file, 0o644) for file in ready.iterdir()), (ready, 0o755)):
         path.chmod(mode)  # with any umask: a file that others can write is not used
-        _sync(path)
+        sync(path)
     if folder.exists():  # it is not complete, so no one uses it
         folder.rename(staging / "old")
     ready.rename(folder)
-    _sync(folder.parent)  # after a crash the rename itself may be missing
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(folder.parent)  # after a crash the rename itself may be missing
 
 
 @contextmanager
 def _lock(folder: Path, how: Fetching, deadline: float) -> Iterator[None]:
     with folder.with_name(f".{folder.name}.lock").open("a") as file:
-        while not _is_locked(file.fileno()):
+        while not is_locked(file.fileno()):
             if time.monotonic() > deadline:
                 raise _unavailable(how, folder, f"another process still fetches it after {how.seconds:g} s")
             time.sleep(_POLL_SECONDS)
         yield
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> ConnectorUnavailableError:
@@ -242,18 +202,4 @@ def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> Conne
 
 def _command_for_people(how: Fetching) -> str:
     where = ["--submit-args", shlex.join(how.arguments)] if how.arguments else []
-    return _without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *where]))
-
-
-def tail_of(said: str) -> str:
-    r"""Return the last useful lines of Spark's output, without Java's stack traces and without passwords in URLs.
-
-    >>> tail_of("module not found\n\tat a.b(C.scala:1)\nhttps://me:secret@mirror/x")
-    'module not found\nhttps://***@mirror/x'
-    """
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
-    return _without_passwords("\n".join(lines[-_TAIL_LINES:]))
-
-
-def _without_passwords(text: str) -> str:
-    return _USER_IN_URL.sub("://***@", text)
+    return without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *where]))

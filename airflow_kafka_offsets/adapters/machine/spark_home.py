@@ -14,16 +14,6 @@ from pathlib import Path
 
 from airflow_kafka_offsets.core.launch.properties import parse_properties
 
-OF_OTHER_RUNS = (
-    "SPARK_REMOTE",
-    "SPARK_CONNECT_MODE_ENABLED",
-    "DEPLOY_MODE",
-    "MASTER",
-    "PYSPARK_SUBMIT_ARGS",
-    "PYTHONPATH",
-)
-"""Environment variables that would change a local run of Spark that this package starts for itself."""
-
 _SECONDS = 30
 """Seconds that Spark's script may take to find its home. It takes a tenth of a second."""
 

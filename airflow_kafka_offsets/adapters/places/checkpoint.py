@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, StoreUnavailableError
-from airflow_kafka_offsets.core.place.checkpoint import check_commit, find_batches, planned_note, read_offsets
+from airflow_kafka_offsets.core.place.checkpoint import find_batches, log_lines, planned_note, read_offsets
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
 
 _T = TypeVar("_T")
@@ -32,10 +32,9 @@ class CheckpointDirectory:
         # Commits first: a batch that is committed meanwhile then counts as planned, which is safe.
         commits, offsets = self._names("commits"), self._names("offsets")
         batches = find_batches(self.name, offsets, commits)
-        check_commit(f"{self.name}: commits/{batches.committed}", self._text("commits", batches.committed))
-        found = read_offsets(
-            f"{self.name}: offsets/{batches.committed}", self._text("offsets", batches.committed), self._source
-        )
+        newest = batches.committed
+        log_lines(f"{self.name}: commits/{newest}", self._text("commits", newest))  # only to refuse what Spark refuses
+        found = read_offsets(f"{self.name}: offsets/{newest}", self._text("offsets", newest), self._source)
         return PlaceOffsets(found.offsets, (*planned_note(batches), *found.notes))
 
     def _names(self, folder: str) -> list[str]:

@@ -32,15 +32,23 @@ class CsvFile:
 
     def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
         """Return the group's offsets, of all topics in the file."""
-        return PlaceOffsets(load_csv(self.name, read_text(self._file), self._group, is_chosen=self._is_chosen))
+        return PlaceOffsets(load_csv(self.name, _read_text(self._file), self._group, is_chosen=self._is_chosen))
 
 
-def read_text(file: str) -> str:
-    """Return what a file holds; ``-`` is stdin, which can be read once.
+def read_csvs(place: str) -> Iterator[tuple[str, str]]:
+    """Return name and text of a CSV file, of all CSV files in a folder (as Spark writes one), or of stdin (``-``).
 
     Raises:
-        BadInputError: it can't be read.
+        BadInputError: it can't be read, or the folder has none.
     """
+    is_folder = place != "-" and Path(place).is_dir()
+    files = sorted(str(file) for file in Path(place).glob("*.csv")) if is_folder else [place]
+    if not files:
+        raise BadInputError(f"{place} has no *.csv file")
+    return ((file, _read_text(file)) for file in files)
+
+
+def _read_text(file: str) -> str:
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode("utf-8-sig")
@@ -48,20 +56,7 @@ def read_text(file: str) -> str:
         raise BadInputError(f"Can't read {file}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}") from exc
 
 
-def csv_files(place: str) -> list[str]:
-    """Return the CSV files in a folder, or the one file that is named.
-
-    Raises:
-        BadInputError: the folder has none.
-    """
-    if place == "-" or not Path(place).is_dir():
-        return [place]
-    if files := sorted(str(file) for file in Path(place).glob("*.csv")):
-        return files
-    raise BadInputError(f"{place} has no *.csv file")
-
-
-def check_new(path: str) -> None:
+def check_new_csv(path: str) -> None:
     """Refuse to write over a file.
 
     Raises:
@@ -75,7 +70,7 @@ def check_new(path: str) -> None:
 
 
 @contextmanager
-def new_file(path: str) -> Iterator[TextIO]:
+def new_csv(path: str) -> Iterator[TextIO]:
     """Make a new file and open it. If the caller fails before it is written, remove the file.
 
     Raises:

@@ -108,7 +108,8 @@ class FilesStore:
 
         def write(seen: tuple[OffsetFile, list[str]]) -> bool:
             newest, names = seen
-            file = self._successor(newest, after, window_id)
+            offsets, token = {**newest.offsets, **after}, uuid.uuid4().hex
+            file = OffsetFile(group, newest.version + 1, offsets, window_id, self._clock(), token)
             if not self._add(file):
                 return False
             self._tidy(file, names)
@@ -126,14 +127,11 @@ class FilesStore:
             content = self._place.get(group, name)
             # Otherwise others have written so many versions since the listing that it was deleted.
             if content is not None:
-                return load_offset_file(content, group, version, self._place.where(group, name)), names
+                offsets = load_offset_file(content, group, self._place.where(group, name))
+                return OffsetFile(group, version, offsets), names
         raise ConcurrentChangeError(
             f"{self.name}: other writers kept changing the offsets of group {group} during the read"
         )
-
-    def _successor(self, newest: OffsetFile, after: Offsets, window_id: str) -> OffsetFile:
-        offsets = {**newest.offsets, **after}
-        return OffsetFile(newest.group, newest.version + 1, offsets, window_id, self._clock(), uuid.uuid4().hex)
 
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)

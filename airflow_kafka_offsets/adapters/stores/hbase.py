@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import happybase  # makes the module Hbase_thrift
+from Hbase_thrift import Mutation, TScan
+
 from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -115,8 +118,6 @@ class HBaseStore:
         protocol: str = "binary",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        import happybase
-
         self.name = name
         self._names = {"table": table, "family": family, "state_family": state_family}
         self._state_column = f"{state_family}:json".encode()
@@ -200,8 +201,6 @@ class HBaseStore:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Table]:
-        import happybase
-
         connection = happybase.Connection(**self._settings, autoconnect=False)
         table = _Table(connection, self._names, self.name, self._gateway)
         try:
@@ -237,8 +236,6 @@ class _Table:
         self, first: bytes, last: bytes, parse: Callable[[bytes, Mapping[bytes, bytes]], Batch | None]
     ) -> Batch | None:
         """Return the first batch that `parse` finds in the rows from `first` backwards to `last`, without `last` itself."""
-        from Hbase_thrift import TScan
-
         scan = TScan(startRow=first, stopRow=last, columns=[self._family], caching=1, reversed=True)
         found = None
         with self._errors_translated():
@@ -250,16 +247,12 @@ class _Table:
 
     def swap(self, row: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         """Write a cell, if it still has the expected value (None: absent)."""
-        from Hbase_thrift import Mutation
-
         with self._errors_translated(is_writing=True):
             put = Mutation(column=column, value=value)
             return bool(self._client.checkAndPut(self._name, row, column, expected, put, {}))
 
     def put(self, row: bytes, cells: Mapping[bytes, bytes]) -> None:
         """Write a row as a whole."""
-        from Hbase_thrift import Mutation
-
         with self._errors_translated(is_writing=True):
             self._client.mutateRow(self._name, row, [Mutation(column=c, value=v) for c, v in cells.items()], {})
 
@@ -275,9 +268,10 @@ class _Table:
 
     def _translated(self, exc: Exception, *, is_writing: bool) -> StoreError:
         said = told_by(exc)
-        for pattern, error, advice in _ANSWERS:
-            if found := re.search(pattern, said):
-                return error(f"{self._store}: {advice.format(*found.groups(), **self._names)}")
+        for error, advices in _ANSWERS.items():
+            for pattern, advice in advices.items():
+                if found := re.search(pattern, said):
+                    return error(f"{self._store}: {advice.format(*found.groups(), **self._names)}")
         did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({said.splitlines()[0]})"
         if is_writing:
             return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} during the write")
@@ -288,42 +282,32 @@ class _NoFamilyError(StoreRefusedError):
     """The table lacks a column family."""
 
 
-_ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
-    (
-        r"TableNotFoundException",
-        StoreRefusedError,
-        "HBase has no table {table}. Create it in the HBase shell: create '{table}', {{NAME => '{family}', "
-        "TTL => 2592000}}, {{NAME => '{state_family}'}}",
-    ),
-    (
-        r"NoSuchColumnFamilyException: Column family (\S+) does not exist",
-        _NoFamilyError,
-        "Table {table} has no column family {0}. Add it in the HBase shell: alter '{table}', {{NAME => '{0}'}}",
-    ),
-    (r"TableNotEnabledException", StoreRefusedError, "Table {table} is disabled. In the HBase shell: enable '{table}'"),
-    (
-        r"AccessDeniedException: (Insufficient permissions[^\n]*)",
-        StoreRefusedError,
-        "HBase denies access: {0}. Grant the rights to read and write the table: grant '<user>', 'RW', '{table}'",
-    ),
-    (
-        r"is read[ -]only",
-        StoreRefusedError,
-        "Table {table} is read-only. In the HBase shell: alter '{table}', READONLY => false",
-    ),
-    (
-        r"KeyValue size too large|exceeds limit of (\d+) bytes",
-        StoreLimitError,
-        "The state of the group is too large for a cell of HBase; nothing was written. Raise hbase.client.keyvalue.maxsize and "
-        "hbase.server.keyvalue.maxsize",
-    ),
-    (
-        r"Invalid method name",
-        StoreRefusedError,
-        "The server is not HBase's Thrift 1 gateway (hbase thrift start); Thrift 2 is not supported",
-    ),
-)
-"""Answers of HBase: a pattern of the text, the error, and what to do."""
+_ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
+    StoreRefusedError: {
+        r"TableNotFoundException": (
+            "HBase has no table {table}. Create it in the HBase shell: create '{table}', {{NAME => '{family}', TTL => 2592000}}, "
+            "{{NAME => '{state_family}'}}"
+        ),
+        r"TableNotEnabledException": "Table {table} is disabled. In the HBase shell: enable '{table}'",
+        r"AccessDeniedException: (Insufficient permissions[^\n]*)": (
+            "HBase denies access: {0}. Grant the rights to read and write the table: grant '<user>', 'RW', '{table}'"
+        ),
+        r"is read[ -]only": "Table {table} is read-only. In the HBase shell: alter '{table}', READONLY => false",
+        r"Invalid method name": "The server is not HBase's Thrift 1 gateway (hbase thrift start); Thrift 2 is not supported",
+    },
+    _NoFamilyError: {
+        r"NoSuchColumnFamilyException: Column family (\S+) does not exist": (
+            "Table {table} has no column family {0}. Add it in the HBase shell: alter '{table}', {{NAME => '{0}'}}"
+        ),
+    },
+    StoreLimitError: {
+        r"KeyValue size too large|exceeds limit of (\d+) bytes": (
+            "The state of the group is too large for a cell of HBase; nothing was written. Raise hbase.client.keyvalue.maxsize and "
+            "hbase.server.keyvalue.maxsize"
+        ),
+    },
+}
+"""What to do after answers of HBase, by error: for each pattern of the text, the advice."""
 
 
 def told_by(exc: Exception) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import requests
+from hdfs import Client, InsecureClient
+from hdfs.util import HdfsError
 
 from airflow_kafka_offsets.core.errors import (
     StoreAnswerError,
@@ -16,32 +20,15 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
-if TYPE_CHECKING:
-    from hdfs import Client
-    from hdfs.util import HdfsError
-
 _MISSING = "FileNotFoundException"
 _CHUNK = 65_536
 # Java's names of errors that a person has to correct.
-_REFUSALS = frozenset(
-    {
-        "AccessControlException",
-        "AuthenticationException",
-        "AuthorizationException",
-        "DSQuotaExceededException",
-        "IllegalArgumentException",
-        "InvalidPathException",
-        "InvalidToken",
-        "MaxDirectoryItemsExceededException",
-        "NSQuotaExceededException",
-        "ParentNotDirectoryException",
-        "PathComponentTooLongException",
-        "QuotaExceededException",
-        "SecurityException",
-        "SnapshotAccessControlException",
-        "UnsupportedOperationException",
-    }
-)
+_LOGIN = {"AuthenticationException", "InvalidToken", "SecurityException"}
+_RIGHTS = {"AccessControlException", "AuthorizationException", "SnapshotAccessControlException"}
+_QUOTAS = {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException"}
+_NAMES = {"InvalidPathException", "ParentNotDirectoryException", "PathComponentTooLongException"}
+_OTHERS = {"IllegalArgumentException", "MaxDirectoryItemsExceededException", "UnsupportedOperationException"}
+_REFUSALS = _LOGIN | _RIGHTS | _QUOTAS | _NAMES | _OTHERS
 
 
 @dataclass(frozen=True)
@@ -86,13 +73,11 @@ class HdfsPlace:
         self._base = base.rstrip("/")
 
     def where(self, group: str, name: str) -> str:
-        """See `files.Place.where`."""
+        """See `files.Folders.where`."""
         return f"hdfs:{self._path(group, name)}"
 
     def names(self, group: str, after: str = "") -> list[str]:
-        """See `files.Place.names`."""
-        from hdfs.util import HdfsError
-
+        """See `files.Folders.names`."""
         with _translated(f"{self.where(group, '')} can't be listed"):
             try:
                 return list(self._client.list(self._path(group, "")))
@@ -102,9 +87,7 @@ class HdfsPlace:
                 raise
 
     def get(self, group: str, name: str) -> bytes | None:
-        """See `files.Place.get`."""
-        from hdfs.util import HdfsError
-
+        """See `files.Folders.get`."""
         with _translated(f"{self.where(group, name)} can't be read"):
             try:
                 with self._client.read(self._path(group, name), chunk_size=_CHUNK) as chunks:
@@ -117,7 +100,7 @@ class HdfsPlace:
                 return None
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
-        """See `files.Place.put_if_absent`."""
+        """See `files.Folders.put_if_absent`."""
         try:
             self._upload(group, temporary, content)
             if self._rename(group, temporary, name):
@@ -130,7 +113,7 @@ class HdfsPlace:
         return False
 
     def delete(self, group: str, name: str) -> None:
-        """See `files.Place.delete`."""
+        """See `files.Folders.delete`."""
         with _translated(f"{self.where(group, name)} can't be deleted"):
             self._client.delete(self._path(group, name))
 
@@ -141,8 +124,6 @@ class HdfsPlace:
 
     def _rename(self, group: str, temporary: str, name: str) -> bool:
         """Rename; False: the name is taken. HDFS's RENAME never replaces a file."""
-        from hdfs.util import HdfsError
-
         what = f"HDFS did not confirm that {self.where(group, name)} is written"
         with _translated(what, is_write=True):
             try:
@@ -155,8 +136,6 @@ class HdfsPlace:
 
     def _check_taken(self, group: str, name: str) -> None:
         """Check that HDFS refused to rename because the name is taken, and for no other reason."""
-        from hdfs.util import HdfsError
-
         with _translated(f"{self.where(group, name)} can't be checked; no offset was changed"):
             try:
                 self._client.status(self._path(group, name))
@@ -185,8 +164,6 @@ def open_client(urls: Sequence[str], timeout: float, login: HdfsLogin) -> Client
         timeout: seconds to wait for an answer.
         login: the login at the name nodes.
     """
-    from hdfs import InsecureClient
-
     settings: dict[str, Any] = {"session": _open_session(login), "timeout": timeout}
     if login.has_kerberos:
         from hdfs.ext.kerberos import KerberosClient
@@ -196,8 +173,6 @@ def open_client(urls: Sequence[str], timeout: float, login: HdfsLogin) -> Client
 
 
 def _open_session(login: HdfsLogin) -> Any:
-    import requests
-
     session = requests.Session()
     session.verify = login.verify
     session.cert = login.cert
@@ -210,9 +185,6 @@ def _open_session(login: HdfsLogin) -> Any:
 
 @contextlib.contextmanager
 def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
-    import requests
-    from hdfs.util import HdfsError
-
     try:
         yield
     except HdfsError as exc:
@@ -242,8 +214,6 @@ def _first_line(exc: HdfsError) -> str:
 
 
 def _silence(exc: Exception) -> str:
-    import requests
-
     if isinstance(exc, requests.Timeout):
         return "no answer in time"
     if isinstance(exc, requests.ConnectionError):

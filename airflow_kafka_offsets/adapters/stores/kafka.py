@@ -11,8 +11,9 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -192,10 +193,11 @@ class KafkaStore:
             f"{masked(hint(reports), self._config)}. Nothing was written"
         )
 
-    def _unknown(self, group: str, error: KafkaError, what: str) -> StoreOutcomeUnknownError:
+    def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
+        all_or_none, some = "all offsets are written or none is", "some offsets may be written and some not"
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {what}. "
-            "Repeating the commit shows whether it was written"
+            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): "
+            f"{all_or_none if self._is_transactional else some}. Repeating the commit shows whether it was written"
         )
 
     def _said(self, error: KafkaError) -> str:
@@ -234,18 +236,19 @@ class _Commit:
         seconds = self._store._timeout
         try:
             producer.begin_transaction()
-            metadata = self._group_metadata()
+            with closing(Consumer(self._consumer_settings)) as consumer:
+                metadata = consumer.consumer_group_metadata()
             for chunk in self._chunks():
-                producer.send_offsets_to_transaction(chunk, metadata, seconds)
+                _in_time(partial(producer.send_offsets_to_transaction, chunk, metadata, seconds), self._group, seconds)
         except KafkaException as exc:
             return self._failed(producer, exc)
         try:
-            producer.commit_transaction(seconds)
+            _in_time(partial(producer.commit_transaction, seconds), self._group, seconds)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED or error.txn_requires_abort():
                 return self._failed(producer, exc, is_commit=True)
-            raise self._unknown(error) from exc
+            raise self._store._unknown(self._group, error) from exc
         self._check_written()
         return True
 
@@ -281,7 +284,7 @@ class _Commit:
         outcome = _NOTHING if is_first and error.code() in _OF_THE_GROUP else _SOME
         if refusal := self._store._refused(self._group, error, outcome):
             raise refusal
-        raise self._store._unknown(self._group, error, "some offsets may be written and some not")
+        raise self._store._unknown(self._group, error)
 
     def _fence(self) -> Producer | None:
         store = self._store
@@ -295,7 +298,7 @@ class _Commit:
                     "error_cb": self._reports.append,
                 }
             )
-            producer.init_transactions(store._timeout)
+            _in_time(partial(producer.init_transactions, store._timeout), self._group, store._timeout)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED:
@@ -309,18 +312,15 @@ class _Commit:
         if error.code() in _FENCED:
             return self._lost()
         try:
-            producer.abort_transaction(self._store._timeout)
+            _in_time(partial(producer.abort_transaction, self._store._timeout), self._group, self._store._timeout)
         except KafkaException as ended:
             # If two writers change a transaction at the same moment, the broker may answer UNKNOWN. Only a read shows the outcome.
             if ended.args[0].code() in _FENCED:
                 return self._lost()
             if is_commit:
-                raise self._unknown(error) from exc
+                raise self._store._unknown(self._group, error) from exc
             # Nothing is committed: the open transaction ends with its time-out, or with the next writer.
         raise self._store._error(self._group, error, tuple(self._reports)) from exc
-
-    def _unknown(self, error: KafkaError) -> StoreOutcomeUnknownError:
-        return self._store._unknown(self._group, error, "all offsets are written or none is")
 
     def _lost(self) -> bool:
         # Without a random pause, two writers could fence each other again and again.
@@ -352,10 +352,6 @@ class _Commit:
                 f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance shows what the group holds"
             )
 
-    def _group_metadata(self) -> Any:
-        with closing(Consumer(self._consumer_settings)) as consumer:
-            return consumer.consumer_group_metadata()
-
     @property
     def _consumer_settings(self) -> dict[str, Any]:
         return {**self._store._config, "group.id": self._group, "enable.auto.commit": False}
@@ -367,6 +363,32 @@ class _Commit:
         ]
         for start in range(0, len(commits), CHUNK):
             yield commits[start : start + CHUNK]
+
+
+def _in_time(step: Callable[[], None], group: str, seconds: float) -> None:
+    """Take a step of a transaction, and wait for it at most twice as long as it was told to take.
+
+    While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456). A step
+    that comes back later changes nothing: the transaction is never committed.
+
+    Raises:
+        KafkaException: of the step, or it took too long.
+    """
+    raised: list[KafkaException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except KafkaException as exc:
+            raised.append(exc)
+
+    thread = threading.Thread(target=run, name=f"transaction of {group}", daemon=True)
+    thread.start()
+    thread.join(2 * seconds)
+    if thread.is_alive():
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {2 * seconds:g} s"))
+    if raised:
+        raise raised[0]
 
 
 @contextmanager
@@ -390,15 +412,15 @@ def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition
     return {tp: offset for tp, offset in offsets.items() if tp not in gone}
 
 
-_CAVEAT = "offsets expire (offsets.retention.minutes, 7 days by default); each commit renews all partitions"
+_EXPIRY = "Offsets expire (offsets.retention.minutes, 7 days by default). Each commit renews those of all partitions."
 _TRANSACTIONAL = Guarantees(
     is_atomic=True,
     compares=Compares.COOPERATING,
-    caveat=f"{_CAVEAT}. If another tool commits at the same moment, its offsets win for its partitions; this is noticed when the commit "
-    "is read back",
+    caveat=f"{_EXPIRY} If another tool commits at the same moment, its offsets win for its partitions. This is noticed when the commit "
+    "is read back.",
 )
 _PLAIN = Guarantees(
     is_atomic=False,
-    compares=Compares.NOBODY,
-    caveat=f"{_CAVEAT}. Of two writers at the same moment, the last one wins; repeating the commit finishes what was half-written",
+    compares=Compares.NO_ONE,
+    caveat=f"{_EXPIRY} Of two writers at the same moment, the last one wins. Repeating the commit finishes what was half-written.",
 )

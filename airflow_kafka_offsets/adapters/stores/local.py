@@ -16,26 +16,12 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
-# Errors that a person has to correct: rights, a full or read-only disk, a missing folder, no hard links.
-_REFUSALS = frozenset(
-    {
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EMLINK,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-        errno.EXDEV,
-        errno.ENOTSUP,
-        errno.ENOSYS,
-    }
-)
+# Errors that a person has to correct.
+_RIGHTS = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+_NO_HARD_LINKS = {errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS}
+_REFUSALS = _RIGHTS | _FULL | _PATHS | _NO_HARD_LINKS
 
 
 class LocalPlace:
@@ -56,11 +42,11 @@ class LocalPlace:
         self._base = Path(base)
 
     def where(self, group: str, name: str) -> str:
-        """See `files.Place.where`."""
+        """See `files.Folders.where`."""
         return str(self._base / group / name)
 
     def names(self, group: str, after: str = "") -> list[str]:
-        """See `files.Place.names`."""
+        """See `files.Folders.names`."""
         with _translated(f"{self._base / group} can't be listed"):
             try:
                 return os.listdir(self._base / group)
@@ -69,7 +55,7 @@ class LocalPlace:
                 return []
 
     def get(self, group: str, name: str) -> bytes | None:
-        """See `files.Place.get`."""
+        """See `files.Folders.get`."""
         with _translated(f"{self.where(group, name)} can't be read"):
             try:
                 return (self._base / group / name).read_bytes()
@@ -79,7 +65,7 @@ class LocalPlace:
                 raise StoreContentError(f"{self.where(group, name)} is a folder, not a file with offsets") from exc
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
-        """See `files.Place.put_if_absent`."""
+        """See `files.Folders.put_if_absent`."""
         folder = self._base / group
         with _translated(f"A file can't be written to {folder}; nothing was changed"):
             self._make(folder)
@@ -94,7 +80,7 @@ class LocalPlace:
         return is_ours
 
     def delete(self, group: str, name: str) -> None:
-        """See `files.Place.delete`."""
+        """See `files.Folders.delete`."""
         with _translated(f"{self.where(group, name)} can't be deleted"):
             (self._base / group / name).unlink(missing_ok=True)
 

@@ -7,6 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from redis import Redis, RedisCluster
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.retry import Retry
+
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -59,62 +67,42 @@ end
 return 1
 """
 _RIGHTS = "+eval +hgetall +hget +hset"
-# Answers of a server, matched against its exception's name and text: some codes are only in the name, and older servers wrap
-# the errors of a script.
-_ANSWERS: Sequence[tuple[str, type[StoreError], str]] = (
-    (
-        r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required",
-        StoreRefusedError,
-        "it refused the login. Correct login and password of the Airflow connection",
-    ),
-    (
-        r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command",
-        StoreRefusedError,
-        f"this user lacks rights. Grant them: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
-        "+cluster|shards +command)",
-    ),
-    (
-        r"^ReadOnly|READONLY",
-        StoreRefusedError,
-        "it is a replica, which accepts no writes. Point the Airflow connection at the primary",
-    ),
-    (
-        r"^OutOfMemory|\bOOM\b",
-        StoreRefusedError,
-        "its memory is full. Raise its maxmemory, or remove data there",
-    ),
-    (
-        r"MISCONF",
-        StoreRefusedError,
-        "it accepts no writes because it could not save its data to disk. Correct that there (see its log: disk full, rights)",
-    ),
-    (
-        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT",
-        StoreRefusedError,
-        'it is one node of a cluster. Put {"cluster": true} into the extra of the Airflow connection',
-    ),
-    (
-        r"cluster support disabled|Cluster mode is not enabled",
-        StoreRefusedError,
-        "it is not a cluster. Remove `cluster` from the Airflow connection's extra and from the store's options",
-    ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
-        StoreRefusedError,
-        "its certificate is not trusted. Set ssl_ca_certs in the extra of the Airflow connection, and use a host name that "
-        "the certificate has",
-    ),
-    (
-        r"WRONGTYPE",
-        StoreContentError,
-        "its value under the group's key is not a hash. Choose another key (option `key`), or remove the value",
-    ),
-    (
-        r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of",
-        StoreUnavailableError,
-        "it can't answer now; nothing was written",
-    ),
-)
+# What a server's answers mean, by error: patterns of an exception's name and text, because some codes are only in the name, and
+# older servers wrap the errors of a script.
+_ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
+    StoreRefusedError: {
+        r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": (
+            "it refused the login. Correct login and password of the Airflow connection"
+        ),
+        r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
+            f"this user lacks rights. Grant them: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
+            "+cluster|shards +command)"
+        ),
+        r"^ReadOnly|READONLY": "it is a replica, which accepts no writes. Point the Airflow connection at the primary",
+        r"^OutOfMemory|\bOOM\b": "its memory is full. Raise its maxmemory, or remove data there",
+        r"MISCONF": (
+            "it accepts no writes because it could not save its data to disk. Correct that there (see its log: disk full, rights)"
+        ),
+        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": (
+            'it is one node of a cluster. Put {"cluster": true} into the extra of the Airflow connection'
+        ),
+        r"cluster support disabled|Cluster mode is not enabled": (
+            "it is not a cluster. Remove `cluster` from the Airflow connection's extra and from the store's options"
+        ),
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
+            "its certificate is not trusted. Set ssl_ca_certs in the extra of the Airflow connection, and use a host name that "
+            "the certificate has"
+        ),
+    },
+    StoreContentError: {
+        r"WRONGTYPE": "its value under the group's key is not a hash. Choose another key (option `key`), or remove the value",
+    },
+    StoreUnavailableError: {
+        r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
+            "it can't answer now; nothing was written"
+        ),
+    },
+}
 
 
 class RedisStore:
@@ -147,8 +135,6 @@ class RedisStore:
         is_cluster: bool = False,
         nodes: Sequence[tuple[str, int]] = (),
     ) -> None:
-        import redis  # noqa: F401 a missing library is an error here, not at the first commit
-
         self.name = name
         self._key = key or KeyPattern()
         self._is_cluster = is_cluster
@@ -187,8 +173,6 @@ class RedisStore:
         return [self._key.key(topic, group) for topic in topics]
 
     def _are_together(self, keys: Sequence[str]) -> bool:
-        from redis.crc import key_slot
-
         return not self._is_cluster or len({key_slot(key.encode()) for key in keys}) <= 1
 
     def _look(self, client: Any, group: str, topics: Sequence[str]) -> _Hashes:
@@ -209,11 +193,6 @@ class RedisStore:
             yield client
 
     def _connect(self) -> Any:
-        from redis import Redis, RedisCluster
-        from redis.backoff import NoBackoff
-        from redis.cluster import ClusterNode
-        from redis.retry import Retry
-
         settings: dict[str, Any] = {**self._settings, "retry": Retry(NoBackoff(), 0)}
         if not self._is_cluster:
             return Redis(**settings)
@@ -223,12 +202,24 @@ class RedisStore:
 
     @contextmanager
     def _translated(self, *, is_writing: bool = False) -> Iterator[None]:
-        from redis.exceptions import RedisClusterException, RedisError
-
         try:
             yield
         except (RedisError, RedisClusterException, OSError) as exc:
-            raise _translate(self.name, exc, is_writing) from exc
+            raise self._error(exc, is_writing) from exc
+
+    def _error(self, exc: Exception, is_writing: bool) -> StoreError:
+        said = f"{type(exc).__name__}: {exc}"
+        for error, meanings in _ANSWERS.items():
+            for pattern, meaning in meanings.items():
+                if re.search(pattern, said):
+                    return error(f"{self.name}: {meaning} ({said})")
+        if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
+            return StoreRefusedError(f"{self.name}: Redis refused ({said})")
+        if is_writing:
+            return StoreOutcomeUnknownError(
+                f"{self.name}: no answer to a write ({said}). Repeating the advance shows whether it was written"
+            )
+        return StoreUnavailableError(f"{self.name}: Redis did not answer, nothing was written ({said})")
 
 
 def _offsets(hashes: _Hashes) -> dict[TopicPartition, int]:
@@ -249,20 +240,3 @@ def _arguments(topics: Sequence[str], after: Offsets, seen: _Hashes) -> list[str
         for field, offset in moves.items():
             arguments += (field, seen[topic].get(field.encode(), b""), offset)
     return arguments
-
-
-def _translate(name: str, exc: Exception, is_writing: bool) -> StoreError:
-    from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import ResponseError
-
-    said = f"{type(exc).__name__}: {exc}"
-    for pattern, error, meaning in _ANSWERS:
-        if re.search(pattern, said):
-            return error(f"{name}: {meaning} ({said})")
-    if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
-        return StoreRefusedError(f"{name}: Redis refused ({said})")
-    if is_writing:
-        return StoreOutcomeUnknownError(
-            f"{name}: no answer to a write ({said}). Repeating the advance shows whether it was written"
-        )
-    return StoreUnavailableError(f"{name}: Redis did not answer, nothing was written ({said})")

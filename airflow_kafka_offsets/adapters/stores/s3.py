@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
+
+from botocore import exceptions
+from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
 from airflow_kafka_offsets.core.errors import (
     StoreAnswerError,
@@ -14,9 +19,6 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
-
-if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
 
 _PROBE = "if-none-match.txt"
 _PROBE_TEXT = b"Writers of offsets put this object again with 'If-None-Match: *' to see that the service says no.\n"
@@ -46,15 +48,14 @@ class S3Place:
         self._make_client = make_client
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._known: Any = None
         self._compares = False
 
     def where(self, group: str, name: str) -> str:
-        """See `files.Place.where`."""
+        """See `files.Folders.where`."""
         return f"s3://{self._bucket}/{self._key(group, name)}"
 
     def names(self, group: str, after: str = "") -> list[str]:
-        """See `files.Place.names`."""
+        """See `files.Folders.names`."""
         folder = self._key(group, "")
         with _translated(f"{self.where(group, '')} can't be listed"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -63,9 +64,7 @@ class S3Place:
             return [found["Key"][len(folder) :] for page in pages for found in page.get("Contents", [])]
 
     def get(self, group: str, name: str) -> bytes | None:
-        """See `files.Place.get`."""
-        from botocore.exceptions import ClientError
-
+        """See `files.Folders.get`."""
         with _translated(f"{self.where(group, name)} can't be read"):
             try:
                 content: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(group, name))["Body"].read()
@@ -76,19 +75,17 @@ class S3Place:
             return content
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
-        """See `files.Place.put_if_absent`."""
+        """See `files.Folders.put_if_absent`."""
         self._check_service(group)
         tag = self._put(group, name, content)
         return tag is not None and self._is_still(group, name, tag)
 
     def delete(self, group: str, name: str) -> None:
-        """See `files.Place.delete`."""
+        """See `files.Folders.delete`."""
         with _translated(f"{self.where(group, name)} can't be deleted"):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(group, name))
 
     def _put(self, group: str, name: str, content: bytes) -> str | None:
-        from botocore.exceptions import ClientError
-
         request = {"Bucket": self._bucket, "Key": self._key(group, name), "Body": content, "IfNoneMatch": "*"}
         kind = "text/plain" if name == _PROBE else "application/json"
         with _translated(f"{self.where(group, name)} can't be written", is_write=True):
@@ -126,21 +123,16 @@ class S3Place:
     def _key(self, group: str, name: str) -> str:
         return f"{self._prefix}{group}/{name}"
 
-    @property
+    @cached_property
     def _client(self) -> Any:
-        if self._known is None:
-            self._known = self._make_client()
-        return self._known
+        return self._make_client()
 
 
 @contextlib.contextmanager
 def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
-    from botocore import exceptions
-    from botocore.parsers import ResponseParserError
-
     try:
         yield
-    except exceptions.ClientError as exc:
+    except ClientError as exc:
         said = f"{what}: the service answered {_code(exc)} ({_status(exc)})"
         raise _error_of(_status(exc), _code(exc), is_write=is_write)(said) from exc
     except exceptions.SSLError as exc:

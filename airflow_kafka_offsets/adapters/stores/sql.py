@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import partial
@@ -132,8 +132,8 @@ class SqlStore:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="the table needs a unique key over topic, group and partition, and on MySQL a transactional engine. Both are "
-        "checked before the first write. Names must not differ only by what the column's collation ignores (upper and lower case)",
+        caveat="The table needs a unique key over topic, group and partition, and on MySQL a transactional engine. Both are "
+        "checked before the first write. Names must not differ only by what the column's collation ignores (upper and lower case).",
     )
 
     def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:
@@ -304,12 +304,7 @@ class SqlStore:
 
     def _row(self, group: str, tp: TopicPartition, after: Offsets) -> dict[str, Any]:
         layout = self._layout
-        return {
-            layout.topic: tp.topic,
-            layout.group: group,
-            layout.partition: tp.partition,
-            layout.offset: after[tp],
-        }
+        return {layout.topic: tp.topic, layout.group: group, layout.partition: tp.partition, layout.offset: after[tp]}
 
     # The table
 
@@ -321,14 +316,11 @@ class SqlStore:
         """
         if self._is_checked:
             return
-        with self._connected(only_reads=True) as connection:
-            is_there = inspect(connection).has_table(self._layout.table, schema=self._table.schema)
-        if not is_there:
+        if not self._has_table():
             self._make()
         with self._connected(only_reads=True) as connection:
             self._check_key(connection)
-            if connection.dialect.name == "mysql":
-                self._check_engine(connection)
+            self._check_engine(connection)
         self._is_checked = True
 
     def _make(self) -> None:
@@ -339,9 +331,12 @@ class SqlStore:
                 self._table.create(connection)
         except (StoreError, IntegrityError):
             # If two processes make it at the same time, one fails because it exists.
-            with self._connected(only_reads=True) as connection:
-                if not inspect(connection).has_table(self._layout.table, schema=self._table.schema):
-                    raise
+            if not self._has_table():
+                raise
+
+    def _has_table(self) -> bool:
+        with self._connected(only_reads=True) as connection:
+            return inspect(connection).has_table(self._layout.table, schema=self._table.schema)
 
     def _check_key(self, connection: Connection) -> None:
         inspector, layout = inspect(connection), self._layout
@@ -362,13 +357,11 @@ class SqlStore:
 
     def _check_engine(self, connection: Connection) -> None:
         if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
+            quoted = connection.dialect.identifier_preparer.format_table(self._table)
             raise StoreRefusedError(
                 f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions. Type: "
-                f"ALTER TABLE {self._quoted(connection)} ENGINE = InnoDB"
+                f"ALTER TABLE {quoted} ENGINE = InnoDB"
             )
-
-    def _quoted(self, connection: Connection) -> str:
-        return connection.dialect.identifier_preparer.format_table(self._table)
 
     @property
     def _ddl(self) -> str:
@@ -525,10 +518,8 @@ def _bounded(connection: Connection, seconds: float) -> Iterator[None]:
 
 
 def _cut(wire: socket.socket) -> None:
-    try:
+    with suppress(OSError):
         wire.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
 
 
 def _code(exc: DBAPIError) -> str | int | None:

@@ -9,7 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from posixpath import dirname
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import SetData, Transaction
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
 from airflow_kafka_offsets.core.errors import (
@@ -39,6 +46,25 @@ _MADE_AGAIN = (
 )
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
+
+# What a multi answers if another writer was first: the cause, and for the operations that were rolled back or not tried.
+_OVERTAKEN = (
+    exceptions.BadVersionError,
+    exceptions.NodeExistsError,
+    exceptions.NoNodeError,
+    exceptions.RolledBackError,
+    exceptions.RuntimeInconsistency,
+)
+_EXCLUDED = (exceptions.NoAuthError, exceptions.AuthFailedError, exceptions.InvalidACLError)
+_SILENT = (
+    KazooTimeoutError,
+    exceptions.ConnectionLoss,
+    exceptions.SessionExpiredError,
+    exceptions.OperationTimeoutError,
+    OSError,
+)
+_PASSING = (exceptions.NotReadOnlyCallError, exceptions.SessionMovedError, exceptions.ThrottledOpError)
+
 # At level DEBUG, kazoo logs the login.
 logger = logging.getLogger(f"{__name__}.client")
 logger.setLevel(logging.ERROR)
@@ -53,28 +79,12 @@ class Access(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """The content of a node, and its version to compare with."""
-
-    data: bytes
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a read found: nodes by path, and their missing parents, from the root on."""
-
-    nodes: Mapping[str, _Node]
-    missing: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """What many requests found, one after the other. None stands for a missing node.
 
     Attributes:
         folders: children of the listed nodes, each with the node's metadata.
-        parents: metadata of all nodes above, requested after the folders.
+        parents: metadata of all nodes above, from the root on, requested after the folders.
         nodes: content and metadata of the nodes to read, requested last.
     """
 
@@ -84,93 +94,59 @@ class _Found:
 
     def is_of(self, moment: int) -> bool:
         """Whether all of it was the same at an earlier moment, which is a transaction's number."""
-        if any(node is None and _parent(path) in self.folders for path, node in self.nodes.items()):
+        if any(node is None and dirname(path) in self.folders for path, node in self.nodes.items()):
             return False  # a listed node is gone
         absent = [path for path, found in (*self.folders.items(), *self.parents.items()) if found is None]
         lists = [listed[1] for listed in self.folders.values() if listed]
-        lists += [above for path in absent if (above := self.parents.get(_parent(path)))]
+        lists += [above for path in absent if (above := self.parents.get(dirname(path)))]
         return all(stat.pzxid <= moment for stat in lists) and all(
             node[1].last_modified_transaction_id <= moment for node in self.nodes.values() if node
         )
 
-    def seen(self) -> _Seen:
-        """Return what was found, without the metadata."""
-        nodes = {path: _Node(node[0] or b"", node[1].version) for path, node in self.nodes.items() if node}
-        return _Seen(nodes, [path for path, stat in self.parents.items() if stat is None])
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The content of each node that is there, by path."""
+        return {path: node[0] or b"" for path, node in self.nodes.items() if node}
 
 
 _PathsIn = Callable[[Mapping[str, Sequence[str] | None]], Sequence[str]]
 
 
-class _Layout(Protocol):
-    """How a group's offsets are stored under its node."""
-
-    limit: ClassVar[str | None]
-    caveat: ClassVar[str]
-    way_out: ClassVar[str]
-
-    def __init__(self, base: str) -> None: ...
-
-    def folders(self, topics: Sequence[str]) -> list[str]:
-        """Return the nodes whose children must be listed to read the topics."""
-        ...
-
-    def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
-        """Return the nodes to read, from the children of the folders (None: no such folder)."""
-        ...
-
-    def paths_of(self, offsets: Offsets) -> list[str]:
-        """Return the nodes that these offsets are in."""
-        ...
-
-    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
-        """Return the offsets that nodes hold."""
-        ...
-
-    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
-        """Return what nodes must hold for these offsets."""
-        ...
-
-
 class NodeLayout:
     """Kafka's old layout: ``/consumers/<group>/offsets/<topic>/<partition>``, each node with its offset as text."""
 
-    limit: ClassVar[str | None] = (
-        "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
-    )
-    caveat: ClassVar[str] = (
-        f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
-    )
-    way_out: ClassVar[str] = "keep them in one node (option layout=json), or raise"
+    limit = "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
+    caveat = f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
+    way_out = "keep them in one node (option layout=json), or raise"
 
     def __init__(self, base: str) -> None:
         self._folder = f"{base}/offsets"
 
     def folders(self, topics: Sequence[str]) -> list[str]:
-        """Return the topics' nodes."""
+        """Return the nodes whose children must be listed to read the topics."""
         return [f"{self._folder}/{topic}" for topic in topics]
 
     def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
-        """Return the partitions' nodes."""
+        """Return the nodes to read, from the children of the folders (None: no such folder)."""
         return [f"{folder}/{child}" for folder, children in folders.items() for child in children or ()]
 
     def paths_of(self, offsets: Offsets) -> list[str]:
-        """Return the partitions' nodes."""
+        """Return the nodes that these offsets are in."""
         return [self._path(tp) for tp in offsets]
 
-    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
-        """Return the offset of each node. An empty node is from an advance that died."""
+    def offsets(self, contents: Mapping[str, bytes]) -> dict[TopicPartition, int]:
+        """Return the offsets that nodes hold. An empty node is from an advance that died."""
         offsets = {}
-        for path, node in seen.nodes.items():
+        for path, data in contents.items():
             folder, _, name = path.rpartition("/")
             partition = read_partition(name.encode(), f"The node {folder} in ZooKeeper")
-            if node.data:
+            if data:
                 topic = folder.rpartition("/")[2]
-                offsets[TopicPartition(topic, partition)] = read_offset(node.data, f"The node {path} in ZooKeeper")
+                offsets[TopicPartition(topic, partition)] = read_offset(data, f"The node {path} in ZooKeeper")
         return offsets
 
-    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
-        """Return each partition's offset as text."""
+    def values(self, contents: Mapping[str, bytes], after: Offsets) -> dict[str, bytes]:
+        """Return what nodes must hold for these offsets, from what they hold now."""
         return {self._path(tp): b"%d" % offset for tp, offset in after.items()}
 
     def _path(self, tp: TopicPartition) -> str:
@@ -180,9 +156,9 @@ class NodeLayout:
 class JsonLayout:
     """One node for the group, ``/consumers/<group>/offsets.json``, with Spark's JSON of offsets."""
 
-    limit: ClassVar[str | None] = None
-    caveat: ClassVar[str] = _MADE_AGAIN
-    way_out: ClassVar[str] = "split the group, or raise"
+    limit = None
+    caveat = _MADE_AGAIN
+    way_out = "split the group, or raise"
 
     def __init__(self, base: str) -> None:
         self._path = f"{base}/offsets.json"
@@ -199,19 +175,19 @@ class JsonLayout:
         """Return the one node."""
         return [self._path]
 
-    def offsets(self, seen: _Seen) -> dict[TopicPartition, int]:
+    def offsets(self, contents: Mapping[str, bytes]) -> dict[TopicPartition, int]:
         """Return all offsets of the group."""
-        node = seen.nodes.get(self._path)
-        if node is None or not node.data:
+        data = contents.get(self._path)
+        if not data:
             return {}
         try:
-            return load_offsets(node.data.decode())
+            return load_offsets(data.decode())
         except (OffsetsJsonError, UnicodeDecodeError) as exc:
             raise StoreContentError(f"The node {self._path} in ZooKeeper does not hold offsets: {exc}") from exc
 
-    def values(self, seen: _Seen, after: Offsets) -> dict[str, bytes]:
+    def values(self, contents: Mapping[str, bytes], after: Offsets) -> dict[str, bytes]:
         """Return the new content. Topics that the advance does not name stay in it."""
-        return {self._path: dump_offsets({**self.offsets(seen), **after}).encode()}
+        return {self._path: dump_offsets({**self.offsets(contents), **after}).encode()}
 
 
 class ZooKeeperStore:
@@ -241,12 +217,10 @@ class ZooKeeperStore:
         chroot: str = "",
         login: tuple[str, str] | None = None,
         tls: Mapping[str, Any] | None = None,
-        layout: type[_Layout] = NodeLayout,
+        layout: type[NodeLayout | JsonLayout] = NodeLayout,
         access: Access | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
-        import kazoo  # noqa: F401 a missing library is an error here, not at the first commit
-
         self.name = name
         self._timeout = timeout
         self._hosts = hosts
@@ -266,21 +240,21 @@ class ZooKeeperStore:
         """Return the offsets of all topics at one moment."""
         layout = self._layout(self._base(group))
         with self._session() as client:
-            found = layout.offsets(self._look(client, layout.folders(topics), layout.paths_in))
+            found = layout.offsets(self._look(client, layout.folders(topics), layout.paths_in).contents)
         return {tp: offset for tp, offset in found.items() if tp.topic in topics}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one multi."""
         layout = self._layout(self._base(group))
-        self._check_size(layout.values(_Seen({}, ()), after))
+        self._check_size(layout.values({}, after))
         with self._session() as client:
 
-            def look() -> tuple[Offsets, _Seen]:
-                seen = self._look(client, (), lambda _: layout.paths_of(after))
-                return layout.offsets(seen), seen
+            def look() -> tuple[Offsets, _Found]:
+                found = self._look(client, (), lambda _: layout.paths_of(after))
+                return layout.offsets(found.contents), found
 
-            def write(seen: _Seen) -> bool:
-                return self._write(client, seen, layout.values(seen, after))
+            def write(found: _Found) -> bool:
+                return self._write(client, found, layout.values(found.contents, after))
 
             swap(self.name, group, before, after, look, write)
 
@@ -291,7 +265,7 @@ class ZooKeeperStore:
             raise BadInputError(f"{self.name}: group {group!r} can't be the name of a node in ZooKeeper")
         return f"{self._chroot}/consumers/{group}"
 
-    def _look(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Seen:
+    def _look(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
         """Return the nodes as of one moment, although ZooKeeper has no request that reads several."""
         for _ in range(LOOKS):
             # This server may be behind the one that the last write went to.
@@ -299,7 +273,7 @@ class ZooKeeperStore:
             moment = client.last_zxid
             found = self._find(client, folders, paths_in)
             if found.is_of(moment):
-                return found.seen()
+                return found
         raise ConcurrentChangeError(f"{self.name}: other writers changed these offsets {LOOKS} times during the read")
 
     def _find(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
@@ -307,7 +281,7 @@ class ZooKeeperStore:
         paths = paths_in({folder: found and found[0] for folder, found in listed.items()})
         above = sorted({parent for path in (*folders, *paths) for parent in _parents(path, self._chroot)})
         parents = dict(self._ask(client.exists_async, above))
-        there = [path for path in paths if parents[_parent(path)] is not None]
+        there = [path for path in paths if parents[dirname(path)] is not None]
         return _Found(listed, parents, {**dict.fromkeys(paths), **dict(self._ask(client.get_async, there))})
 
     def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -321,34 +295,31 @@ class ZooKeeperStore:
             yield self._answer(path, answer)
 
     def _answer(self, path: str, answer: Any) -> tuple[str, Any]:
-        from kazoo.exceptions import NoNodeError
-
         try:
             return path, answer.get(timeout=self._timeout)
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return path, None
 
     # Writing
 
-    def _write(self, client: Any, seen: _Seen, values: Mapping[str, bytes]) -> bool:
+    def _write(self, client: Any, found: _Found, values: Mapping[str, bytes]) -> bool:
         """Write all values, if the nodes have not changed; False: nothing was written."""
+        missing = [path for path, stat in found.parents.items() if stat is None]
         multi = client.transaction()
-        self._create(multi, seen.missing)
+        self._create(multi, missing)
         for path, data in values.items():
-            if node := seen.nodes.get(path):
-                multi.set_data(path, data, version=node.version)
+            if node := found.nodes[path]:
+                multi.set_data(path, data, version=node[1].version)
             else:
                 multi.create(path, data, acl=self._acl(path))
         if _size(multi.operations) <= self._max_request_bytes:
             return self._commit(multi)
         self._check_size(values)
-        self._prepare(client, [*seen.missing, *(path for path in values if path not in seen.nodes)])
+        self._prepare(client, [*missing, *(path for path in values if found.nodes[path] is None)])
         return False
 
     def _check_size(self, values: Mapping[str, bytes]) -> None:
         """Refuse an advance that is too large even if all nodes exist."""
-        from kazoo.protocol.serialization import SetData
-
         if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
                 f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. Nothing "
@@ -369,38 +340,24 @@ class ZooKeeperStore:
             multi.create(path, b"", acl=self._acl(path))
 
     def _acl(self, path: str) -> list[Any]:
-        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
-
         # Other tools' groups are under this node, too.
         if self._access is Access.OPEN or path == f"{self._chroot}/consumers":
             return list(OPEN_ACL_UNSAFE)
         return [*CREATOR_ALL_ACL, *(READ_ACL_UNSAFE if self._access is Access.READ else ())]
 
     def _commit(self, multi: Any) -> bool:
-        from kazoo.exceptions import (
-            BadVersionError,
-            NodeExistsError,
-            NoNodeError,
-            RolledBackError,
-            RuntimeInconsistency,
-        )
-
         with self._translated(is_writing=True):
             results = multi.commit_async().get(timeout=self._timeout)
-            # The error that caused the failure is one of several: the other operations were rolled back or not tried.
-            failed = [r for r in results if isinstance(r, Exception)]
-            causes = [r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)]
-            for cause in causes:
-                if not isinstance(cause, BadVersionError | NodeExistsError | NoNodeError):
-                    raise cause
+            failed = [result for result in results if isinstance(result, Exception)]
+            for error in failed:
+                if not isinstance(error, _OVERTAKEN):
+                    raise error
         return not failed
 
     # Sessions
 
     @contextmanager
     def _session(self) -> Iterator[Any]:
-        from kazoo.client import KazooClient
-
         client = KazooClient(
             self._hosts,
             timeout=self._timeout,
@@ -415,7 +372,10 @@ class ZooKeeperStore:
                 self._check_chroot(client)
                 yield client
             finally:
-                _close(client)
+                # All answers have arrived, so an error while closing does not matter.
+                with suppress(exceptions.KazooException, OSError):
+                    client.stop()
+                    client.close()
 
     def _check_chroot(self, client: Any) -> None:
         # It is not created: a typing error would make a second, empty tree.
@@ -426,17 +386,26 @@ class ZooKeeperStore:
 
     @contextmanager
     def _translated(self, *, is_writing: bool = False) -> Iterator[None]:
-        from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
-
         try:
             yield
-        except (KazooException, KazooTimeoutError, OSError) as exc:
-            raise _translate(self.name, self._hosts, exc, is_writing) from exc
+        except (exceptions.KazooException, KazooTimeoutError, OSError) as exc:
+            raise self._error(exc, is_writing) from exc
 
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
+    def _error(self, exc: Exception, is_writing: bool) -> StoreError:
+        server, said = f"{self.name}: ZooKeeper at {self._hosts}", f"{type(exc).__name__} {exc}".strip()
+        if isinstance(exc, _EXCLUDED):
+            return StoreRefusedError(
+                f"{server} refused ({said}): the ACL of a node excludes this login. Correct login and password of the Airflow "
+                "connection, or the ACL (zkCli: getAcl, setAcl)"
+            )
+        if is_writing and isinstance(exc, _SILENT):
+            return StoreOutcomeUnknownError(
+                f"{server} did not answer a write ({said}). Repeating the advance shows whether it was written; if this fails "
+                "each time, the servers' jute.maxbuffer may be smaller than the option max_request_bytes"
+            )
+        if isinstance(exc, (*_SILENT, *_PASSING)):
+            return StoreUnavailableError(f"{server} did not answer, nothing was written ({said})")
+        return StoreRefusedError(f"{server} refused ({said})")
 
 
 def _parents(path: str, chroot: str) -> Iterator[str]:
@@ -445,18 +414,7 @@ def _parents(path: str, chroot: str) -> Iterator[str]:
         yield chroot + "/" + "/".join(parts[:count])
 
 
-def _close(client: Any) -> None:
-    from kazoo.exceptions import KazooException
-
-    # All answers have arrived, so an error while closing does not matter.
-    with suppress(KazooException, OSError):
-        client.stop()
-        client.close()
-
-
 def _size(operations: Sequence[Any]) -> int:
-    from kazoo.protocol.serialization import Transaction
-
     return _HEADER + len(Transaction(operations).serialize())
 
 
@@ -473,36 +431,3 @@ def _portions(operations: Sequence[Any], max_bytes: int) -> Iterator[list[Any]]:
         size += added
     if portion:
         yield portion
-
-
-def _translate(name: str, hosts: str, exc: Exception, is_writing: bool) -> StoreError:
-    from kazoo.exceptions import (
-        AuthFailedError,
-        ConnectionLoss,
-        InvalidACLError,
-        NoAuthError,
-        NotReadOnlyCallError,
-        OperationTimeoutError,
-        SessionExpiredError,
-        SessionMovedError,
-        ThrottledOpError,
-    )
-    from kazoo.handlers.threading import KazooTimeoutError
-
-    said = f"{type(exc).__name__} {exc}".strip()
-    if isinstance(exc, NoAuthError | AuthFailedError | InvalidACLError):
-        return StoreRefusedError(
-            f"{name}: ZooKeeper at {hosts} refused ({said}): the ACL of a node excludes this login. Correct login and "
-            "password of the Airflow connection, or the ACL (zkCli: getAcl, setAcl)"
-        )
-    is_silent = isinstance(
-        exc, KazooTimeoutError | ConnectionLoss | SessionExpiredError | OperationTimeoutError | OSError
-    )
-    if is_writing and is_silent:
-        return StoreOutcomeUnknownError(
-            f"{name}: ZooKeeper at {hosts} did not answer a write ({said}). Repeating the advance shows whether it was written; if this fails each time, "
-            "the servers' jute.maxbuffer may be smaller than the option max_request_bytes"
-        )
-    if is_silent or isinstance(exc, NotReadOnlyCallError | SessionMovedError | ThrottledOpError):
-        return StoreUnavailableError(f"{name}: ZooKeeper at {hosts} did not answer, nothing was written ({said})")
-    return StoreRefusedError(f"{name}: ZooKeeper at {hosts} refused ({said})")

@@ -107,19 +107,15 @@ def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted:
     """
     jobs = [replace(job, job=name.job) if job.id == noted and job.job is None else job for job in jobs]
     mine = [job for job in jobs if job.job == name.job] if can_reconnect else []
-    alive, done = (_first(mine, state) for state in (JobState.ALIVE, JobState.SUCCEEDED))
+    oldest = {job.state: job.id for job in reversed(mine)}
     # If one job has a result, every other running job of the window is a duplicate.
-    go_on_with = done or alive
+    go_on_with = oldest.get(JobState.SUCCEEDED) or oldest.get(JobState.ALIVE)
     others = [job for job in jobs if job.state is JobState.ALIVE and job.id != go_on_with]
     return Step(
         stop=tuple(job.id for job in others if job.job is not None),
         unknown=tuple(job.id for job in others if job.job is None) if go_on_with is None else (),
         go_on_with=go_on_with,
     )
-
-
-def _first(jobs: Sequence[Job], state: JobState) -> str | None:
-    return next((job.id for job in jobs if job.state is state), None)
 
 
 def tags(master: str, name: JobName, conf: Mapping[str, object]) -> dict[str, str]:

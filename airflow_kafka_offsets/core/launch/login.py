@@ -6,6 +6,7 @@ hold only a reference to it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ _LOGIN_MODULES = {
 _PROVIDERS = "kafka.config.providers"
 _PROVIDER = "kafka_offsets_login"
 _PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
+# What Java would not read as it is in the value of a property. A value may have the other signs of the syntax (= : # !).
+_SPECIAL = re.compile(r"^ |\\|[^ -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +112,14 @@ def _quote(value: str) -> str:
 
 
 def properties_file(values: Mapping[str, str]) -> str:
-    r"""Write a Java properties file: ASCII, with escaped special characters.
+    r"""Write a Java properties file, in ASCII.
 
     >>> print(properties_file({"jaas": 'user="zoë"'}), end="")
-    jaas=user\="zo\u00eb"
+    jaas=user="zo\u00eb"
     """
-    return "".join(f"{name}={_escape(value)}\n" for name, value in values.items())
+    return "".join(f"{name}={_SPECIAL.sub(_escaped, value)}\n" for name, value in values.items())
 
 
-def _escape(value: str) -> str:
-    special = {
-        "\\": "\\\\",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\f": "\\f",
-        "=": "\\=",
-        ":": "\\:",
-        "#": "\\#",
-        "!": "\\!",
-    }
-    escaped = "".join(special.get(c, c) for c in value)
-    escaped = "\\" + escaped if escaped.startswith(" ") else escaped
-    return "".join(c if c.isascii() else _unicode(c) for c in escaped)
-
-
-def _unicode(c: str) -> str:
-    units = c.encode("utf-16-be")
+def _escaped(special: re.Match[str]) -> str:
+    units = special[0].encode("utf-16-be")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -24,11 +24,12 @@ def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     >>> check_versions_agree("4.0.5", "4.0.4")
     >>> check_versions_agree(None, "4.2.0")
     """
-    if pyspark is None or client is None or _feature_release(pyspark) == _feature_release(client):
+    of_pyspark, of_client = _known_release(pyspark), _known_release(client)
+    if of_pyspark is None or of_client is None or of_pyspark == of_client:
         return
     # Both packages exist in the lower version: a new pyspark may have no pyspark-client yet. Spark 3 has none at all.
-    lower = min(_feature_release(pyspark), _feature_release(client))
-    major, minor = lower if lower >= _OLDEST_CLIENT else _feature_release(client)
+    lower = min(of_pyspark, of_client)
+    major, minor = lower if lower >= _OLDEST_CLIENT else of_client
     raise BadInputError(
         f"pyspark {pyspark} and pyspark-client {client} are installed and overwrite each other's files: both must have one version. Nothing "
         f"was planned. On each worker, with the version of your cluster's Spark: pip uninstall -y pyspark pyspark-client && pip install "
@@ -83,11 +84,6 @@ def check_session_spark(home: str, spark: str, pyspark: str) -> None:
     )
 
 
-def _known_release(version: str) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", version)  # a vendor's version may have any form
+def _known_release(version: str | None) -> tuple[int, int] | None:
+    found = re.match(r"(\d+)\.(\d+)", version or "")  # a vendor's version may have any form
     return (int(found[1]), int(found[2])) if found else None
-
-
-def _feature_release(version: str) -> tuple[int, int]:
-    major, minor, *_ = version.split(".")
-    return int(major), int(minor)

@@ -74,18 +74,13 @@ def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | N
             f"{table!r}) in the job, also for no rows, and clear the task, or remove output_tables: "
             '"A table of a database" in the docs (docs/sinks/jdbc.md#published-by-the-commit)'
         )
-    check_staging(window_id, mine[-1])
+    _check_staging(window_id, mine[-1])
     return mine[-1]
 
 
-def check_staging(window_id: str, staged: Staged) -> None:
-    """Refuse a table that is not a staging table of this window and target: it is dropped after it is published.
-
-    Raises:
-        OutputError: the name is that of another table.
-    """
-    found = _STAGE.fullmatch(staged.staging)
-    if not found or found["prefix"] != stage_prefix(window_id, staged.target):
+def _check_staging(window_id: str, staged: Staged) -> None:
+    # It is dropped after it is published.
+    if _prefix(staged.staging) != stage_prefix(window_id, staged.target):
         raise OutputError(
             f"Window {window_id}: {staged.staging!r} is not the name of a staging table of this window and {staged.target}. "
             "Nothing is committed: find out what writes to kafka_offsets_staged besides stage_jdbc(), and correct the row"
@@ -104,6 +99,10 @@ def foreign_rows(window_id: str, table: str, rows: int) -> str:
 
 def done_with(names: Sequence[str], staging: str) -> list[str]:
     """Return the staging tables to drop after this one is published: itself and those of older tries."""
-    mine = _STAGE.fullmatch(staging)
-    found = [_STAGE.fullmatch(name) for name in names] if mine else []
-    return sorted(m[0] for m in found if m and mine and m["prefix"] == mine["prefix"] and m[0] <= staging)
+    prefix = _prefix(staging)
+    return sorted(name for name in names if prefix and _prefix(name) == prefix and name <= staging)
+
+
+def _prefix(staging: str) -> str | None:
+    found = _STAGE.fullmatch(staging)
+    return found["prefix"] if found else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _LATE = (
     "-XX:Tier4BackEdgeThreshold=400000",
 )
 """Ten times Java's defaults (https://github.com/openjdk/jdk/blob/jdk-17-ga/src/hotspot/share/compiler/compiler_globals.hpp)."""
+_ARCHIVE = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-(0|[1-9][0-9]*)\.jsa")
 _RENAMED_LOG_IN = 24
 """From this Java on, the log of archives has another name: https://openjdk.org/jeps/483."""
 
@@ -102,10 +104,8 @@ def parse_archive_name(text: str) -> ArchiveName | None:
     >>> parse_archive_name(".draft-1.jsa") is None
     True
     """
-    place, state, size = [*text.removesuffix(".jsa").split("-"), "", ""][:3]
-    is_whole = size.isascii() and size.isdigit()
-    name = ArchiveName(place, state, int(size)) if is_whole else None
-    return name if name is not None and str(name) == text else None
+    found = _ARCHIVE.fullmatch(text)
+    return ArchiveName(found[1], found[2], int(found[3])) if found else None
 
 
 def _digest(parts: object) -> str:
@@ -177,4 +177,4 @@ def with_options(ours: Sequence[str], given: str | None) -> str:
 
 def quick_launcher(given: str | None) -> str:
     """Return the options of Spark's launcher, a JVM that runs for half a second. The given ones take precedence."""
-    return " ".join([_QUICK, *([given] if given else [])])
+    return with_options([_QUICK], given)

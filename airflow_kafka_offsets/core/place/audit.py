@@ -56,7 +56,7 @@ class Audit:
         without_record: how many of their offsets had no record.
         findings: the windows with missing or doubled records, or where this is not known; oldest first.
         at_join: the missing offsets between older data in the table and the start of the group's first window.
-        strange: offsets in the table that no window of the group has read, in order.
+        outside: offsets in the table that no window of the group has read, in order.
         other_topics: windows that were compared only in part: the rest belongs to an earlier topic of the same name.
     """
 
@@ -65,7 +65,7 @@ class Audit:
     without_record: int
     findings: tuple[Finding, ...]
     at_join: tuple[Piece, ...] = ()
-    strange: tuple[Piece, ...] = ()
+    outside: tuple[Piece, ...] = ()
     other_topics: tuple[str, ...] = ()
 
     @property
@@ -79,14 +79,14 @@ class Audit:
         return tuple(finding for finding in self.findings if finding.doubled)
 
     @property
-    def untold(self) -> tuple[Finding, ...]:
+    def unknown(self) -> tuple[Finding, ...]:
         """The windows where it is not known whether records are missing."""
         return tuple(finding for finding in self.findings if finding.missing is None)
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is known to be missing or doubled."""
-        is_doubled_elsewhere = any(piece.copies > 1 for piece in self.strange)
+        is_doubled_elsewhere = any(piece.copies > 1 for piece in self.outside)
         return not (self.missing or self.doubled or self.at_join or is_doubled_elsewhere)
 
 
@@ -105,12 +105,9 @@ class Auditor:
     topic_ids: Mapping[str, str]
     expects_gaps: bool
     is_whole: bool
-    _starts: dict[TopicPartition, list[int]] = field(init=False)
-    _owned: dict[TopicPartition, list[OffsetRange]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._starts = {tp: [island.start for island in islands] for tp, islands in self.table.items()}
-        self._owned = defaultdict(list)
+    _owned: defaultdict[TopicPartition, list[OffsetRange]] = field(
+        init=False, default_factory=lambda: defaultdict(list)
+    )
 
     def audit(self, windows: Iterable[tuple[Window, int | None]]) -> Audit:
         """Compare committed windows with the table. Each comes with the number of records that its job read."""
@@ -133,7 +130,7 @@ class Auditor:
         return Audit(
             *(number, found, without, tuple(reversed(findings))),
             at_join=tuple(self._at_join(owned)) if self.is_whole and not self.expects_gaps else (),
-            strange=tuple(self._strange(owned)) if self.is_whole else (),
+            outside=tuple(self._outside(owned)) if self.is_whole else (),
             other_topics=tuple(reversed(others)),
         )
 
@@ -167,9 +164,10 @@ class Auditor:
         return span - found if found == span or not self.expects_gaps else None
 
     def _near(self, tp: TopicPartition, owned: OffsetRange) -> Sequence[Island]:
-        starts = self._starts.get(tp, [])
-        first, last = bisect_right(starts, owned.start) - 1, bisect_left(starts, owned.end)
-        return self.table[tp][max(0, first) : last] if starts else ()
+        islands = self.table.get(tp, ())
+        first = bisect_right(islands, owned.start, key=lambda island: island.start) - 1
+        last = bisect_left(islands, owned.end, key=lambda island: island.start)
+        return islands[max(0, first) : last]
 
     def _note(self, tp: TopicPartition, owned: OffsetRange) -> None:
         # Windows come newest first and tile the log. So neighbors merge, and few ranges stay in memory.
@@ -179,7 +177,7 @@ class Auditor:
         else:
             known.append(owned)
 
-    def _strange(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
+    def _outside(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
         for tp, islands in self.table.items():
             gaps = list(between(owned.get(tp, ())))
             for island in islands:

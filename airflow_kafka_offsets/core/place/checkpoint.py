@@ -67,15 +67,6 @@ def _numbers(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if _BATCH.fullmatch(name))
 
 
-def check_commit(where: str, text: str) -> None:
-    """Refuse a file of the commits log that Spark would not accept.
-
-    Raises:
-        BadInputError: the file is cut off, or has an unknown version.
-    """
-    _checked_version(where, text)
-
-
 def read_offsets(where: str, text: str, source: str | None = None) -> PlaceOffsets:
     """Read the next offsets of the Kafka sources from a file of the offsets log.
 
@@ -98,7 +89,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> PlaceOffse
     ]
     if not any(read.values()):
         raise BadInputError(f"{where} has no source that reads Kafka ({'; '.join(others)})")
-    return PlaceOffsets(_merged(where, {name: found for name, found in read.items() if found}), tuple(others))
+    return PlaceOffsets(_merged(where, read), tuple(others))
 
 
 def planned_note(batches: Batches) -> tuple[str, ...]:
@@ -113,7 +104,7 @@ def planned_note(batches: Batches) -> tuple[str, ...]:
 
 
 def _sources(where: str, text: str) -> dict[str, str]:
-    version, lines = _checked_version(where, text)
+    version, lines = log_lines(where, text)
     if len(lines) < 2:
         raise BadInputError(f"{where} is cut off before its offsets: take a complete copy")
     del lines[0]  # Spark's metadata of the batch
@@ -125,8 +116,12 @@ def _sources(where: str, text: str) -> dict[str, str]:
     return {name: line for name, _, line in named}
 
 
-def _checked_version(where: str, text: str) -> tuple[int, list[str]]:
-    """Return the version and the lines after it."""
+def log_lines(where: str, text: str) -> tuple[int, list[str]]:
+    """Return the version of a file of either log, and the lines after it.
+
+    Raises:
+        BadInputError: Spark would not accept the file: it is cut off, or has an unknown version.
+    """
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if not text.strip():
         raise BadInputError(f"{where} is empty: the copy was cut off, or the query died while it wrote the file")
@@ -158,15 +153,13 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
 
 
 def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    merged: dict[TopicPartition, int] = {}
-    reader: dict[TopicPartition, str] = {}
+    readers: dict[TopicPartition, str] = {}
     for name, offsets in read.items():
         for tp, offset in sorted(offsets.items()):
-            if merged.get(tp, offset) != offset:
+            first = readers.setdefault(tp, name)
+            if read[first][tp] != offset:
                 raise BadInputError(
-                    f"{where}: sources {reader[tp]} and {name} both read {tp} and have different offsets for it ({merged[tp]} "
+                    f"{where}: sources {first} and {name} both read {tp} and have different offsets for it ({read[first][tp]} "
                     f"and {offset}). Choose one: add ?source={name} to the place"
                 )
-        merged |= offsets
-        reader |= dict.fromkeys(offsets, name)
-    return merged
+    return {tp: read[name][tp] for tp, name in readers.items()}

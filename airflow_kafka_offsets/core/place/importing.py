@@ -10,12 +10,12 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.window import Held
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportedOffsets:
     """Offsets that a group takes over from a place.
 
     Attributes:
@@ -38,7 +38,9 @@ class Taken:
         return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids))
 
 
-def take(place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False) -> Taken:
+def to_import(
+    place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False
+) -> ImportedOffsets:
     """Compare the offsets of a place with what Kafka has.
 
     Args:
@@ -70,7 +72,7 @@ def take(place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *,
         raise _loss(place, lost)
     inside = {tp: max(offset, log.bounds[tp].beginning) for tp, offset in target.items()}
     unnamed = tuple(sorted(log.bounds.keys() - target.keys()))
-    return Taken(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
+    return ImportedOffsets(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
 
 
 def _refuse_recreated(place: str, found: PlaceOffsets, target: Offsets, log: LogSnapshot) -> None:
@@ -108,11 +110,11 @@ def _loss(place: str, lost: OffsetRanges) -> DataLossError:
     )
 
 
-def facts(taken: Taken) -> dict[str, object]:
-    """Return what the ledger records about the taken offsets."""
+def facts(imported: ImportedOffsets) -> dict[str, object]:
+    """Return what the ledger records about the imported offsets."""
     return {
-        "found": {str(tp): number for tp, number in taken.found.items()},
-        "lost": {str(tp): [gone.start, gone.end] for tp, gone in taken.lost.items()},
+        "found": {str(tp): number for tp, number in imported.found.items()},
+        "lost": named_ranges(imported.lost),
     }
 
 
@@ -132,14 +134,9 @@ Moves = Mapping[TopicPartition, tuple[int | None, int]]
 """Old and new offset of each partition; old None: there was none."""
 
 
-def moves(old: Offsets, new: Offsets) -> dict[TopicPartition, tuple[int | None, int]]:
+def moves(old: Offsets, new: Offsets) -> Moves:
     """Return the partitions whose offset changes."""
     return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
-
-
-def unlike(wanted: Offsets, found: Offsets) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Return where a store holds another offset than was written: wanted, and found (None: nothing)."""
-    return {tp: (new, found.get(tp)) for tp, new in sorted(wanted.items()) if found.get(tp) != new}
 
 
 def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:

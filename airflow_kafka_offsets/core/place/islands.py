@@ -6,16 +6,14 @@ queries. Where they overlap, the table has the offset more than once.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION, TopicPartition
+from airflow_kafka_offsets.core.place.offsets_csv import NUMBER, csv_rows
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
 
 HEADER = ("topic", "partition", "first_offset", "last_offset", "copies")
 EXAMPLE = "orders,0,120,499,1"
@@ -47,7 +45,10 @@ def load_islands(texts: Iterable[tuple[str, str]]) -> dict[TopicPartition, list[
     """
     changes: dict[TopicPartition, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for where, text in texts:
-        for tp, island in _rows(where, text):
+        for line, cells in csv_rows(where, text):
+            if tuple(cells) == HEADER:
+                continue
+            tp, island = _row(line, cells)
             changes[tp][island.start] += island.copies
             changes[tp][island.end] -= island.copies
     return {tp: list(_islands(changes[tp])) for tp in sorted(changes)}
@@ -64,25 +65,14 @@ def _islands(changes: Mapping[int, int]) -> Iterator[Island]:
         start, copies = offset, copies + change
 
 
-def _rows(where: str, text: str) -> Iterator[tuple[TopicPartition, Island]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            cells = tuple(cell.strip() for cell in row)
-            if cells and cells != HEADER:
-                yield _row(f"{where}, line {reader.line_num}", cells)
-    except csv.Error as exc:
-        raise BadInputError(f"{where}, line {reader.line_num}: not CSV ({exc})") from exc
-
-
-def _row(where: str, cells: Sequence[str]) -> tuple[TopicPartition, Island]:
-    numbers = [int(cell) for cell in cells[1:] if cell.isascii() and cell.isdigit()]
+def _row(line: str, cells: Sequence[str]) -> tuple[TopicPartition, Island]:
+    numbers = [int(cell) for cell in cells[1:] if NUMBER.fullmatch(cell)]
     if len(cells) == len(HEADER) and cells[0] and len(numbers) == len(HEADER) - 1:
         partition, first, last, copies = numbers
         if partition <= MAX_PARTITION and first <= last < MAX_OFFSET and copies:
             return TopicPartition(cells[0], partition), Island(first, last + 1, copies)
     raise BadInputError(
-        f"{where}: expected {','.join(HEADER)}, such as {EXAMPLE}; got {name_some([repr(cell) for cell in cells], ', ')}"
+        f"{line}: expected {','.join(HEADER)}, such as {EXAMPLE}; got {name_some([repr(cell) for cell in cells], ', ')}"
     )
 
 

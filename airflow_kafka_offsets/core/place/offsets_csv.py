@@ -9,14 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
-from airflow_kafka_offsets.core.spark_json import MAX_PARTITION
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION, Offsets, TopicPartition
 
 EXAMPLE = "orders,0,23"
-_NUMBER = re.compile(r"[0-9]{1,19}")
+NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def dump_csv(offsets: Offsets) -> str:
@@ -43,48 +42,47 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
     Raises:
         BadInputError: a line has another form, a partition is there twice, or the group has no line.
     """
-    rows = list(_rows(where, text))
-    widths = {len(row) for _, row in rows}
-    if len(widths) > 1:
+    rows = [(line, *_row(line, cells)) for line, cells in csv_rows(where, text)]
+    groups = {owner for _, owner, _, _ in rows}
+    if None in groups and len(groups) > 1:
         raise BadInputError(f"{where} has lines with a group and lines without: write all lines in one form")
-    if widths == {3} and is_chosen:
+    if groups == {None} and is_chosen:
         raise BadInputError(f"{where} names no group in its lines ({EXAMPLE}): leave --as out")
-    if widths == {4}:
-        groups = sorted({row[0] for _, row in rows})
-        if group not in groups:
-            raise BadInputError(
-                f"{where} has no line of group {group}; it has {name_some(groups, ', ')}: choose with --as"
-            )
+    if groups and groups.isdisjoint({None, group}):
+        names = name_some(sorted(filter(None, groups)), ", ")
+        raise BadInputError(f"{where} has no line of group {group}; it has {names}: choose with --as")
     offsets: dict[TopicPartition, int] = {}
-    for number, row in rows:
-        if len(row) == 4 and row[0] != group:
+    for line, owner, tp, offset in rows:
+        if owner not in (None, group):
             continue
-        tp, offset = _offset(f"{where}, line {number}", row[-3:])
         if tp in offsets:
-            raise BadInputError(f"{where}, line {number}: {tp} is there twice")
+            raise BadInputError(f"{line}: {tp} is there twice")
         offsets[tp] = offset
     return offsets
 
 
-def _rows(where: str, text: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the cells of each line that is not blank, with the file and the line's number for messages.
+
+    Raises:
+        BadInputError: the text is not CSV.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        for row in reader:
-            if not row:
-                continue
-            if len(row) not in (3, 4):
-                raise BadInputError(
-                    f"{where}, line {reader.line_num}: expected topic,partition,offset or group,topic,partition,offset, such "
-                    f"as {EXAMPLE}; got {name_some([short(cell) for cell in row], ', ')}"
-                )
-            yield reader.line_num, row
+        for cells in reader:
+            if cells:
+                yield f"{where}, line {reader.line_num}", [cell.strip() for cell in cells]
     except csv.Error as exc:
         raise BadInputError(f"{where}, line {reader.line_num}: not CSV ({exc})") from exc
 
 
-def _offset(where: str, row: list[str]) -> tuple[TopicPartition, int]:
-    topic, partition, offset = (cell.strip() for cell in row)
-    is_number = _NUMBER.fullmatch(partition) and _NUMBER.fullmatch(offset)
-    if not topic or not is_number or int(partition) > MAX_PARTITION or int(offset) > MAX_OFFSET:
-        raise BadInputError(f"{where}: expected topic,partition,offset, such as {EXAMPLE}; got {short(','.join(row))}")
-    return TopicPartition(topic, int(partition)), int(offset)
+def _row(line: str, cells: Sequence[str]) -> tuple[str | None, TopicPartition, int]:
+    """Return the group (None: the line names none), the partition and its offset."""
+    if len(cells) in (3, 4):
+        *owner, topic, partition, offset = cells
+        is_number = NUMBER.fullmatch(partition) and NUMBER.fullmatch(offset)
+        if topic and is_number and int(partition) <= MAX_PARTITION and int(offset) <= MAX_OFFSET:
+            return owner[0] if owner else None, TopicPartition(topic, int(partition)), int(offset)
+    raise BadInputError(
+        f"{line}: expected topic,partition,offset or group,topic,partition,offset, such as {EXAMPLE}; got {short(','.join(cells))}"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge
 from airflow_kafka_offsets.core.store.advance import before
 from airflow_kafka_offsets.core.window import State
@@ -59,7 +59,7 @@ def compare(
         steps: other offsets that are right in the store while commits are under way.
         recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
     """
-    mark = watermark(state) or Position({}, {})
+    mark = watermark(state) or NOWHERE
     reads, right = set(topics), [published(state), *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
@@ -103,12 +103,5 @@ def _in_store(watermark: int | None, stored: int | None, right: set[int]) -> tup
 
 
 def _in_kafka(tp: TopicPartition, mark: Position, log: LogSnapshot, recovered: Bounds | None) -> tuple[str, ...]:
-    verdict = judge(
-        mark.offsets.get(tp),
-        log.bounds.get(tp),
-        known_id=mark.topic_ids.get(tp.topic),
-        topic_id=log.topic_ids.get(tp.topic),
-        is_first=not mark.offsets,
-        recovered=recovered,
-    )
+    verdict = judge(tp, mark, log, recovered)
     return () if verdict in _FINE else (verdict.value,)

@@ -19,6 +19,11 @@ def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
     return OffsetRanges((tp, OffsetRange(r.start, r.start + shares[tp])) for tp, r in ranges.items())
 
 
+def left_over(ranges: OffsetRanges, taken: OffsetRanges) -> OffsetRanges:
+    """Return what is left of ranges after the first part of each was taken."""
+    return OffsetRanges((tp, OffsetRange(taken[tp].end, r.end)) for tp, r in ranges.items())
+
+
 def _water_fill(spans: dict[TopicPartition, int], amount: int, turn: int) -> dict[TopicPartition, int]:
     shares: dict[TopicPartition, int] = {}
     by_span = sorted(spans, key=lambda tp: (spans[tp], tp))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
     BadInputError,
     ConfirmationError,
     ForeignGroupError,
@@ -25,7 +26,8 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, Standing, State, Window
 
 # What Airflow takes for the id of a DAG or task.
 _AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
@@ -45,6 +47,10 @@ class Position:
     offsets: Offsets
     topic_ids: Mapping[str, str]
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+NOWHERE = Position({}, {})
+"""The position of a group that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,12 @@ def take_over_command(group: str, owner: Owner) -> str:
     return f"kafka-offsets take-over {group} --dag {owner.dag_id} --task {owner.task_id} --why '...' --yes"
 
 
+def reset_command(group: str, to: Offsets) -> str:
+    """Return the command that moves a group's watermark; of many partitions only its form, as no one can paste these."""
+    offsets = dump_offsets(to) if len(to) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
+    return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
+
+
 def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Held]) -> None:
     """Refuse to adopt a window with records of a topic that the group's definition does not read.
 
@@ -217,8 +229,8 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
         UnreadTopicError: with the ways out.
     """
     for held in held_windows:
-        if strange := _unread(held.window, topics):
-            names, window_id = name_some(strange, ", "), held.window.id
+        if unread := _unread(held.window, topics):
+            names, window_id = name_some(unread, ", "), held.window.id
             raise UnreadTopicError(
                 f"Window {window_id} has records of {names}, which group {group} does not read any more, and its run is over. "
                 f"To have them read: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
@@ -240,9 +252,9 @@ def check_replays(
     if is_owner(state.owner, claim):
         return
     for held in held_windows:
-        if strange := _unread(held.window, topics):
+        if unread := _unread(held.window, topics):
             raise UnreadTopicError(
-                f"Window {held.window.id} has records of {name_some(strange, ', ')}, which group {group} does not read as "
+                f"Window {held.window.id} has records of {name_some(unread, ', ')}, which group {group} does not read as "
                 f"{Owner.of(claim)} defines it. The group belongs to {state.owner}. A DAG that replays for the same output reads "
                 "the same topics: add them. For another output, use another group"
             )
@@ -267,14 +279,14 @@ def check_given(
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
     known = {held.window.seq for held in state.claimed}
-    strange = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
-    is_open = [held for held in strange if held.window.lane is Lane.LIVE and held.window.state.is_open]
+    of_others = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
+    is_open = [held for held in of_others if held.window.lane is Lane.LIVE and held.window.state.is_open]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if is_open and not is_of_owners_dag:
         check_owner(group, state.owner, claim)
     check_adopts(group, topics, is_open)
     if not is_of_owners_dag:
-        check_replays(group, topics, state, claim, strange)
+        check_replays(group, topics, state, claim, of_others)
 
 
 def _unread(window: Window, topics: Collection[str]) -> list[str]:
@@ -411,17 +423,17 @@ def watermark(state: GroupState) -> Position | None:
     return state.position
 
 
-def is_free(held: Held, *, is_rerun: bool, holder_is_over: bool) -> bool:
+def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
     """Whether someone who was refused a window need not wait for it any longer.
 
     Args:
-        held: the window as it is now.
+        window: where it stands now.
         is_rerun: whether it was committed when it was refused: then its rerun waits, and not the window behind it.
         holder_is_over: whether its holder is over.
     """
-    if held.window.state in (State.ABANDONED, State.SUPERSEDED):
+    if window.state in (State.ABANDONED, State.SUPERSEDED):
         return True  # its job may still run, but the next window has another id
-    if held.window.state is State.COMMITTED and not is_rerun:
+    if window.state is State.COMMITTED and not is_rerun:
         return True
     return holder_is_over
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
-    MAX_NAMED,
     DataLossError,
-    LogError,
     LogTruncatedError,
     MissingPartitionError,
     TopicRecreatedError,
@@ -18,13 +16,12 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
-from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.cap import cap
-from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.cap import cap, left_over
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, Position, reset_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.window import Draft
 
 
 class Verdict(StrEnum):
@@ -40,54 +37,41 @@ class Verdict(StrEnum):
     LEFT_GROUP = "left the group"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Draft):
     """The next window before it has a name.
 
+    Partitions of topics that the group no longer reads keep their place as empty ranges.
+
     Attributes:
-        ranges: what it reads; partitions of topics that the group no longer reads keep their place as empty ranges.
-        topic_ids: the id of each topic.
-        verdicts: what was said of each partition.
-        lost: what retention removed and the policy ``skip`` let go.
+        verdicts: what was said of each partition; empty: of the backfill lane.
         warnings: sentences for the log.
-        is_capped: whether ``max_offsets`` cut something off: more was there to read, up to the planned end.
-        leader_epochs: the leader epochs that the window notes.
     """
 
-    ranges: OffsetRanges
-    topic_ids: Mapping[str, str]
-    verdicts: Mapping[TopicPartition, Verdict]
-    lost: OffsetRanges
-    warnings: tuple[str, ...] = field(default=())
-    is_capped: bool = False
-    leader_epochs: LeaderEpochs = field(default_factory=dict)
+    verdicts: Mapping[TopicPartition, Verdict] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
-def judge(
-    watermark: int | None,
-    bounds: Bounds | None,
-    *,
-    known_id: str | None,
-    topic_id: str | None,
-    is_first: bool,
-    recovered: Bounds | None = None,
-) -> Verdict:
+def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recovered: Bounds | None = None) -> Verdict:
     """Say what planning makes of one topic-partition that the group reads.
 
     Args:
-        watermark: its next offset that is not committed; None: the group has none for it.
-        bounds: its log; None: the partition is not there.
-        known_id: the topic's id when the watermark was recorded; None: the topic is new to the group.
-        topic_id: the topic's id now; None: the topic is not there.
-        is_first: the group has no watermark at all.
-        recovered: its log up to the high watermark, if it was looked at again; None: it was not.
+        tp: the topic-partition.
+        position: the group's watermark; None: it has none at all.
+        log: what Kafka holds.
+        recovered: the partition's log up to the high watermark, if it was looked at again; None: it was not.
     """
+    bounds = log.bounds.get(tp)
+    if position is None:
+        return Verdict.MISSING if bounds is None else Verdict.FIRST
+    known_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
     if known_id is not None and topic_id is not None and topic_id != known_id:
         return Verdict.RECREATED
     if bounds is None:
         return Verdict.MISSING
+    watermark = position.offsets.get(tp)
     if watermark is None:
-        return Verdict.FIRST if is_first else Verdict.NEW_PARTITION
+        return Verdict.NEW_PARTITION
     if bounds.beginning > watermark:
         return Verdict.DATA_LOSS
     # What an open transaction hides, or a leader that lags, is not lost.
@@ -113,28 +97,17 @@ def judge_all(
     Raises:
         MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it.
     """
-    known_offsets = position.offsets if position else {}
-    known_ids = position.topic_ids if position else {}
-    absent = [t for t in group.topics if t not in log.topic_ids and t not in known_ids]
+    known, again = position or NOWHERE, recovered or {}
+    absent = [t for t in group.topics if t not in log.topic_ids and t not in known.topic_ids]
     if absent:
         raise MissingPartitionError(
             f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
         )
     read = set(group.topics)
-    verdicts: dict[TopicPartition, Verdict] = {}
-    for tp in sorted({**known_offsets, **log.bounds}):  # in order nearly: a set would lose that
-        if tp.topic not in read:
-            verdicts[tp] = Verdict.LEFT_GROUP
-            continue
-        verdicts[tp] = judge(
-            known_offsets.get(tp),
-            log.bounds.get(tp),
-            known_id=known_ids.get(tp.topic),
-            topic_id=log.topic_ids.get(tp.topic),
-            is_first=position is None,
-            recovered=(recovered or {}).get(tp),
-        )
-    return verdicts
+    return {
+        tp: judge(tp, position, log, again.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP
+        for tp in sorted({**known.offsets, **log.bounds})  # in order nearly: a set would lose that
+    }
 
 
 SECOND_LOOK_LEVEL = IsolationLevel.READ_UNCOMMITTED
@@ -143,62 +116,26 @@ SECOND_LOOK_LEVEL = IsolationLevel.READ_UNCOMMITTED
 
 def suspects(position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
     """Name the partitions whose log seems to be truncated: look again, at `SECOND_LOOK_LEVEL`, before believing it."""
-    if position is None:
-        return []
-    return [tp for tp, bounds in log.bounds.items() if _judge_once(tp, bounds, position, log) is Verdict.TRUNCATED]
+    return [tp for tp in log.bounds if judge(tp, position, log) is Verdict.TRUNCATED]
 
 
-def _judge_once(tp: TopicPartition, bounds: Bounds, position: Position, log: LogSnapshot) -> Verdict:
-    known_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-    return judge(position.offsets.get(tp), bounds, known_id=known_id, topic_id=topic_id, is_first=False)
-
-
-def _capped(plan: Plan, max_offsets: int | None) -> Plan:
-    ranges = cap(plan.ranges, max_offsets)
-    return replace(plan, ranges=ranges, is_capped=ranges.span < plan.ranges.span)
-
-
-def _plan_all(
+def plan_all(
     group: KafkaGroup,
     position: Position | None,
     log: LogSnapshot,
-    first: Mapping[TopicPartition, int],
-    recovered: Mapping[TopicPartition, Bounds],
-    ends: Mapping[TopicPartition, int | None],
-) -> Plan:
-    """Plan one window of all that there is, without the cap."""
-    verdicts = judge_all(group, position, log, recovered)
-    fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
-    _refuse(group, position, log, verdicts, recovered)
-    starts = {tp: _start(v, tp, position, log, first) for tp, v in verdicts.items()}
-    full = OffsetRanges(
-        (tp, _range(start, verdicts[tp], log.bounds.get(tp), ends.get(tp))) for tp, start in starts.items()
-    )
-    lost = OffsetRanges(
-        (tp, OffsetRange(position.offsets[tp], log.bounds[tp].beginning))
-        for tp, v in verdicts.items()
-        if v is Verdict.DATA_LOSS and position
-    )
-    ids = {**(position.topic_ids if position else {}), **log.topic_ids}
-    return Plan(full, ids, verdicts, lost, _warnings(fell_back, lost))
-
-
-def plan_windows(
-    number: int,
-    group: KafkaGroup,
-    position: Position | None,
-    log: LogSnapshot,
-    first: Mapping[TopicPartition, int] | None = None,
+    *,
+    until: datetime,
+    first: Offsets | None = None,
     recovered: Mapping[TopicPartition, Bounds] | None = None,
     ends: Mapping[TopicPartition, int | None] | None = None,
-) -> list[Plan]:
-    """Plan the next live windows, one after the other, up to the end of what there is: at least one, even if it is empty.
+) -> Plan:
+    """Plan one live window of all that there is to read, whatever the cap; there may be nothing.
 
     Args:
-        number: how many at most.
-        group: topics, cap and policy.
+        group: topics and policy.
         position: where the previous live window ended; None: there was none.
         log: what Kafka holds.
+        until: the cut time.
         first: the resolved starting offsets; needed when there is no position.
         recovered: what a second look said of the `suspects`, up to their high watermarks.
         ends: where a window ends at the latest, by the timestamp index; None for a partition: no later record.
@@ -209,17 +146,50 @@ def plan_windows(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
-    whole = _plan_all(group, position, log, first or {}, recovered or {}, ends or {})
-    plans = [_capped(whole, group.max_offsets)]
-    # One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
-    while len(plans) < number and (left := _behind(plans[-1].ranges, whole.ranges)).span:
-        rest = Plan(left, whole.topic_ids, whole.verdicts, OffsetRanges({}))
-        plans.append(_capped(rest, group.max_offsets))
+    known, verdicts = position or NOWHERE, judge_all(group, position, log, recovered)
+    _refuse(group, known, log, verdicts, recovered or {})
+    starts = {tp: _start(tp, verdict, known, log, first or {}) for tp, verdict in verdicts.items()}
+    by_time = ends or {}
+    ranges = OffsetRanges(
+        (tp, _range(start, verdicts[tp], log.bounds.get(tp), by_time.get(tp))) for tp, start in starts.items()
+    )
+    lost = OffsetRanges(
+        (tp, OffsetRange(known.offsets[tp], log.bounds[tp].beginning))
+        for tp, verdict in verdicts.items()
+        if verdict is Verdict.DATA_LOSS
+    )
+    fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
+    return Plan(
+        ranges,
+        {**known.topic_ids, **log.topic_ids},
+        until,
+        group.isolation_level,
+        lost,
+        verdicts=verdicts,
+        warnings=_warnings(fell_back, lost),
+    )
+
+
+def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
+    """Cut a plan into windows, one after the other, each at most the cap: at least one, even if it is empty.
+
+    One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
+
+    Args:
+        whole: what there is to read.
+        number: how many windows at most; what these leave is not planned.
+        max_offsets: the cap; None: the first window has all.
+    """
+    plans = [_capped(whole, max_offsets)]
+    while len(plans) < number and plans[-1].is_capped:
+        left = left_over(whole.ranges, plans[-1].ranges)
+        plans.append(_capped(replace(whole, ranges=left, lost=OffsetRanges({}), warnings=()), max_offsets))
     return plans
 
 
-def _behind(ranges: OffsetRanges, whole: OffsetRanges) -> OffsetRanges:
-    return OffsetRanges((tp, OffsetRange(ranges[tp].end, r.end)) for tp, r in whole.items())
+def _capped(plan: Plan, max_offsets: int | None) -> Plan:
+    ranges = cap(plan.ranges, max_offsets)
+    return replace(plan, ranges=ranges, is_capped=ranges.span < plan.span)
 
 
 FUTURE = timedelta(minutes=1)
@@ -269,10 +239,10 @@ def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None)
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
     warnings = []
     if fell_back:
-        names = name_some([str(tp) for tp in fell_back], ", ")
         warnings.append(
-            f"the end offset lay before the watermark, and nothing is lost: nothing is read now of {names}. A leader lagged for "
-            "a moment, or an open transaction hides records that were read already (read_uncommitted before, read_committed now)"
+            "the end offset lay before the watermark, and nothing is lost: nothing is read now of "
+            f"{name_some(fell_back, ', ')}. A leader lagged for a moment, or an open transaction hides records that were read "
+            "already (read_uncommitted before, read_committed now)"
         )
     if lost:
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
@@ -280,26 +250,19 @@ def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str,
     return tuple(warnings)
 
 
-def _start(
-    verdict: Verdict,
-    tp: TopicPartition,
-    position: Position | None,
-    log: LogSnapshot,
-    first: Mapping[TopicPartition, int],
-) -> int:
+def _start(tp: TopicPartition, verdict: Verdict, position: Position, log: LogSnapshot, first: Offsets) -> int:
     match verdict:
         case Verdict.FIRST:
             return first[tp]
         case Verdict.NEW_PARTITION | Verdict.DATA_LOSS:
             return log.bounds[tp].beginning
-        case _ if position is not None:
+        case _:
             return position.offsets[tp]
-    raise AssertionError(f"{tp}: no start for the verdict {verdict}")
 
 
 def _refuse(
     group: KafkaGroup,
-    position: Position | None,
+    position: Position,
     log: LogSnapshot,
     verdicts: Mapping[TopicPartition, Verdict],
     recovered: Mapping[TopicPartition, Bounds],
@@ -307,58 +270,52 @@ def _refuse(
     by_verdict: dict[Verdict, list[TopicPartition]] = {}
     for tp, verdict in verdicts.items():
         by_verdict.setdefault(verdict, []).append(tp)
-    if position is None:
-        return
-    reset = f"kafka-offsets reset {group.name}"
     if gone := by_verdict.get(Verdict.RECREATED):
-        _raise(
-            TopicRecreatedError,
+        raise TopicRecreatedError.naming(
             {
                 tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
                 f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
                 for tp in gone
             },
-            f"To read the new topic from its beginning: {reset} --topic {gone[0].topic} --to earliest --why '...'",
+            f"To read the new topic from its beginning: kafka-offsets reset {group.name} --topic "
+            f"{gone[0].topic} --to earliest --why '...'",
         )
     if gone := by_verdict.get(Verdict.MISSING):
-        _raise(
-            MissingPartitionError,
+        raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
             "If it was deleted on purpose, take the topic out of the group's topics",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
-        _raise(
-            LogTruncatedError,
+        raise LogTruncatedError.naming(
             {
                 tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
                 f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
                 for tp, end in ends.items()
             },
             "The windows that own these offsets have the only copy of what Kafka lost: keep it"
-            + _past_truncated(group, ends, log, reset),
+            + _past_truncated(group, ends, log),
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
-        _raise(
-            DataLossError,
+        raise DataLossError.naming(
             {
                 tp: f"{tp}: offsets {position.offsets[tp]} to {log.bounds[tp].beginning - 1} expired before they were "
                 f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
                 for tp in gone
             },
             "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
-            f"{reset} --to '{_json({tp: log.bounds[tp].beginning for tp in gone})}' --why '...'",
+            + reset_command(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
 
 
-def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: LogSnapshot, reset: str) -> str:
+def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
     # A reset goes up to the last stable offset; one to there would give up what Kafka has, behind an open transaction.
     hidden: dict[TopicPartition, int] = {}
     if group.isolation_level is IsolationLevel.READ_COMMITTED:
         hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
     told = ""
     if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
-        told += f". To go on at the log's end: {reset} --to '{_json(to)}' --why '...'"
+        told += f". To go on at the log's end: {reset_command(group.name, to)}"
     if hidden:
         names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
         told += (
@@ -366,12 +323,3 @@ def _past_truncated(group: KafkaGroup, ends: Mapping[TopicPartition, int], log: 
             "error then names where to go on"
         )
     return told
-
-
-def _json(offsets: dict[TopicPartition, int]) -> str:
-    # A command that no one can paste helps no one.
-    return dump_offsets(offsets) if len(offsets) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
-
-
-def _raise(error: type[LogError], partitions: dict[TopicPartition, str], hint: str) -> None:
-    raise error(f"{name_some(list(partitions.values()))}. {hint}", partitions)

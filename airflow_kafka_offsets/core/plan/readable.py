@@ -16,7 +16,6 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, replaced_in
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import _raise
 from airflow_kafka_offsets.core.window import Window
 
 
@@ -30,14 +29,14 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     wanted = list(window.ranges.without_empty())
     gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
-        _raise(MissingPartitionError, gone, _unreadable(window, "then take the topic out of the group's topics"))
+        raise MissingPartitionError.naming(gone, _unreadable(window, "then take the topic out of the group's topics"))
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
         if topic_ids[tp.topic] != window.topic_ids[tp.topic]
     }
     if changed:
-        _raise(TopicRecreatedError, changed, _unreadable(window, "then reset the group"))
+        raise TopicRecreatedError.naming(changed, _unreadable(window, "then reset the group"))
 
 
 def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
@@ -61,7 +60,7 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     wanted = window.ranges.without_empty()
     missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
     if missing:
-        _raise(MissingPartitionError, missing, _unreadable(window, "then reset the group"))
+        raise MissingPartitionError.naming(missing, _unreadable(window, "then reset the group"))
     gone = {
         tp: f"{tp}: offsets {r} are not all there any more (beginning offset {b.beginning}, end offset {b.end})"
         for tp, r in wanted.items()
@@ -70,9 +69,9 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     if gone:
         is_truncated = bool(ends_behind(window, log))
         error = LogTruncatedError if is_truncated else DataLossError
-        _raise(error, gone, _unreadable(window, "the next run's plan then says what can be done"))
+        raise error.naming(gone, _unreadable(window, "the next run's plan then says what can be done"))
     if others := replaced_in(window, epoch_ends or {}):
-        _raise(LogTruncatedError, others, _unreadable(window, "the next run's plan then says what can be done"))
+        raise LogTruncatedError.naming(others, _unreadable(window, "the next run's plan then says what can be done"))
 
 
 def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
@@ -94,7 +93,7 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
         raise error
     left = [window.id for window in windows if window.id not in errors]
     partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
-    gone = name_some([f"{id_}: {name_some(list(exc.partitions.values()))}" for id_, exc in errors.items()], ". ")
+    gone = name_some([f"{id_}: {name_some(exc.partitions.values())}" for id_, exc in errors.items()], ". ")
     raise type(error)(
         f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
         + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")

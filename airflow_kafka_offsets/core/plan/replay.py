@@ -18,12 +18,12 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Draft
 from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.cap import cap
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan.cap import cap, left_over
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Held, Lane, State, Window
@@ -82,17 +82,43 @@ def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[
         topic_ids: the ids that the asked offsets belong to.
     """
     wanted = asked.without_empty()
-    return [held for held in _down_to(wanted, owners) if any(_shared(held.window, wanted, topic_ids))]
+    return [held for held in _down_to(wanted, owners, topic_ids) if any(_shared(held.window, wanted, topic_ids))]
 
 
-def _down_to(asked: OffsetRanges, owners: Iterable[Held]) -> Iterator[Held]:
-    # Live windows tile the log: behind the first that starts before all that is asked, none has any of it.
+def _down_to(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> Iterator[Held]:
+    # Live windows tile the log. So none owns any of this that is older than one which starts before all of it.
     for held in owners:
         yield held
-        starts = held.window.ranges
-        is_live = held.window.lane is Lane.LIVE
-        if is_live and all(tp in starts and starts[tp].start <= r.start for tp, r in asked.items()):
+        window = held.window
+        if window.lane is Lane.LIVE and not any(
+            window.ranges[tp].start > wanted.start for tp, wanted in ever_planned(asked, window, topic_ids).items()
+        ):
             return
+
+
+def ever_planned(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
+    """Return what is asked of the partitions that a live window names, in the topics of today.
+
+    A live window names every partition of each earlier one, if only as an empty range. So what it does not name no earlier one owns.
+    """
+    named = window.ranges
+    return OffsetRanges(
+        (tp, wanted)
+        for tp, wanted in asked.items()
+        if tp in named and window.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
+    )
+
+
+def lies_above(window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
+    """Whether a live window, and so each later one, starts at the end of all that is asked or above it.
+
+    Args:
+        window: the window.
+        asked: offset ranges of partitions that the newest live window names, see `ever_planned`.
+        topic_ids: the ids that the asked offsets belong to.
+    """
+    here = ever_planned(asked, window, topic_ids)
+    return len(here) == len(asked) and all(window.ranges[tp].start >= wanted.end for tp, wanted in here.items())
 
 
 def _shared(
@@ -126,14 +152,14 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
 
 def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
     """Leave out what the live lane has not read yet, and will."""
-    marks = _marks(state)
+    marks = (watermark(state) or NOWHERE).offsets
     return OffsetRanges(
         (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
     )
 
 
-def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Draft]:
-    """Draft backfill windows for offsets without an owner.
+def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Plan]:
+    """Plan backfill windows for offsets without an owner.
 
     Raises:
         BadInputError, LogError: Kafka does not hold them, the live lane will read them, or they are too many.
@@ -145,7 +171,7 @@ def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot,
     check_not_truncated(gaps, log)
     ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
     cuts, level, lane = cut_backfill(gaps, group.max_offsets), group.isolation_level, Lane.BACKFILL
-    return [Draft(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
+    return [Plan(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
 
 
 def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
@@ -154,7 +180,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
     Raises:
         BadInputError: with the partitions and numbers.
     """
-    marks = _marks(state)
+    marks = (watermark(state) or NOWHERE).offsets
     above = []
     for tp, pieces in sorted(gaps.items()):
         bounds = log.bounds.get(tp)
@@ -162,20 +188,13 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         if pieces[-1].end > mark:
             above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
     if above:
+        wait = "Let an ordinary run of the DAG read it"
         if state.open:
-            wait = (
-                f"Window {state.open[0].window.id} is open and holds the watermark: let it be committed, then ask again"
-            )
-        else:
-            wait = "Let an ordinary run of the DAG read it"
+            open_id = state.open[0].window.id
+            wait = f"Window {open_id} is open and holds the watermark: let it be committed, then ask again"
         raise NotYetError(
             f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
-
-
-def _marks(state: GroupState) -> Offsets:
-    position = watermark(state)
-    return position.offsets if position else {}
 
 
 def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
@@ -186,21 +205,18 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
         TopicRecreatedError: the topic is not the one that the group reads.
         DataLossError: retention removed some of them.
     """
-    if unknown := [str(tp) for tp in sorted(gaps) if tp not in log.bounds]:
+    if unknown := sorted(gaps.keys() - log.bounds.keys()):
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     if changed := {tp: f"{tp}: topic {tp.topic} was recreated" for tp in gaps if _is_another(tp.topic, log, position)}:
-        raise TopicRecreatedError(f"{name_some(list(changed.values()))}: what was before is gone", changed)
+        raise TopicRecreatedError(f"{name_some(changed.values())}: what was before is gone", changed)
     gone = {
         tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, b.beginning) - 1} (beginning offset {b.beginning})"
         for tp, pieces in gaps.items()
         if pieces[0].start < (b := log.bounds[tp]).beginning
     }
     if gone:
-        raise DataLossError(
-            f"No one owns these offsets, and retention has removed them: {name_some(list(gone.values()))}. "
-            "Ask for what is left",
-            gone,
-        )
+        why = "No one owns these offsets, and retention has removed them"
+        raise DataLossError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
@@ -215,11 +231,8 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
         if pieces[-1].end > (b := log.bounds[tp]).end
     }
     if gone:
-        raise LogTruncatedError(
-            f"No one owns these offsets, and the log ends before them although it once was longer: "
-            f"{name_some(list(gone.values()))}. Ask for what is left",
-            gone,
-        )
+        why = "No one owns these offsets, and the log ends before them although it once was longer"
+        raise LogTruncatedError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
@@ -234,19 +247,16 @@ def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
         BadInputError: that makes too many windows.
     """
     cuts: list[OffsetRanges] = []
-    for layer in _layers(gaps):
-        left = layer
+    for left in _layers(gaps):
         while left.span:
             if len(cuts) >= MAX_BACKFILL_WINDOWS:
                 raise BadInputError(
                     f"With max_offsets={max_offsets} this replay makes more than {MAX_BACKFILL_WINDOWS} windows: ask for "
                     "less at a time"
                 )
-            now = cap(left, max_offsets).without_empty()
-            cuts.append(now)
-            left = OffsetRanges(
-                (tp, OffsetRange(now[tp].end if tp in now else r.start, r.end)) for tp, r in left.items()
-            )
+            piece = cap(left, max_offsets)
+            cuts.append(piece.without_empty())
+            left = left_over(left, piece)
     return cuts
 
 

@@ -95,12 +95,12 @@ def plan_reset(
     """
     unknown = sorted(target.keys() - log.bounds.keys())
     if unknown:
-        raise BadInputError(f"Kafka has no partition {name_some([str(tp) for tp in unknown], ', ')}")
+        raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     check_inside(target, log, "The new watermark")
     recreated = {
         tp.topic for tp in target if before.topic_ids.get(tp.topic, log.topic_ids[tp.topic]) != log.topic_ids[tp.topic]
     }
-    unnamed = [str(tp) for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
+    unnamed = [tp for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
     if unnamed:
         raise BadInputError(f"The topic was recreated: name all of its partitions, {name_some(unnamed, ', ')} too")
     touched = {tp.topic for tp in target}
@@ -259,7 +259,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
     if reset.superseded and not confirmed:
         ids = [window.id for window in reset.superseded]
         only_copy = (
-            f" But Kafka no longer holds all of {name_some(list(reset.irreplaceable), ', ')}: what these windows wrote is the "
+            f" But Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the "
             "only copy, so put it aside before you remove it."
             if reset.irreplaceable
             else ""

@@ -17,15 +17,15 @@ from airflow_kafka_offsets.core.conditions import (
     UnreadAtLeast,
 )
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
-from airflow_kafka_offsets.core.plan.planning import judge_all, plan_windows
+from airflow_kafka_offsets.core.plan.planning import judge_all, plan_all
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import Standing, State
 
 OffsetsAt = Mapping[TopicPartition, int | None]
 """What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
@@ -104,12 +104,10 @@ def decide(condition: LogCondition, seen: Seen) -> Decision:
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
-    # What the next plan would read if it had no cap: with its verdicts, and so with its errors. Not by `replace`, which would
-    # check the definition again: it may be an older one.
-    group = KafkaGroup.from_json({**condition.group.to_json(), "max_offsets": None})
+    # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
-    return plan_windows(1, group, position, seen.log, first=first, recovered=seen.recovered)[0].ranges
+    return plan_all(condition.group, position, seen.log, until=seen.now, first=first, recovered=seen.recovered).ranges
 
 
 def _enough(condition: UnreadAtLeast, unread: OffsetRanges, seen: Seen) -> Decision:
@@ -151,7 +149,7 @@ def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
     return Decision(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})
 
 
-def decide_window(window: Window) -> Decision:
+def decide_window(window: Standing) -> Decision:
     """Decide whether a window is committed.
 
     Raises:
@@ -162,23 +160,15 @@ def decide_window(window: Window) -> Decision:
     return Decision(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
 
 
-def decide_until(condition: CommittedUntil, state: GroupState, committed: Sequence[Window]) -> Decision:
-    """Decide whether all that a group could read at a cut time is committed.
-
-    Args:
-        condition: group and cut time.
-        state: the group in the ledger.
-        committed: its newest committed live windows that can prove it: not capped, and none older than they is open.
-    """
-    oldest_open = state.open[0].window.seq if state.open else None
-    proofs = [w for w in committed if not w.is_capped and (oldest_open is None or w.seq < oldest_open)]
-    proof = next((w for w in proofs if w.until >= condition.until), None)
+def decide_until(condition: CommittedUntil, frontier: Frontier) -> Decision:
+    """Decide whether all that a group could read at a cut time is committed."""
+    is_met = frontier.until is not None and frontier.until >= condition.until
     facts = {
         "until": condition.until.isoformat(),
-        "window_id": proof.id if proof else None,
-        "held_back_by": [held.window.id for held in state.open[:MAX_NAMED]] if proof is None else [],
+        "window_id": frontier.window_id if is_met else None,
+        "held_back_by": [] if is_met else list(frontier.open[:MAX_NAMED]),
     }
-    return Decision(proof is not None, facts)
+    return Decision(is_met, facts)
 
 
 def _back(now: datetime, duration: timedelta) -> datetime:

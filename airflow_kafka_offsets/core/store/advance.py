@@ -8,9 +8,8 @@ from types import MappingProxyType
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreDriftError, name_some
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.store.guarantees import must_write
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import Draft, State, Window
 
 
 def done_in_a_row(live: Iterable[Window]) -> list[Window]:
@@ -40,7 +39,7 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
     return steps
 
 
-def before(window: Window | Plan) -> dict[TopicPartition, int]:
+def before(window: Draft) -> dict[TopicPartition, int]:
     """Return the watermark before a window: its start, or the start of what was lost before it."""
     return {**window.ranges.starts, **window.lost.starts}
 
@@ -52,7 +51,7 @@ def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> d
     partition at no step gets the first step's offset, and the store's own comparison then refuses the advance.
     """
     reached = {tp: offset for tp, offset in found.items() if any(step.get(tp) == offset for step in steps)}
-    return {**steps[0], **{tp: offset for tp, offset in reached.items() if tp in steps[-1]}}
+    return {**steps[0], **reached}
 
 
 def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[TopicPartition, int]) -> None:
@@ -81,7 +80,7 @@ def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPart
         ) from exc
 
 
-def strange(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def foreign_offsets(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the store's offsets of partitions that are new to the group, where they differ from the start of these partitions.
 
     This is not drift: they are from an earlier topic or another loader, before the group read these partitions. A partition

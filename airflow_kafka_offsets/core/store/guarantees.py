@@ -15,7 +15,7 @@ class Compares(StrEnum):
 
     ANY_WRITER = "any writer"
     COOPERATING = "co-operating writers"
-    NOBODY = "no one"
+    NO_ONE = "no one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Guarantees:
         compares: whose change between the read and the write the store notices: any writer's, or only that of co-operating
             writers (those that use this package), or no one's.
         limit: how many partitions fit into one advance, in words; None: more than 10,000.
-        caveat: what else a user must know.
+        caveat: what else a user must know, in sentences.
     """
 
     is_atomic: bool

@@ -9,8 +9,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import OffsetsJsonError, StoreContentError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -35,9 +34,9 @@ class OffsetFile:
         group: the group.
         version: its number, from 1; 0: there is no file yet.
         offsets: the next offset of every topic-partition of the group.
-        window_id: the window whose commit wrote it; empty: no window's.
-        written_at: when it was written; None: not known.
-        token: a random text that only this writer's file has.
+        window_id: the window whose commit writes it; empty: no window's, or the file was read.
+        written_at: when it is written; None: the file was read.
+        token: a random text that only this writer's file has; empty: the file was read.
     """
 
     group: str
@@ -119,13 +118,12 @@ def dump_offset_file(file: OffsetFile) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def load_offset_file(content: bytes, group: str, version: int, where: str) -> OffsetFile:
-    """Read a document. Unknown fields are ignored; only the group and the offsets are required.
+def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartition, int]:
+    """Read the offsets in a document. All other fields but the group are for people, and ignored.
 
     Args:
         content: what the file holds.
         group: the group that it must belong to.
-        version: the version in its name.
         where: the file, for the message.
 
     Raises:
@@ -135,39 +133,15 @@ def load_offset_file(content: bytes, group: str, version: int, where: str) -> Of
         document = json.loads(content.decode(), object_pairs_hook=refuse_duplicates)
     except (ValueError, RecursionError) as exc:  # ValueError also if it is not UTF-8, or a key is there twice
         raise _not_offsets(where, f"it is not JSON ({exc})") from exc
-    if not isinstance(document, dict) or document.get("group") != group:
-        other = repr(document.get("group")) if isinstance(document, dict) else "None"
-        raise _not_offsets(where, f"its group is {other[:80]}")
-    return OffsetFile(
-        group,
-        version,
-        _offsets(document, where),
-        window_id=_text(document, "window_id"),
-        written_at=_time(document.get("written_at")),
-        token=_text(document, "token"),
-    )
-
-
-def _offsets(document: dict[str, Any], where: str) -> dict[TopicPartition, int]:
+    found = document.get("group") if isinstance(document, dict) else None
+    if found != group:
+        raise _not_offsets(where, f"its group is {repr(found)[:80]}")
     offsets = document.get(_NEXT_OFFSETS)
     try:
         # Not a text, which would be parsed as JSON: a file written by hand has one form only.
         return load_offsets(offsets if isinstance(offsets, dict) else {})
     except OffsetsJsonError as exc:
         raise _not_offsets(where, f"{_NEXT_OFFSETS}: {exc}") from exc
-
-
-def _text(document: dict[str, Any], name: str) -> str:
-    value = document.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _time(value: object) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _not_offsets(where: str, why: str) -> StoreContentError:

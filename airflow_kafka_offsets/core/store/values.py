@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from airflow_kafka_offsets.core.errors import StoreContentError
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET
+from airflow_kafka_offsets.core.errors import StoreContentError, short
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, MAX_PARTITION
 
-MAX_PARTITION = 2**31 - 1
 # A partition must have one name only: "07" and "7" are different fields.
 _PARTITION = re.compile(rb"0|[1-9][0-9]{0,9}")
 _OFFSET = re.compile(rb"[0-9]{1,19}")
@@ -28,33 +27,25 @@ def read_offset(text: bytes, where: str) -> int:
     """
     if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
         raise StoreContentError(
-            f"{where} holds {_short(text)}, which is not an offset (a whole number, 0 or more, in decimal digits). Find out what "
+            f"{where} holds {_shown(text)}, which is not an offset (a whole number, 0 or more, in decimal digits). Find out what "
             "wrote it, and correct or delete it"
         )
     return int(text)
 
 
 def read_partition(text: bytes, where: str) -> int:
-    """Read the number of a partition.
-
-    >>> read_partition(b"7", "the hash offset:orders:lake")
-    7
-
-    Args:
-        text: what the store holds.
-        where: where it holds it, for the message.
+    """Read the number of a partition, as `read_offset` reads an offset.
 
     Raises:
         StoreContentError: it is not a partition.
     """
     if not _PARTITION.fullmatch(text) or int(text) > MAX_PARTITION:
         raise StoreContentError(
-            f"{where} has an entry {_short(text)}, which is not a partition (a whole number, 0 or more). Find out what wrote it, "
+            f"{where} has an entry {_shown(text)}, which is not a partition (a whole number, 0 or more). Find out what wrote it, "
             "and delete the entry or keep this group's offsets under another name"
         )
     return int(text)
 
 
-def _short(text: bytes) -> str:
-    shown = repr(text.decode(errors="backslashreplace"))
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def _shown(text: bytes) -> str:
+    return short(text.decode(errors="backslashreplace"))

@@ -1,1 +1,1 @@
-"""Where a window's records go, one module a kind: each write can be done again, and is then there once."""
+"""Where a window's records go, one module for each kind: a write that runs again replaces what it wrote before."""

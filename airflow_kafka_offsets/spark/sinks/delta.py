@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 REPLACE = "replace"
 APPEND = "append"
@@ -21,7 +21,7 @@ APPEND = "append"
 _FIXED = ("replaceWhere", "partitionOverwriteMode", "overwriteSchema", "txnAppId", "txnVersion", "userMetadata")
 
 _LOOK_BACK = 1000
-"""Commits in which an earlier run of the window is looked for. One that is older is found by Delta itself, after the read."""
+"""In how many commits to look for an earlier run of the window. Delta itself finds an older one, after the read."""
 
 
 class DeltaTable:
@@ -30,7 +30,7 @@ class DeltaTable:
     Args:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
-        label: what the table's history says of each of our commits.
+        label: what each of our commits notes in the table's history.
 
     Raises:
         WriteOptionError: the session's settings let Delta skip writes.
@@ -45,40 +45,41 @@ class DeltaTable:
         self.name = f"delta.`{table}`" if self._is_path else table
 
     def replace(self, frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any]) -> None:
-        """Put the frame in the place of the window's rows, in one commit; also when there are none on either side.
+        """Replace the window's rows by the frame, in one commit; either may be empty.
 
         Raises:
-            OtherWindowError: these are rows of another window.
+            OtherWindowError: another window wrote the old rows.
         """
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
-        # Partitioned by it, so that windows that are written side by side have no file in common.
+        # With partitions by it, windows that are written at the same time share no file.
         self.create(rows, [WINDOW_ID, *partition_by])
         self._refuse_other()
         writer = rows.write.format("delta").mode("overwrite").options(**options)
         self._save(self._labelled(writer, REPLACE).option("replaceWhere", f"{WINDOW_ID} = '{window_id}'"))
 
     def append(self, frame: DataFrame, options: Mapping[str, Any]) -> bool:
-        """Append the frame, once; False: an earlier run of the window did, and nothing was written. The table is there.
+        """Append the frame to the existing table, once; False: an earlier run of the window did, and nothing was written.
 
-        The window is the transaction's application, with one version only. As versions of one application their numbers would
-        not do: Delta skips, in silence, each one that is not above the last, and windows may be committed in any order. Nor
-        would its id alone: Delta remembers it forever, and a ledger that was made again gives it to another window.
+        Each window is a transaction application of its own, with one version. One application with the windows' numbers as
+        versions is not enough: Delta silently skips a version that is not above the last, and windows may be committed in any
+        order. The window's id alone is not enough either: Delta remembers it forever, and a ledger that was created again gives
+        it to another window.
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)
-        # Without the topic ids, which were no part of it when the first windows were appended.
+        # Without the topic ids: older versions appended windows without them.
         application = f"{self._label.window_id} {self._label.old_digest}"
         writer = writer.option("txnAppId", application).option("txnVersion", 0)
         self._save(self._labelled(writer, APPEND, this_try))
         return any(note.get("try") == this_try for note in self._notes())
 
     def has_appended(self) -> bool:
-        """Tell whether the newest commits of the table, which is there, say that the window was appended.
+        """Tell whether the newest commits of the existing table say that the window was appended.
 
         Raises:
-            WriteOptionError: windows are replaced there, so that appending one could double it.
-            OtherWindowError: what has this id there is another window, so that leaving this one out would lose it.
+            WriteOptionError: windows are replaced there, so an append could write this one twice.
+            OtherWindowError: another window has this id there, so Delta would skip this one.
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
@@ -95,25 +96,23 @@ class DeltaTable:
         return bool(named)
 
     def _refuse_other(self) -> None:
-        from pyspark.sql import functions as F
-
         table = self._rows()
         if WINDOW_ID not in map(str.lower, table.columns):
             return  # Delta's own error says that
-        # First of all the rows: a window that is written for the first time has none, and no history has to be read.
+        # The rows first: a window that is written for the first time has none, and the history need not be read.
         if table.filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
             return
         remove = delete_rows(self.name, self._label.window_id)
         self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None), remove)
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
-        """Make the table, for frames like this one, if there is none."""
+        """Create the table, for frames like this one, if it does not exist."""
         empty = empty_frame(self._spark, frame.schema)
         writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
         try:
             self._save(writer)
         except Exception:
-            # Two jobs that make it at the same moment: Delta refuses one of them, who then finds it there.
+            # If two jobs create it at the same moment, Delta refuses one of them. That one then finds the table.
             self._save(writer)
 
     def _rows(self) -> DataFrame:
@@ -135,7 +134,7 @@ class DeltaTable:
         return [note for row in rows for note in [read_note(row[0])] if note is not None]
 
     def _notes_of_window(self) -> list[dict[str, Any]]:
-        """Return what the newest commits say of windows of this id, newest first."""
+        """Return what the newest commits note of windows of this id, newest first."""
         return [note for note in self._notes() if note.get("window_id") == self._label.window_id]
 
 

@@ -1,4 +1,4 @@
-"""A directory of files for each window, in any format that Spark writes. It is replaced as a whole."""
+"""A directory of files for each window, in any format that Spark writes. A rerun replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Each round is lost to another job of the same window that publishes at this very moment.
+# In each round, another job of the same window may publish first.
 _ROUNDS = 100
 
 LABEL_FILE = ".kafka-window.json"
-"""File in a window's directory that names the window: hidden, so that no reader takes it for records."""
+"""File in a window's directory that names the window. It is hidden, so readers skip it."""
 
 _LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
 
 class Files:
-    """Hadoop's file systems, through Spark's JVM: whatever scheme a path has, and with the session's settings.
+    """Hadoop's file systems, through Spark's JVM: for every scheme of a path, with the session's settings.
 
-    FileContext and not FileSystem, because its rename never moves a directory into an existing one.
+    This uses FileContext, not FileSystem, because its rename never moves a directory into an existing one.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -51,11 +51,11 @@ class Files:
         self._no_create_options = no_options(getattr(self._hadoop, "Options$CreateOpts"), 0)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a directory; False: someone else was faster, so the source was gone or the target was there."""
+        """Move a directory; False: another job was faster, so the source is gone or the target exists."""
         try:
             self._rename(source, target)
         except Exception as exc:
-            # By the error and not by a look at both: they change again before one could look.
+            # The error decides, because both may change again before a look at them.
             if _is_lost_race(exc):
                 return False
             raise
@@ -64,27 +64,22 @@ class Files:
     def write(self, path: str, text: str) -> None:
         """Write a small new file."""
         flags = self._jvm.java.util.EnumSet.of(self._hadoop.CreateFlag.CREATE)
-        stream = self._context.create(self._path(path), flags, self._no_create_options)
-        try:
+        with contextlib.closing(self._context.create(self._path(path), flags, self._no_create_options)) as stream:
             stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
 
     def read(self, path: str) -> str | None:
-        """Return what is in a small file; None: it is not there."""
+        """Return the text of a small file; None: it does not exist."""
         try:
             stream = self._context.open(self._path(path))
         except Exception as exc:
             if _is_lost_race(exc):
                 return None
             raise
-        try:
+        with contextlib.closing(stream):
             return bytes(stream.readAllBytes()).decode("utf-8", "replace")
-        finally:
-            stream.close()
 
     def discard(self, path: str) -> None:
-        """Remove a directory with all that is in it, if it is there; failing at it hides neither a success nor an error."""
+        """Remove a directory with its content, if it exists; a failure is only logged."""
         try:
             self._context.delete(self._path(path), True)
         except Exception:
@@ -93,7 +88,7 @@ class Files:
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
         if uri.getScheme() == "file":
-            # rename(2) refuses a target that has files; Hadoop would look first, and then copy the source into it.
+            # rename(2) refuses a target that has files. Hadoop would look first, and then copy the source into it.
             os.rename(uri.getPath(), self._path(target).toUri().getPath())
         else:
             self._context.rename(self._path(source), self._path(target), self._no_options)
@@ -110,8 +105,8 @@ def _is_lost_race(exc: Exception) -> bool:
 
 @contextlib.contextmanager
 def staging(files: Files, path: str, window_id: str) -> Iterator[str]:
-    """Give a directory that no reader of `path` sees and no other job has; it is gone afterwards."""
-    # Not "_": readers do not skip such a name when it has a "=" in it.
+    """Yield a directory that no reader of `path` sees and no other job has; it is removed afterwards."""
+    # Not "_": readers do not skip such a name if it contains "=".
     directory = f"{path}/.staging-{window_id}-{uuid.uuid4().hex}"
     try:
         yield directory
@@ -122,7 +117,7 @@ def staging(files: Files, path: str, window_id: str) -> Iterator[str]:
 def stage(
     frame: DataFrame, directory: str, file_format: str, partition_by: Sequence[str], options: Mapping[str, Any]
 ) -> str:
-    """Write a frame below a staging directory and return where."""
+    """Write a frame to a folder of the staging directory, and return that folder."""
     staged = f"{directory}/new"
     writer = frame.write.format(file_format).mode("error").options(**options)
     if partition_by:
@@ -132,13 +127,13 @@ def stage(
 
 
 def refuse_other(files: Files, label: Label, target: str, place: str) -> None:
-    """Refuse to replace a directory that says that another window wrote it. One that says nothing may be a part that a copy left.
+    """Refuse to replace a directory that another window wrote. One without a label may be the rest of an interrupted copy.
 
     Args:
         files: the file system.
-        label: of the window that writes.
+        label: the window that writes.
         target: the window's directory.
-        place: where it lies at the moment.
+        place: where that directory is at the moment.
 
     Raises:
         OtherWindowError: another window of this id wrote it.
@@ -151,25 +146,25 @@ def refuse_other(files: Files, label: Label, target: str, place: str) -> None:
 def publish(
     files: Files, staged: str, target: str, aside: str, check: Callable[[str], object] = lambda place: None
 ) -> None:
-    """Put what is staged in the place of what is there, by two renames; on an error the old one is put back.
+    """Replace the old output by the staged one, with two renames; on an error the old output is restored.
 
     Args:
         files: the file system.
         staged: the new directory.
         target: where it belongs.
-        aside: prefix of hidden names for what was there. If it can't be put back, it stays there.
-        check: raises when what was moved to that place must not be replaced.
+        aside: prefix of hidden names for the old output. If it can't be restored, it stays there.
+        check: it gets the place of the old output, and raises if that must not be replaced.
 
     Raises:
-        PublishError: other jobs of the same window were faster each time; or an error came between, and what was there could
-            not be put back.
+        PublishError: other jobs of the same window were faster each time; or there was an error, and the old output could not be
+            restored.
     """
     moved: list[str] = []
     try:
         for number in range(_ROUNDS):
             if files.rename(staged, target):
                 return
-            # At most one job gets the directory that is in the way, and as a whole.
+            # At most one job gets the old directory, and it gets the whole directory.
             if files.rename(target, f"{aside}-{number}"):
                 moved.append(f"{aside}-{number}")
                 check(moved[-1])
@@ -186,15 +181,15 @@ def publish(
 
 
 def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -> None:
-    """Put the old output back; where that fails it stays where it is, whatever stands in its place: it may be a part of ours.
+    """Restore the old output; if that fails, it stays where it is. What is in its place may be a part of ours.
 
     Raises:
-        PublishError: it could not be put back; with where it lies.
+        PublishError: it could not be restored; with its place.
     """
     if not moved:
         return
-    old = moved.pop()  # first of all: if it can't go back, it must not be discarded
-    why = "something is there already: another job's output, or a part of this one's where a rename copies"
+    old = moved.pop()  # before anything else: if it can't be restored, it must not be discarded
+    why = "there is other output: that of another job, or, where a rename copies, a part of this job's"
     try:
         if files.rename(old, target):
             return
@@ -204,7 +199,7 @@ def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -
         f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output could not be restored ({why}): it is complete "
         f"in {old}. Run the window again, which replaces {target}, and delete {old}; or restore it: delete {target}, and rename {old} to it"
     )
-    if not isinstance(exc, Exception):  # the end of the process, which no other error may take the place of
+    if not isinstance(exc, Exception):  # the process ends, and no other error may replace that
         logger.error("%s", kept)
         return
     raise PublishError(kept) from exc

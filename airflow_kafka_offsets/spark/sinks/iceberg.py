@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _PROPERTY = "snapshot-property.kafka-"
 _GONE = "kafka_window_gone"
@@ -24,7 +24,7 @@ class IcebergTable:
     Args:
         spark: the session.
         table: a name as in SQL.
-        label: what a snapshot's summary says of the window.
+        label: what each of our snapshots notes in its summary.
     """
 
     def __init__(self, spark: SparkSession, table: str, label: Label) -> None:
@@ -33,13 +33,12 @@ class IcebergTable:
         self.name = table
 
     def replace(self, frame: DataFrame, partition_by: Sequence[Any], options: Mapping[str, Any]) -> None:
-        """Put the frame in the place of the window's rows, in one snapshot; also when there are none on either side.
+        """Replace the window's rows by the frame, in one snapshot; either may be empty.
 
         Raises:
-            OtherWindowError: these are rows of another window.
+            WriteOptionError: the table is not partitioned by the window's column.
+            OtherWindowError: another window wrote the old rows.
         """
-        from pyspark.sql import functions as F
-
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
         self._create(rows, [WINDOW_ID, *partition_by])
@@ -50,20 +49,19 @@ class IcebergTable:
                 f"{self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
             )
         self._refuse_other()
-        writer = rows.writeTo(self.name)
-        # Iceberg would shuffle all rows by their partition, and a window is one.
+        # Iceberg would shuffle all rows by their partition, and a window is one partition.
         usual = {"distribution-mode": "none"} if partitions == [WINDOW_ID] else {}
-        for name, value in {**usual, **options, **self._properties()}.items():
-            writer = writer.option(name, value)
+        writer = rows.writeTo(self.name).options(**{**usual, **options, **self._properties()})
         writer.overwrite(F.col(WINDOW_ID) == F.lit(window_id))
 
     def merge(
         self, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], partition_by: Sequence[Any]
     ) -> None:
-        """Update and insert the frame's rows by key, and delete what the window brought earlier and no more.
+        """Update and insert the frame's rows by key, and delete the window's rows of keys that it no longer has.
 
         Raises:
-            OtherWindowError: what would be deleted is of another window.
+            WriteOptionError: the table has no column for the window's id.
+            OtherWindowError: another window wrote the old rows.
         """
         window_id = self._label.window_id
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
@@ -73,7 +71,7 @@ class IcebergTable:
         self._refuse_other()
         self._announce()
         view = f"kafka_window_{uuid.uuid4().hex}"
-        # By its name: a frame that is counted can't be joined with itself by the client of Spark Connect 4.0.
+        # By its name: the client of Spark Connect 4.0 can't join a counted frame with itself.
         rows.createOrReplaceTempView(view)
         self._with_gone(self._spark.table(view), keys).createOrReplaceTempView(f"{view}_all")
         try:
@@ -83,12 +81,10 @@ class IcebergTable:
             self._spark.catalog.dropTempView(view)
 
     def _with_gone(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Return the rows, and the keys that the window has in the table and brings no more, told apart by a column.
+        """Return the rows, and the keys that the window has in the table and no longer in the frame, which a column marks.
 
-        As part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would write the whole table again.
+        They are part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would rewrite the whole table.
         """
-        from pyspark.sql import functions as F
-
         ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).alias("t")
         same = [_column("t", key).eqNullSafe(_column("s", key)) for key in keys]
         gone = ours.join(rows.alias("s"), same, "left_anti").select(*(_column("t", key) for key in keys)).distinct()
@@ -96,8 +92,6 @@ class IcebergTable:
         return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
 
     def _refuse_other(self) -> None:
-        from pyspark.sql import functions as F
-
         mine = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id)
         if mine.isEmpty():
             return
@@ -113,28 +107,24 @@ class IcebergTable:
 
     @property
     def _full_name(self) -> str:
-        # Of a name without a namespace, Spark would take `orders.snapshots` for a table in a namespace `orders`.
+        # For a name without a namespace, Spark would look for `orders.snapshots` in a namespace `orders`.
         if "." in self.name:
             return self.name
         catalog = self._spark.catalog
         return f"{catalog.currentCatalog()}.{catalog.currentDatabase()}.{self.name}"
 
     def _announce(self) -> None:
-        """Let a snapshot that changes nothing name the window: a MERGE takes no properties."""
-        writer = empty_frame(self._spark, self._spark.table(self.name).schema).writeTo(self.name)
-        for name, value in self._properties().items():
-            writer = writer.option(name, value)
-        writer.append()
+        """Name the window in a snapshot that changes nothing: a MERGE has no properties."""
+        nothing = empty_frame(self._spark, self._spark.table(self.name).schema)
+        nothing.writeTo(self.name).options(**self._properties()).append()
 
     def _add_column(self) -> str:
-        """Return what to type when there is no column for the window's id."""
+        """Return the statement that adds the column for the window's id; empty: the table has it."""
         names = map(str.lower, self._spark.table(self.name).columns)
         return "" if WINDOW_ID in names else f"ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string; "
 
     def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> None:
-        """Make the table, for frames like this one, if there is none."""
-        from pyspark.sql import functions as F
-
+        """Create the table, for frames like this one, if it does not exist."""
         if self._spark.catalog.tableExists(self.name):
             return
         columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
@@ -142,7 +132,7 @@ class IcebergTable:
         try:
             (writer.partitionedBy(*columns) if columns else writer).create()
         except Exception:
-            # Two jobs that make it at the same moment: only one of them can.
+            # If two jobs create it at the same moment, one of them fails.
             if not self._spark.catalog.tableExists(self.name):
                 raise
 
@@ -159,9 +149,9 @@ class IcebergTable:
 
 
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:
-    """Return the MERGE. A key that is null is a key like others; a row that is older than another window's leaves that alone.
+    """Return the MERGE. A null key is a key like others. A row never replaces a newer row of another window.
 
-    Where the order says neither, the row of the later window of the group stays, so that a replay of the older one changes nothing.
+    Of two rows that the order makes equal, that of the group's later window stays, so a replay of the earlier one changes nothing.
 
     >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`
@@ -173,7 +163,7 @@ def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], 
     on = " AND ".join(f"s.{_quoted(key)} <=> t.{_quoted(key)}" for key in keys)
     return (
         f"MERGE INTO {table} AS t USING {view} AS s ON {on}\n"
-        # Said again of the row: when the keys were looked up, it may have been another one's that is this window's no more.
+        # The row's window is compared again: another window may have replaced the row after the keys were looked up.
         f"WHEN MATCHED AND s.{_GONE} AND t.{WINDOW_ID} = '{window_id}' THEN DELETE\n"
         f"WHEN MATCHED AND NOT s.{_GONE}{_newer(window_id, order_by) if order_by else ''} THEN UPDATE SET *\n"
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT *"
@@ -181,20 +171,17 @@ def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], 
 
 
 def _newer(window_id: str, order_by: Sequence[str]) -> str:
-    """Return what a row has to be to take the place of another one of its key."""
+    """Return the condition on which a row replaces another one of its key."""
     group, _, seq = window_id.rpartition("-")
     ours, theirs = _struct("s", order_by), _struct("t", order_by)
     number = f"try_cast(substr(t.{WINDOW_ID}, {len(group) + 2}) AS BIGINT)"
-    # By the number: beyond the millionth window, names do not sort as the windows do.
+    # By the number: beyond the millionth window, names do not sort like windows.
     is_later = f"coalesce(startswith(t.{WINDOW_ID}, '{group}-') AND {number} > {int(seq)}, false)"
     return f" AND (t.{WINDOW_ID} = '{window_id}' OR {ours} > {theirs}\n  OR ({ours} >= {theirs} AND NOT {is_later}))"
 
 
 def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
     """Return the newest row of each key; without an order, fail when a key has two."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     number = "kafka_window_number"
     of_key = Window.partitionBy(*(F.col(_quoted(key)) for key in keys))
     if order_by:
@@ -210,13 +197,11 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
 
 
 def _column(alias: str, name: str) -> Any:
-    from pyspark.sql import functions as F
-
     return F.col(f"{alias}.{_quoted(name)}")
 
 
 def _struct(alias: str, columns: Sequence[str]) -> str:
-    # A struct, even of one column: null is then less than any value, and not unknown.
+    # A struct, even of one column: in it, null is less than any value, and not unknown.
     return f"struct({', '.join(f'{alias}.{_quoted(column)}' for column in columns)})"
 
 

@@ -7,10 +7,13 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
@@ -20,16 +23,13 @@ from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, st
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 logger = logging.getLogger(__name__)
 
 _READ_COMMITTED = 2
-"""java.sql.Connection.TRANSACTION_READ_COMMITTED: who has waited for a lock then sees what was written meanwhile."""
+"""java.sql.Connection.TRANSACTION_READ_COMMITTED: whoever waited for a lock then sees what was written in the meantime."""
 
 _DEADLOCKS = 10
-"""How often a publication is begun again that the database ended in favour of another one."""
+"""How often to begin a publication again that the database ended in favor of another one."""
 
 _SECRET = re.compile(r"(?i)password|secret|token")
 _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
@@ -38,7 +38,7 @@ _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
 _SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
 
 _DROP_SECONDS = 10
-"""How long to wait for a table that someone writes to."""
+"""Seconds to wait for a table that someone writes to."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,14 @@ class JdbcTable:
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
-
         if self.is_remote:
             self._refuse_password()
 
     def _refuse_password(self) -> None:
-        """Refuse what Spark Connect would write into its server's UI and event log, in clear.
+        """Refuse a password that Spark Connect would show in its server's UI and event log.
 
         Raises:
-            WriteOptionError: with where to put it instead.
+            WriteOptionError: there is one; with the place where it belongs.
         """
         names = [name for name in self._options if _SECRET.search(name)]
         if names or _PASSWORD.search(self.target.url):
@@ -93,15 +92,15 @@ class JdbcTable:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the session is one of Spark Connect, without a JVM at hand."""
+        """Whether the session is one of Spark Connect, so that this process has no JVM."""
         return not is_classic(self._spark)
 
     @contextmanager
     def staging(self, columns: Sequence[str], window_id: str) -> Iterator[str]:
-        """Give the name of a new staging table that no other try has; it is dropped when something fails.
+        """Yield the name of a new staging table that no other try has; it is dropped if something fails.
 
         Raises:
-            TargetError: the target is not there, or has not these columns and that of the window.
+            TargetError: the target does not exist, or lacks one of these columns or that of the window.
         """
         now = datetime.now(timezone.utc)  # noqa: UP017 (datetime.UTC came with Python 3.11)
         stage = stage_name(window_id, self.target.table, now, uuid.uuid4().hex[:6])
@@ -114,24 +113,19 @@ class JdbcTable:
         try:
             yield stage
         except BaseException:
-            self.drop(stage)
+            self._drop(stage, self._execute)
             raise
 
     def fill(self, stage: str, df: DataFrame, timeout: float) -> Stage:
         """Write a frame to a staging table, and make sure that each row is there once.
 
         Raises:
-            PublishError: a task ran twice, and both times its rows stayed; or Spark does not tell how many it wrote.
+            PublishError: a task ran twice, and its rows are there twice; or Spark does not report how many it wrote.
         """
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
         observation = Observation()
         observed_rows = df.observe(observation, F.count(F.lit(1)).alias("rows"))
         self._write(observed_rows, self.target.beside(stage))
-        [(found,)] = (
-            self._spark.read.format("jdbc").options(**self._options, query=self.target.count(stage)).load().collect()
-        )
+        [(found,)] = self._read(query=self.target.count(stage)).collect()
         written = observed(observation, timeout).get("rows")
         if written is None:
             raise PublishError(
@@ -145,38 +139,34 @@ class JdbcTable:
             )
         return Stage(stage, df.columns, found)
 
-    def drop(self, stage: str) -> None:
-        """Remove a staging table, if it is there; failing at it hides neither a success nor an error."""
-        self._drop(stage, self._execute)
-
     # For a publication by the job
 
     def need_jvm(self) -> None:
         """Refuse a session that has no JVM.
 
         Raises:
-            TargetError: with what there is instead.
+            TargetError: there is none; with what to use instead.
         """
         if self.is_remote:
             raise TargetError(
-                "write_jdbc() needs a classic Spark session: over Spark Connect there is no transaction to be had. When the "
-                "table is in the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes "
-                "it in the transaction that commits the window"
+                "write_jdbc() requires a classic Spark session, because Spark Connect can't run a transaction. If the table is in "
+                "the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes it in the "
+                "transaction that commits the window"
             )
 
     def create(self, df: DataFrame) -> None:
-        """Make what is missing of the target: the table, with the frame's types, or the window's column and an index."""
+        """Create what the target lacks: the table, with the frame's types, or the window's column and an index."""
         if not self._has(WINDOW_ID):
-            # Not of the frame itself: this would be its first action, which is the one that is counted.
+            # Not from the frame itself: this would be its first action, which is the one that is counted.
             self._write(empty_frame(self._spark, df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
 
     def publish(self, stage: Stage, label: Label) -> None:
-        """Replace the window's rows by what is staged, in one transaction. Then all older tries of the window are over.
+        """Replace the window's rows by the staged ones, in one transaction. Then no older try of the window can publish.
 
         Raises:
-            OtherWindowError: these are rows of another window; they are there still.
-            PublishError: it did not work; what was there is there still.
+            OtherWindowError: another window wrote the old rows; they are unchanged.
+            PublishError: the publication failed; the old rows are unchanged.
         """
         with self._failing_as_one_error(label.window_id), self._connected() as connection:
             self._check_transactions(connection)
@@ -201,7 +191,7 @@ class JdbcTable:
         connection.setAutoCommit(True)
 
     def _clean(self, connection: Any, stage: Stage, window_id: str) -> None:
-        """Drop what this try and older ones staged; the window is published, whatever becomes of that."""
+        """Drop the staging tables of this try and of older ones; the window is published, even if that fails."""
         left = [stage.name]
         try:
             left[:0] = older(self._stages(connection, window_id), stage.name)
@@ -218,8 +208,8 @@ class JdbcTable:
             raise
         except Exception as exc:
             raise PublishError(
-                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}); what was there is there "
-                "still, unless the connection broke while it was committed. Run the window again"
+                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). The old rows are unchanged, "
+                "unless the connection broke during the commit. Run the window again"
             ) from exc
 
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
@@ -228,18 +218,18 @@ class JdbcTable:
         if _update(connection, self.target.delete(), window_id):
             known = _rows(connection, self.target.find_digest(), window_id, self.target.name)
             label.refuse_other(table, {"digest": known[0]} if known else None, delete_rows(table, window_id))
-        # By the name alone: the digests lie in the target's schema, and `orders` and `public.orders` are one table.
+        # By the name alone: the digests are in the target's schema, and `orders` and `public.orders` are one table.
         _update(connection, self.target.delete_digest(), window_id, self.target.name)
         _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{self.target.table}: {counted(inserted, 'row')} would be published, and Spark staged {stage.rows}; nothing was "
-                "published. Does anybody else write to our staging tables?"
+                f"{self.target.table}: Spark staged {counted(stage.rows, 'row')}, and {inserted} would be published. Nothing was "
+                f"published. Make sure that nothing else writes to {self.target.beside(stage.name)}, and run the window again"
             )
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
-        """Make sure that there is a row to lock: of two that insert their rows at once, neither would see the other's."""
+        """Make sure that there is a row to lock: two jobs that insert it at once would not see each other's."""
         made = [(self.target.create_published(), ()), (self.target.create_digests(), ())]
         for statement, values in [*made, (self.target.insert_published(), (window_id,))]:
             try:
@@ -254,8 +244,8 @@ class JdbcTable:
         found = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
         if found and found[0] != "YES":
             raise TargetError(
-                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Once: ALTER "
-                f"TABLE {self.target.quoted} ENGINE = InnoDB"
+                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Change it once: "
+                f"ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
     def _stages(self, connection: Any, window_id: str) -> list[str]:
@@ -264,13 +254,14 @@ class JdbcTable:
         return _values(found, "TABLE_NAME")
 
     def _place(self, connection: Any) -> tuple[str | None, str | None]:
-        """Return the target's catalog and schema, as JDBC calls them; MySQL has catalogs only."""
+        """Return the target's catalog and schema in the sense of JDBC; MySQL has only catalogs."""
         schema = self.target.schema
         if self.target.is_mysql:
             return schema or connection.getCatalog(), None
         return connection.getCatalog(), schema or connection.getSchema()
 
     def _drop(self, stage: str, execute: Callable[[str], object]) -> None:
+        """Remove a staging table, if it exists; a failure is only logged."""
         try:
             execute(self.target.drop(stage))
         except Exception as exc:
@@ -278,31 +269,29 @@ class JdbcTable:
 
     def _has(self, column: str) -> bool:
         with self._connected() as connection:
-            # JDBC takes names for patterns, in which _ is any character.
+            # For JDBC, names are patterns in which _ is any character.
             found = connection.getMetaData().getColumns(*self._place(connection), self.target.name, column)
             return self.target.name in _values(found, "TABLE_NAME")
 
     # For a publication by Airflow
 
     def check_ledger(self) -> None:
-        """Make sure that the target's database is that of a ledger: Spark would make a table that is not there.
+        """Make sure that the target's database is that of a ledger: Spark would create a missing table.
 
         Raises:
-            TargetError: it is another one.
+            TargetError: it is another database.
         """
         try:
-            self._spark.read.format("jdbc").options(**self._options, dbtable=self.target.quote(STAGED)).load().schema  # noqa: B018
+            self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
-                f"stage_jdbc() is for a table in the ledger's own database, and where {self.target.table} is there is no table "
-                f"{STAGED} ({_reason(exc)}). Is the url that of the ledger (ledger_conn_id), and is kafka-offsets db upgrade "
-                "done there? For any other database: write_jdbc()"
+                f"stage_jdbc() is for a table in the ledger's own database, and the database of {self.target.table} has no table "
+                f"{STAGED} ({_reason(exc)}). Make sure that the url is that of the ledger (ledger_conn_id), and that kafka-offsets "
+                "db upgrade was run there. For any other database, use write_jdbc()"
             ) from exc
 
     def register(self, stage: Stage, window_id: str) -> None:
-        """Note in the ledger's database what is staged, so that the commit of the window publishes it."""
-        from pyspark.sql import functions as F
-
+        """Note the staged rows in the ledger's database, so that the commit of the window publishes them."""
         values = {
             "window_id": F.lit(window_id),
             "target": F.lit(self.target.table),
@@ -316,27 +305,26 @@ class JdbcTable:
 
     # Spark
 
+    def _read(self, **what: str) -> DataFrame:
+        return self._spark.read.format("jdbc").options(**{**self._options, **what}).load()
+
     def _write(self, df: DataFrame, table: str) -> None:
         df.write.format("jdbc").options(**self._options, dbtable=table).mode("append").save()
 
     def _execute(self, *statements: str) -> None:
         """Run statements, each on its own."""
         if self.is_remote:
+            # Over Spark Connect, the only way to run a statement is as one that Spark's reader runs before it reads.
             for statement in statements:
-                self._execute_by_reading(statement)
+                self._read(query="SELECT 1 AS done", sessionInitStatement=statement).collect()
             return
         with self._connected() as connection:
             for statement in statements:
                 _update(connection, statement)
 
-    def _execute_by_reading(self, statement: str) -> None:
-        # Over Spark Connect, the only way to a statement of one's own: what Spark's reader runs before it reads.
-        reader = self._spark.read.format("jdbc").options(**self._options)
-        reader.options(query="SELECT 1 AS done", sessionInitStatement=statement).load().collect()
-
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Open a connection as Spark's writer does: with its drivers, its dialects and its providers of credentials."""
+        """Open a connection as Spark's writer does, with its drivers, dialects and providers of credentials."""
         jvm: Any = self._spark._jvm
         options = jvm.PythonUtils.toScalaMap({**self._options, "dbtable": self.target.quoted})
         sql = jvm.org.apache.spark.sql
@@ -347,29 +335,27 @@ class JdbcTable:
         try:
             yield connection
         finally:
-            with suppress(Exception):  # it broke, and what it did is told already
+            with suppress(Exception):  # it broke, which was already reported
                 connection.close()
 
 
 def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> int:
-    prepared = connection.prepareStatement(statement)
-    try:
+    with _prepared(connection, statement, values) as prepared:
         prepared.setQueryTimeout(timeout)
-        for number, value in enumerate(values, start=1):
-            prepared.setString(number, value)
         return int(prepared.executeLargeUpdate())
-    finally:
-        prepared.close()
 
 
 def _rows(connection: Any, query: str, *values: str | None) -> list[str]:
-    prepared = connection.prepareStatement(query)
-    try:
+    with _prepared(connection, query, values) as prepared:
+        return _values(prepared.executeQuery(), 1)
+
+
+@contextmanager
+def _prepared(connection: Any, statement: str, values: Sequence[str | None]) -> Iterator[Any]:
+    with closing(connection.prepareStatement(statement)) as prepared:
         for number, value in enumerate(values, start=1):
             prepared.setString(number, value)
-        return _values(prepared.executeQuery(), 1)
-    finally:
-        prepared.close()
+        yield prepared
 
 
 def _values(rows: Any, column: Any) -> list[str]:
@@ -385,7 +371,7 @@ def _sql_state(exc: BaseException) -> str:
 
 
 def _reason(exc: BaseException) -> str:
-    """Return what the database said, in one line."""
+    """Return the database's message, in one line."""
     java = getattr(exc, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(exc)
     line = text.strip().splitlines()[0] if text.strip() else type(exc).__name__

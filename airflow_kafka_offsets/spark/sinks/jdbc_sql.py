@@ -12,17 +12,15 @@ from airflow_kafka_offsets.spark.shared import stage_prefix
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID
 
 STAGED = "kafka_offsets_staged"
-"""The ledger's table in which a job notes what Airflow is to publish."""
+"""The ledger's table in which a job notes what Airflow publishes."""
 
 PUBLISHED = "kafka_offsets_published"
-"""A small table beside a target: who publishes a window locks its row."""
+"""A small table beside a target: whoever publishes a window locks its row."""
 
 DIGESTS = "kafka_offsets_digests"
-"""A small table beside a target: the digest of each window that was published, so that another window of its id is refused."""
+"""A small table beside a target: the digest of each published window, so that another window of its id is refused."""
 
-_MYSQL = re.compile(r"jdbc:mysql:", re.IGNORECASE)
-_SQL_SERVER = re.compile(r"jdbc:sqlserver:", re.IGNORECASE)
-# Which class Spark is to load: without its name, a driver that came with --jars or --packages is not found.
+# The class that Spark loads: without its name, Spark does not find a driver of --jars or --packages.
 _DRIVERS = {
     r"jdbc:postgresql:": "org.postgresql.Driver",
     r"jdbc:mysql:.*[?&]permitMysqlScheme": "org.mariadb.jdbc.Driver",
@@ -37,10 +35,10 @@ class Target:
 
     Args:
         url: its database, for JDBC; it may hold a password, so no message shows it.
-        table: its name, with or without a schema in front: exact, as if quoted.
+        table: its name, with or without a schema: exact, as if quoted.
 
     Raises:
-        TargetError: it can't be one.
+        TargetError: the url or the name can't be used.
     """
 
     url: str
@@ -49,15 +47,18 @@ class Target:
     def __post_init__(self) -> None:
         if not re.match(r"jdbc:\w+:", self.url):
             raise TargetError("The url must be one of JDBC, such as jdbc:postgresql://host/database")
-        if re.match(r"jdbc:mariadb:", self.url, re.IGNORECASE):
+        if self._is_of("mariadb"):
             raise TargetError(
-                "Spark speaks to MariaDB as to MySQL: write jdbc:mysql://host/database?permitMysqlScheme, which MariaDB's "
-                "driver takes, too (with jdbc:mariadb: Spark quotes names as MariaDB does not)"
+                "For MariaDB, write jdbc:mysql://host/database?permitMysqlScheme, which MariaDB's driver accepts, too: with "
+                "jdbc:mariadb:, Spark quotes names in a way that MariaDB refuses"
             )
-        if _SQL_SERVER.match(self.url):
+        if self._is_of("sqlserver"):
             raise TargetError("SQL Server is not supported: it has no CREATE TABLE ... AS SELECT")
         if not all(self._parts):
             raise TargetError(f"{self.table!r} is not the name of a table: orders, or sales.orders")
+
+    def _is_of(self, kind: str) -> bool:
+        return self.url.lower().startswith(f"jdbc:{kind}:")
 
     @property
     def _parts(self) -> list[str]:
@@ -66,25 +67,25 @@ class Target:
     @property
     def is_mysql(self) -> bool:
         """Whether it is MySQL or MariaDB."""
-        return _MYSQL.match(self.url) is not None
+        return self._is_of("mysql")
 
     @property
     def schema(self) -> str | None:
-        """What stands in front of the table's name; None: nothing."""
+        """The schema in the table's name; None: there is none."""
         return self._parts[-2] if len(self._parts) > 1 else None
 
     @property
     def name(self) -> str:
-        """The table's name without what stands in front of it."""
+        """The table's name without its schema."""
         return self._parts[-1]
 
     @property
     def driver(self) -> str | None:
-        """The class of the usual driver; None: the user has to name it."""
+        """The class of the usual driver; None: the user must name it."""
         return next((name for pattern, name in _DRIVERS.items() if re.match(pattern, self.url, re.IGNORECASE)), None)
 
     def quote(self, name: str) -> str:
-        """Write a name so that it is taken as it is."""
+        """Write a name so that the database uses it unchanged."""
         mark = "`" if self.is_mysql else '"'
         return mark + name.replace(mark, mark * 2) + mark
 
@@ -101,11 +102,11 @@ class Target:
         return ", ".join(map(self.quote, columns))
 
     def create_stage(self, stage: str, columns: Sequence[str]) -> str:
-        """Make an empty table with some of the target's columns, of the target's types; fails when one is not there.
+        """Create an empty table with some of the target's columns; it fails if one does not exist.
 
-        Of the target's types: what a direct write to the target would convert is converted the same way.
+        The types are the target's, so that values are converted as by a direct write to the target.
         """
-        # IF NOT EXISTS: over Spark Connect a task runs it, and Spark may run a task again.
+        # IF NOT EXISTS: over Spark Connect, a task runs it, and Spark may run a task again.
         return (
             f"CREATE TABLE IF NOT EXISTS {self.beside(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
             f"WHERE {self.quote(WINDOW_ID)} = '' AND 1 = 0"
@@ -124,7 +125,7 @@ class Target:
         return f"DELETE FROM {self.quoted} WHERE {self.quote(WINDOW_ID)} = ?"
 
     def insert(self, stage: str, columns: Sequence[str]) -> str:
-        """Let the target have what is staged, under a window's id."""
+        """Copy the staged rows to the target, under a window's id."""
         names = self._all(columns)
         return (
             f"INSERT INTO {self.quoted} ({names}, {self.quote(WINDOW_ID)}) SELECT {names}, ? FROM {self.beside(stage)}"
@@ -132,27 +133,27 @@ class Target:
 
     @property
     def _id_type(self) -> str:
-        # MySQL's default collations take names that differ by case only for the same.
+        # For MySQL's default collations, names that differ only by case are equal.
         return "VARCHAR(255)" + (" CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if self.is_mysql else "")
 
     def add_window_id(self) -> str:
-        """Give the target the column of the window."""
+        """Add the window's column to the target."""
         return f"ALTER TABLE {self.quoted} ADD COLUMN {self.quote(WINDOW_ID)} {self._id_type}"
 
     def index_window_id(self) -> str:
-        """Let a window's rows be found without a look at all others."""
+        """Index the window's column, so that a window's rows are found without a look at all others."""
         name = f"ix_{self.name}"[:40] + "_window_id"
         return f"CREATE INDEX {self.quote(name)} ON {self.quoted} ({self.quote(WINDOW_ID)})"
 
     def create_published(self) -> str:
-        """Make the table whose rows are locked."""
+        """Create the table whose rows are locked."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.beside(PUBLISHED)} "
             f"({self.quote(WINDOW_ID)} {self._id_type} NOT NULL PRIMARY KEY, published_at TIMESTAMP NULL)"
         )
 
     def insert_published(self) -> str:
-        """Make a window's row, so that there is one to lock."""
+        """Insert a window's row, so that there is one to lock."""
         return f"INSERT INTO {self.beside(PUBLISHED)} ({self.quote(WINDOW_ID)}) VALUES (?)"
 
     def lock_published(self) -> str:
@@ -160,7 +161,7 @@ class Target:
         return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP WHERE {self.quote(WINDOW_ID)} = ?"
 
     def create_digests(self) -> str:
-        """Make the table of digests."""
+        """Create the table of digests."""
         key = f"PRIMARY KEY ({self.quote(WINDOW_ID)}, target)"
         return (
             f"CREATE TABLE IF NOT EXISTS {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)} {self._id_type} NOT NULL, "
@@ -168,28 +169,28 @@ class Target:
         )
 
     def find_digest(self) -> str:
-        """Ask for the digest of the window whose rows are in a target."""
+        """Select the digest of the window whose rows are in a target."""
         return f"SELECT digest FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
 
     def delete_digest(self) -> str:
-        """Forget the digest of a window."""
+        """Delete the digest of a window."""
         return f"DELETE FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
 
     def insert_digest(self) -> str:
-        """Note the digest of a window."""
+        """Insert the digest of a window."""
         return f"INSERT INTO {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)}, target, digest) VALUES (?, ?, ?)"
 
     def has_transactions(self) -> str:
-        """Ask MySQL whether the target's engine can take back what it was told."""
+        """Ask MySQL whether the target's engine has transactions."""
         return (
             "SELECT e.transactions FROM information_schema.tables t JOIN information_schema.engines e "
             "ON e.engine = t.engine WHERE t.table_schema = COALESCE(?, DATABASE()) AND t.table_name = ?"
         )
 
     def help(self) -> str:
-        """Say what the target has to be."""
+        """Say what the target must be."""
         return (
-            f"It has to be there, with the frame's columns (the names to the letter) and {WINDOW_ID}. To add that: "
+            f"The table must exist, with the frame's columns (in the same spelling) and {WINDOW_ID}. To add that column: "
             f"{self.add_window_id()}; {self.index_window_id()}"
         )
 

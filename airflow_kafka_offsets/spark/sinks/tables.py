@@ -1,22 +1,22 @@
-"""What sinks of every table format share: the column that names the window, and a frame that is read once and kept."""
+"""What the sinks share: the column that names the window, refused options, and a frame that is read once and kept."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 WINDOW_ID = "window_id"
-"""Column (of files: directory) that says which window a row is of."""
+"""Column (for files: directory) that says which window wrote a row."""
 
 
 def delete_rows(table: str, window_id: str) -> str:
-    """Return the statement by which a person removes a window's rows."""
+    """Return the statement with which a person removes a window's rows."""
     return f"DELETE FROM {table} WHERE {WINDOW_ID} = '{window_id}'"
 
 
@@ -24,16 +24,14 @@ def with_window_id(frame: DataFrame, window_id: str) -> DataFrame:
     """Return the frame with the window's column at its end.
 
     Raises:
-        WriteOptionError: it has such a column.
+        WriteOptionError: it already has such a column.
     """
-    from pyspark.sql import functions as F
-
     refuse_window_id(frame)
     return frame.withColumn(WINDOW_ID, F.lit(window_id))
 
 
 def refuse_window_id(frame: DataFrame) -> None:
-    """Refuse a frame with a column of the name that is ours.
+    """Refuse a frame that already has the window's column.
 
     Raises:
         WriteOptionError: it has one.
@@ -45,10 +43,10 @@ def refuse_window_id(frame: DataFrame) -> None:
 
 
 def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], instead: str) -> None:
-    """Refuse writer options that are not the caller's to set.
+    """Refuse writer options that the sink itself sets.
 
     Raises:
-        WriteOptionError: with their names.
+        WriteOptionError: there are some; with their names.
     """
     taken = [name for name in options if name.lower() in map(str.lower, fixed)]
     if taken:
@@ -56,13 +54,13 @@ def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], instead: st
 
 
 def as_list(columns: Any) -> list[Any]:
-    """Return columns as a list, also when it is only one."""
+    """Return columns as a list, even if it is only one."""
     return list(columns) if isinstance(columns, (list, tuple)) else [columns]
 
 
 @contextlib.contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Let Spark keep what it reads of a frame, so that it can be counted first and written then; a frame that is kept already stays so."""
+    """Let Spark keep what it reads of a frame, so that it is counted and then written; a frame that is already kept stays so."""
     level = frame.storageLevel
     if level.useMemory or level.useDisk:
         yield frame

@@ -7,7 +7,9 @@ user's options take precedence, and this package does not have to read or merge 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +24,7 @@ from airflow_kafka_offsets.core.launch.start import (
     with_options,
 )
 from airflow_kafka_offsets.core.launch.start_choice import START_ARCHIVE, Compiler, StartArchive
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring import SECTION
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 
@@ -57,10 +60,10 @@ def start_environment(
     compiler: Compiler,
     span: int,
     *,
-    program: str | None = "spark-submit",
-    said: Iterable[str] = (),
+    program: str | None,
+    said: Iterable[str],
 ) -> dict[str, str]:
-    """Return the environment variables that a launch in client mode adds. Their present values are kept.
+    """Return the environment variables that a launch in client mode adds. Their present values are kept. No command line shows them.
 
     Args:
         environment: of spark-submit.
@@ -81,6 +84,29 @@ def start_environment(
     ours = [*([] if is_off else _archive_options(spark)), *chosen]
     launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))} if chosen else {}
     return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
+
+
+def text_of(properties_file: str | None) -> str:
+    """Return the text of a properties file; a missing one has none here, because spark-submit itself reports it."""
+    try:
+        return Path(properties_file).read_text(errors="replace") if properties_file else ""
+    except OSError:
+        return ""
+
+
+@contextmanager
+def environment_with(added: Mapping[str, str]) -> Iterator[None]:
+    """Set variables in this process' environment for a while, for code that starts a child and takes no environment."""
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _archive_options(spark: Spark) -> list[str]:
@@ -142,19 +168,25 @@ def make_archive(
     return made, made is not None
 
 
-def make_archive_after(
-    environment: Mapping[str, str], program: str | None, before_exec: Callable[[], None] | None
-) -> None:
-    """Make the start archive after the work of a task, if there is none. A failure here does not fail the task."""
+def make_archive_after(environment: Mapping[str, str], program: str | None) -> None:
+    """Make the start archive if there is none. The task's windows are committed before, so that a failure can't harm them.
+
+    It is not made during the job: the driver may need the memory of a second JVM.
+    """
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+
     from airflow_kafka_offsets.adapters.machine import archives
 
     try:
         spark = _spark(environment, program)
         if spark is None or archives.has_failed(spark, cache_folder()):
             return
-        archive, is_new = make_archive(spark.home, environment, before_exec=before_exec)
+        archive, is_new = make_archive(spark.home, environment, before_exec=dying_with_parent())
+        if is_new:
+            logger.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)
     except (KafkaOffsetsError, OSError) as exc:
         logger.warning("The start archive could not be made, so drivers start without one: %s", exc)
-        return
-    if is_new:
-        logger.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)
+    except AirflowTaskTimeout:
+        logger.warning(
+            "The task timed out while it made a start archive; its windows are committed, so the task does not fail"
+        )

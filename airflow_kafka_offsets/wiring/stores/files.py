@@ -39,7 +39,7 @@ def open_hdfs(address: StoreAddress) -> FilesStore:
     """Open a folder on HDFS."""
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace, open_client
 
-    connection = connection_of_type(address.conn_id, "webhdfs")
+    connection = connection_of_type(address.conn_id, "webhdfs", host_of="the name nodes of HDFS")
     client = open_client(name_nodes(connection), address.timeout, hdfs_login(connection))
     return _open(address, HdfsPlace(client, address.path))
 
@@ -96,14 +96,8 @@ def s3_endpoint(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name_nodes(connection: Connection) -> list[str]:
-    """Return the URLs of the name nodes. The host may name several, and the schema a path before ``/webhdfs``.
-
-    Raises:
-        BadInputError: the connection has no host.
-    """
+    """Return the URLs of the name nodes. The host may name several, and the schema a path before ``/webhdfs``."""
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
-    if not hosts:
-        raise BadInputError(f"Connection {connection.conn_id!r} has no host: set it to the name nodes of HDFS")
     scheme = "https" if is_true(connection.extra_dejson.get("use_ssl")) else "http"
     port = f":{connection.port}" if connection.port else ""
     path = f"/{connection.schema}" if connection.schema else ""

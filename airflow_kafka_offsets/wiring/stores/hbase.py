@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring.connections import connection_of_type
 
@@ -16,13 +15,11 @@ def open_hbase(address: StoreAddress) -> OffsetStore:
     """Open the table of a connection of type ``hbase`` or ``generic``; see docs/stores/hbase.md."""
     from airflow_kafka_offsets.adapters.stores.hbase import FAMILY, STATE_FAMILY, TABLE, HBaseStore
 
-    connection = connection_of_type(address.conn_id, "hbase", "generic")
-    if not connection.host:
-        raise BadInputError(f"Connection {address.conn_id!r} names no host: set it to that of HBase's Thrift 1 gateway")
+    connection = connection_of_type(address.conn_id, "hbase", "generic", host_of="HBase's Thrift 1 gateway")
     options, extra = address.options, connection.extra_dejson
     return HBaseStore(
         str(address),
-        host=connection.host,
+        host=str(connection.host),
         port=connection.port or 9090,
         timeout=address.timeout,
         table=address.path.strip("/") or TABLE,

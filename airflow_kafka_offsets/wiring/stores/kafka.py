@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring.connections import kafka_config
 
@@ -29,15 +28,12 @@ def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, An
     """
     from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
 
-    commit = address.options.get("commit", "transactional")
-    if commit not in ("transactional", "plain"):
-        raise BadInputError(f"The option commit of {address} must be transactional or plain")
     if address.conn_id or config is None:
         config = kafka_config(address.conn_id or group.kafka_conn_id)
     return KafkaStore(
         str(address),
         config,
         address.timeout,
-        is_transactional=commit == "transactional",
+        is_transactional=address.choice("commit", "transactional", "plain") == "transactional",
         transactional_id=address.options.get("transactional_id", ""),
     )

@@ -27,7 +27,7 @@ def open_redis(address: StoreAddress) -> OffsetStore:
     """
     from airflow_kafka_offsets.adapters.stores.redis import RedisStore
 
-    connection = connection_of_type(address.conn_id, "redis")
+    connection = connection_of_type(address.conn_id, "redis", host_of="Redis")
     extra = connection.extra_dejson
     is_cluster = address.is_on("cluster") if "cluster" in address.options else is_true(extra.get("cluster"))
     settings = redis_settings(connection)
@@ -47,10 +47,8 @@ def redis_settings(connection: Connection) -> dict[str, Any]:
     """Return redis-py's settings from a connection. With TLS, the server's name is checked by default.
 
     Raises:
-        BadInputError: the connection names no host, or its database is not a number.
+        BadInputError: its database is not a number.
     """
-    if not connection.host:
-        raise BadInputError(f"Connection {connection.conn_id!r} names no host")
     extra = connection.extra_dejson
     return {
         "host": connection.host,

@@ -387,14 +387,17 @@ def test_a_thousand_partitions_are_asked_for_in_a_few_calls(
 ) -> None:
     create_topic(kafka, topic, 1100)
     produce(kafka, topic, 3, partition=1099)
-    log_of(kafka).snapshot([topic], COMMITTED)  # as often as it takes until the new leaders answer
-    clients[0].calls.clear()
+    log_of(kafka).snapshot(
+        [topic], COMMITTED
+    )  # as often as it takes until the new leaders answer, and by as many clients
+    client = clients[-1]
+    client.calls.clear()
 
     snapshot = log_of(kafka).snapshot([topic], COMMITTED)
 
     assert len(snapshot.bounds) == 1100
     assert snapshot.bounds[TopicPartition(topic, 1099)] == Bounds(0, 3)
-    [client] = clients
+    assert clients[-1] is client
     assert client.calls == ["describe_topics", *["list_offsets"] * 4]
 
 
@@ -512,7 +515,7 @@ def test_the_users_own_error_callback_still_hears_everything() -> None:
 @pytest.mark.slow
 def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one() -> None:
     client = kafka_client._Client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    first, second, third = (kafka_client.Line({}, 1) for _ in range(3))
+    first, second, third = (kafka_client.KafkaRequests({}, 1) for _ in range(3))
     time.sleep(0.5)  # no one asks, librdkafka reports all the same: that all brokers are down, only once
     with client.reporting_to(first):
         client.admin.poll(0)
@@ -529,10 +532,10 @@ def test_a_lookup_hears_all_about_a_new_client_and_no_old_news_about_a_used_one(
 def test_a_client_has_answered_when_a_broker_said_anything(kafka: KafkaBroker) -> None:
     server = f"127.0.0.1:{free_port()}"
     for servers, has_answered in ((server, False), (kafka.bootstrap_servers, True)):
-        line = kafka_client.Line({"bootstrap.servers": servers, "log_level": 0}, 1)
-        client = kafka_client.shared_client(line.config).get(line.config)
+        requests = kafka_client.KafkaRequests({"bootstrap.servers": servers, "log_level": 0}, 1)
+        client = kafka_client.shared_client(requests.config).get(requests.config)
         wanted = TopicCollection(["absent"])
-        line.ask(lambda admin, seconds, wanted=wanted: admin.describe_topics(wanted, request_timeout=seconds))
+        requests.ask(lambda admin, seconds, wanted=wanted: admin.describe_topics(wanted, request_timeout=seconds))
         assert client.has_answered == has_answered
 
 
@@ -815,9 +818,9 @@ def test_a_connection_is_known_by_what_its_callbacks_are_and_were_given() -> Non
 
 def test_a_timeout_is_never_one_that_librdkafka_can_not_bear() -> None:
     for timeout in (0, 0.0001, 1, 5000):
-        line = kafka_client.Line({}, KafkaLog({}, timeout)._timeout)
-        assert 1 <= line.request_seconds() <= 3600
-    past = kafka_client.Line({}, -10)
+        requests = kafka_client.KafkaRequests({}, KafkaLog({}, timeout)._timeout)
+        assert 1 <= requests.request_seconds() <= 3600
+    past = kafka_client.KafkaRequests({}, -10)
     assert past.request_seconds() == 1
 
 

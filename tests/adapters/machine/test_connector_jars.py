@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_kafka_offsets.adapters.machine import connector_jars
+from airflow_kafka_offsets.adapters.machine import submit
 from airflow_kafka_offsets.adapters.machine.connector_jars import LIST, Fetching, fetch_jars, kept_jars
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
@@ -29,9 +29,8 @@ JAR = f"org.apache.spark_{NAME}.jar"
 WORKER = """
 import sys
 from pathlib import Path
-from airflow_kafka_offsets.adapters.machine import connector_jars
 from airflow_kafka_offsets.adapters.machine.connector_jars import Fetching, fetch_jars
-from airflow_kafka_offsets.launch.subprocesses import dying_with_parent
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 folder, home, coordinates, settings = sys.argv[1:]
 arguments = ["--conf", f"spark.jars.ivySettings={settings}"]
 how = Fetching(Path(home), coordinates, arguments, before_exec=dying_with_parent())
@@ -275,4 +274,4 @@ def test_what_is_fetched_under_a_generous_umask_is_used(mirror: Mirror, folder: 
 
 
 def test_the_example_is_true() -> None:
-    assert doctest.testmod(connector_jars) == (0, 1)
+    assert doctest.testmod(submit) == (0, 1)

@@ -323,7 +323,7 @@ def test_a_maker_that_takes_too_long_is_ended_and_leaves_what_was_there(spark: S
 def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark: Spark, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from airflow_kafka_offsets.launch.subprocesses import dying_with_parent\n"
+        "from airflow_kafka_offsets.spark.parent import dying_with_parent\n"
         "from airflow_kafka_offsets.wiring.machine.start import make_archive\n"
         "import os\nmake_archive(Path(sys.argv[1]), os.environ, folder=Path(sys.argv[2]), before_exec=dying_with_parent())\n"
     )

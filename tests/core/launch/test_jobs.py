@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.launch.jobs import (
     yarn_tag,
 )
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB
-from airflow_kafka_offsets.core.window import Claim, Lane, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Window
 from tests.core.examples import NOON as NOW
 from tests.core.examples import ranges, tp
 
@@ -33,10 +33,8 @@ CLAIM = Claim("dag", "run", "load")
 
 
 def window(**changes) -> Window:
-    plain = Window(
-        "Lake", 1, Lane.LIVE, State.PLANNED, ranges({tp(0): (0, 5)}), {"orders": "id"}, NOW, "read_committed"
-    )
-    return replace(plain, **changes)
+    plain = Draft(ranges({tp(0): (0, 5)}), {"orders": "id"}, NOW, "read_committed")
+    return replace(plain.named("Lake", 1), **changes)
 
 
 def named(claim: Claim = CLAIM, first_attempt: int = 2, planned_at=NOW, **changes) -> JobName:

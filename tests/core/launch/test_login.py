@@ -70,7 +70,7 @@ def test_what_can_not_be_translated_is_an_error_that_says_where_to_write_it(
 
 
 def test_the_login_file_keeps_what_properties_take_for_syntax() -> None:
-    assert properties_file({"jaas": "a=b:c#d!e\\f"}) == "jaas=a\\=b\\:c\\#d\\!e\\\\f\n"
+    assert properties_file({"jaas": " a=b:c#d!e\\f\n"}) == "jaas=\\u0020a=b:c#d!e\\u005cf\\u000a\n"
 
 
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"

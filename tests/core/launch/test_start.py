@@ -93,11 +93,13 @@ def test_a_name_says_how_long_its_file_is(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".jsa", "a.jsa", "a-b.jsa", "a-b-c.jsa", "a-b-5", "a-b-05.jsa ", ".draft-a-5.jsa", "a-b-٣.jsa"]
+    "text",
+    ["", ".jsa", "P.jsa", "P-S.jsa", "P-S-c.jsa", "P-S-5", "P-S-05.jsa", "P-S-5.jsa ", ".draft-S-5.jsa", "P-S-٣.jsa"],
 )
 def test_no_other_file_is_taken_for_an_archive(text: str) -> None:
-    found = parse_archive_name(text)
-    assert found is None or found == ArchiveName(".draft", "a", 5)
+    place, state = "0123456789abcdef", "fedcba9876543210"
+    assert parse_archive_name(f"{place}-{state}-5.jsa") == ArchiveName(place, state, 5)
+    assert parse_archive_name(text.replace("P", place).replace("S", state)) is None
 
 
 def _java(version: int | None) -> Java:

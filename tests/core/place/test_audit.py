@@ -57,7 +57,7 @@ def test_without_a_count_the_group_says_whether_a_hole_is_a_loss() -> None:
     assert [f.missing for f in audit(table, (FIRST, None), (SECOND, None)).missing] == [1]
     found = audit(table, (FIRST, None), (SECOND, None), gaps=True)
     assert not found.missing
-    assert [f.window_id for f in found.untold] == ["lake-000002"]
+    assert [f.window_id for f in found.unknown] == ["lake-000002"]
     assert found.is_right, "nothing is known to be wrong"
     assert audit(ALL, (FIRST, None), (SECOND, None), gaps=True) == Audit(2, 30, 0, ())
 
@@ -75,7 +75,7 @@ def test_what_is_there_twice_is_named_with_each_window_that_owns_a_part() -> Non
 
 def test_what_was_there_before_the_first_window_has_to_reach_up_to_it() -> None:
     old = {**ALL, tp(0): [Island(0, 30, 1)]}
-    assert [str(p.offsets) for p in audit(old).strange] == ["0 to 9"]
+    assert [str(p.offsets) for p in audit(old).outside] == ["0 to 9"]
     assert audit(old).is_right
     short = {**ALL, tp(0): [Island(0, 8, 1), Island(10, 30, 1)]}
     assert [(str(p.tp), str(p.offsets)) for p in audit(short).at_join] == [("orders-0", "8 to 9")]
@@ -89,7 +89,7 @@ def test_what_no_window_owns_is_told_wherever_it_lies() -> None:
     later = window({tp(0): (40, 50)}, 3)
     table = {tp(0): [Island(5, 60, 1)], tp(1): [Island(0, 10, 1)], tp(7): [Island(3, 4, 1)]}
     found = audit(table, (FIRST, 20), (SECOND, 10), (later, 10))
-    assert [(str(p.tp), str(p.offsets)) for p in found.strange] == [
+    assert [(str(p.tp), str(p.offsets)) for p in found.outside] == [
         ("orders-0", "5 to 9"),
         ("orders-0", "30 to 39"),
         ("orders-0", "50 to 59"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.place.checkpoint import Batches, check_commit, find_batches, planned_note, read_offsets
+from airflow_kafka_offsets.core.place.checkpoint import Batches, find_batches, log_lines, planned_note, read_offsets
 from tests.core.examples import tp
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1502872590006,"conf":{"spark.sql.shuffle.partitions":"200"}}'
@@ -140,8 +140,8 @@ def test_a_damaged_or_unknown_log_is_refused(text: str, message: str) -> None:
 
 
 def test_a_commit_is_looked_at_too() -> None:
-    check_commit("x", 'v1\n{"nextBatchWatermarkMs":0}')
-    check_commit("x", 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
+    log_lines("x", 'v1\n{"nextBatchWatermarkMs":0}')
+    log_lines("x", 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
     for text in ("", "v3\n{}", "x"):
         with pytest.raises(BadInputError):
-            check_commit("x", text)
+            log_lines("x", text)

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.importing import moves, take, unlike
+from airflow_kafka_offsets.core.place.importing import moves, to_import
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets
 from airflow_kafka_offsets.core.place.verifying import committing_note, compare, published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -20,49 +20,49 @@ KAFKA = log({tp(0): (10, 100), tp(1): (0, 50)})
 
 
 def test_next_offsets_are_taken_as_they_are() -> None:
-    taken = take("x", PlaceOffsets({tp(1): 50, tp(0): 10}), Meaning.NEXT, KAFKA)
-    assert (taken.target, taken.unnamed) == ({tp(0): 10, tp(1): 50}, ())
-    assert not taken.lost
+    imported = to_import("x", PlaceOffsets({tp(1): 50, tp(0): 10}), Meaning.NEXT, KAFKA)
+    assert (imported.target, imported.unnamed) == ({tp(0): 10, tp(1): 50}, ())
+    assert not imported.lost
 
 
 def test_what_the_place_does_not_name_begins_at_the_beginning() -> None:
-    taken = take("x", PlaceOffsets({tp(1): 7}), Meaning.NEXT, KAFKA)
-    assert taken.unnamed == (tp(0),)
-    assert taken.position(KAFKA) == position({tp(0): 10, tp(1): 7})
+    imported = to_import("x", PlaceOffsets({tp(1): 7}), Meaning.NEXT, KAFKA)
+    assert imported.unnamed == (tp(0),)
+    assert imported.position(KAFKA) == position({tp(0): 10, tp(1): 7})
 
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_there_is() -> None:
-    assert take("x", PlaceOffsets({tp(1): 49}), Meaning.LAST_READ, KAFKA).target == {tp(1): 50}
+    assert to_import("x", PlaceOffsets({tp(1): 49}), Meaning.LAST_READ, KAFKA).target == {tp(1): 50}
     with pytest.raises(BadInputError, match=r"orders-1: 51 is above the end offset 50\. .*, or next offsets already"):
-        take("x", PlaceOffsets({tp(1): 50}), Meaning.LAST_READ, KAFKA)
+        to_import("x", PlaceOffsets({tp(1): 50}), Meaning.LAST_READ, KAFKA)
 
 
 def test_retention_was_faster() -> None:
     found = PlaceOffsets({tp(0): 4, tp(1): 7})
     with pytest.raises(DataLossError, match=r"orders-0: offsets 4 to 9 expired") as caught:
-        take("x", found, Meaning.NEXT, KAFKA)
+        to_import("x", found, Meaning.NEXT, KAFKA)
     assert set(caught.value.partitions) == {tp(0)}
-    taken = take("x", found, Meaning.NEXT, KAFKA, skip_lost=True)
-    assert taken.target == {tp(0): 10, tp(1): 7}
-    assert taken.lost == ranges({tp(0): (4, 10)})
-    assert taken.found == {tp(0): 4, tp(1): 7}
+    imported = to_import("x", found, Meaning.NEXT, KAFKA, skip_lost=True)
+    assert imported.target == {tp(0): 10, tp(1): 7}
+    assert imported.lost == ranges({tp(0): (4, 10)})
+    assert imported.found == {tp(0): 4, tp(1): 7}
 
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_that_expired() -> None:
-    assert not take("x", PlaceOffsets({tp(0): 9}), Meaning.LAST_READ, KAFKA).lost
+    assert not to_import("x", PlaceOffsets({tp(0): 9}), Meaning.LAST_READ, KAFKA).lost
     with pytest.raises(DataLossError):
-        take("x", PlaceOffsets({tp(0): 9}), Meaning.NEXT, KAFKA)
+        to_import("x", PlaceOffsets({tp(0): 9}), Meaning.NEXT, KAFKA)
 
 
 def test_offsets_of_another_topic_of_that_name() -> None:
     with pytest.raises(TopicRecreatedError):
-        take("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "another"}), Meaning.NEXT, KAFKA)
-    take("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "id-of-orders", "clicks": "?"}), Meaning.NEXT, KAFKA)
+        to_import("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "another"}), Meaning.NEXT, KAFKA)
+    to_import("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "id-of-orders", "clicks": "?"}), Meaning.NEXT, KAFKA)
 
 
-def test_moves_and_what_is_unlike() -> None:
+def test_moves_are_the_offsets_that_differ() -> None:
     assert moves({tp(0): 1, tp(1): 2}, {tp(0): 1, tp(1): 3, tp(2): 0}) == {tp(1): (2, 3), tp(2): (None, 0)}
-    assert unlike({tp(0): 1, tp(1): 2, tp(2): 3}, {tp(0): 1, tp(1): 9}) == {tp(1): (2, 9), tp(2): (3, None)}
+    assert moves({tp(0): 1, tp(1): 9}, {tp(0): 1}) == {}
 
 
 def state(*committing: int, at: int = 20) -> GroupState:

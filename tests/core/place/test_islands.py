@@ -62,6 +62,7 @@ def test_pieces_tile_the_range(lines: list[tuple[int, int]], start: int, span: i
         "orders,0,-5,9,1",
         "orders,0,5,9.0,1",
         "orders,0,5,9,1,2",
+        pytest.param(f"orders,0,5,{'9' * 5000},1", id="thousands of digits"),
     ],
 )
 def test_what_is_no_island_is_refused_with_its_line(line: str) -> None:

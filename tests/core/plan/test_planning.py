@@ -16,12 +16,18 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     TopicRecreatedError,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, plan_windows, suspects, with_held_back
+from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, cut, plan_all, suspects, with_held_back
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_readable, check_same_topics
 from airflow_kafka_offsets.core.window import State
-from tests.core.examples import group, log, position, ranges, tp, window
+from tests.core.examples import NOON, group, log, position, ranges, tp, window
+
+
+def plan_windows(number: int, group: KafkaGroup, *args: Any, **more: Any) -> list[Plan]:
+    """Plan the next windows."""
+    return cut(plan_all(group, *args, until=NOON, **more), number, group.max_offsets)
 
 
 def plan_window(*args: Any, **more: Any) -> Plan:

@@ -79,9 +79,9 @@ def test_a_store_that_holds_nothing_stands_anywhere() -> None:
     publishing.check_first("memory://", "lake", {tp(0): 5}, {})
 
 
-def test_what_a_store_holds_of_partitions_that_the_group_never_had_is_strange() -> None:
+def test_what_a_store_holds_of_partitions_that_the_group_never_had_is_foreign() -> None:
     start, known = {tp(0): 5, tp(1): 0, tp(2): 0}, {tp(0): 5}
-    assert publishing.strange(start, known, {tp(0): 7, tp(1): 40, tp(2): 0, tp(9): 1}) == {tp(1): 40}
+    assert publishing.foreign_offsets(start, known, {tp(0): 7, tp(1): 40, tp(2): 0, tp(9): 1}) == {tp(1): 40}
 
 
 def test_partitions_that_nobody_asked_for_are_no_drift() -> None:

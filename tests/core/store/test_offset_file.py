@@ -31,8 +31,8 @@ ORDERS = TopicPartition("orders", 2)
 FILE = OffsetFile("lake.orders", 7, {ORDERS: 5}, "lake.orders-000007", NOW, "c0ffee")
 
 
-def load(content: bytes, version: int = 7) -> OffsetFile:
-    return load_offset_file(content, "lake.orders", version, "/offsets/lake.orders/7.json")
+def load(content: bytes) -> dict[TopicPartition, int]:
+    return load_offset_file(content, "lake.orders", "/offsets/lake.orders/7.json")
 
 
 def document(**fields: object) -> bytes:
@@ -66,21 +66,17 @@ def test_the_document_is_one_that_people_and_foreign_code_read() -> None:
 )
 def test_what_is_written_is_read_again(offsets: dict[TopicPartition, int], version: int) -> None:
     file = OffsetFile("lake.orders", version, offsets, "w", NOW, "t")
-    assert load(dump_offset_file(file), version) == file
+    assert load(dump_offset_file(file)) == offsets
     assert version_of(file_name(version)) == version
 
 
 def test_only_group_and_offsets_must_be_there() -> None:
-    assert load(document()) == OffsetFile("lake.orders", 7, {ORDERS: 5})
+    assert load(document()) == {ORDERS: 5}
 
 
 def test_fields_that_are_unknown_or_odd_are_ignored() -> None:
     odd = document(version="x", window_id=None, written_at="yesterday", token=[1], added_in_version_9={"a": 1})
-    assert load(odd) == OffsetFile("lake.orders", 7, {ORDERS: 5})
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
-    assert load(document(written_at="2026-11-21T09:30:00")).written_at == NOW
+    assert load(odd) == {ORDERS: 5}
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
 
-from airflow_kafka_offsets.adapters.ledger.steps import add_column
+from airflow_kafka_offsets.adapters.ledger.steps import add_column, name
 
 revision = "0004"
 down_revision = "0003"
@@ -20,9 +19,8 @@ _claim_windows = sa.table("kafka_offsets_claim_windows", *map(sa.column, ("claim
 def upgrade() -> None:
     """Add the owner, and set it for existing groups."""
     connection = op.get_bind()
-    exact = mysql.VARCHAR(250, charset="utf8mb4", collation="utf8mb4_bin")
-    for name in COLUMNS:
-        add_column("kafka_offsets_groups", sa.Column(name, sa.String(250).with_variant(exact, "mysql", "mariadb")))
+    for column in COLUMNS:
+        add_column("kafka_offsets_groups", sa.Column(column, name(250)))
     for group_id in connection.execute(sa.select(_groups.c.id)).scalars().all():
         owner = connection.execute(_planner(group_id)).first()
         if owner is not None:

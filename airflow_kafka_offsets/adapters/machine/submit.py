@@ -1,0 +1,94 @@
+"""Runs spark-submit for this package itself: to fetch the connector's jars, to make a start archive. No job of a user starts here."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_OF_OTHER_RUNS = (
+    "SPARK_REMOTE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "DEPLOY_MODE",
+    "MASTER",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYTHONPATH",
+)
+"""Environment variables that would change such a run."""
+
+_TAIL_LINES = 25
+_USER_IN_URL = re.compile(r"://[^/@\s]+@")
+
+
+def run_submit(
+    home: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    before_exec: Callable[[], None] | None,
+    pass_fds: Sequence[int] = (),
+) -> tuple[int | None, str]:
+    """Run a Spark's own spark-submit, and wait for its end.
+
+    Args:
+        home: of Spark.
+        arguments: of spark-submit.
+        folder: a folder of this run alone, in which it runs.
+        environment: of spark-submit. Variables that would change the run are left out.
+        seconds: after which it is stopped.
+        before_exec: called in the child before spark-submit runs.
+        pass_fds: the file descriptors that the child keeps open.
+
+    Returns:
+        Its exit code (None: it was stopped), and what it wrote.
+
+    Raises:
+        OSError: it can't be started.
+    """
+    kept = {name: value for name, value in environment.items() if name not in _OF_OTHER_RUNS}
+    # A file, not a pipe: processes that spark-submit started could keep a pipe open.
+    with (folder / "said.txt").open("w+", errors="replace") as said:
+        process = subprocess.Popen(
+            [f"{home}/bin/spark-submit", *arguments],
+            cwd=folder,
+            env={**kept, "SPARK_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=before_exec,
+            pass_fds=pass_fds,
+        )
+        code = _wait(process, seconds)
+        said.seek(0)
+        return code, said.read()
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return process.wait(seconds)
+    except BaseException as exc:
+        os.killpg(process.pid, signal.SIGKILL)  # the group, because it includes the Python of the run
+        process.wait()
+        if not isinstance(exc, subprocess.TimeoutExpired):
+            raise
+        return None
+
+
+def tail_of(said: str) -> str:
+    r"""Return the last useful lines of Spark's output, without Java's stack traces and without passwords in URLs.
+
+    >>> tail_of("module not found\n\tat a.b(C.scala:1)\nhttps://me:secret@mirror/x")
+    'module not found\nhttps://***@mirror/x'
+    """
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return without_passwords("\n".join(lines[-_TAIL_LINES:]))
+
+
+def without_passwords(text: str) -> str:
+    """Return a text without users and passwords in URLs."""
+    return _USER_IN_URL.sub("://***@", text)

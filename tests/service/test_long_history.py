@@ -1,0 +1,179 @@
+"""A replay finds the owners of offsets without reading the history; what it finds is what reading all of it finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan import replay
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
+from airflow_kafka_offsets.service.replay import live_windows, pages
+from tests.lab.history import History, write
+from tests.lab.memory import IN_MEMORY
+from tests.ledger.examples import NOW, group
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Return the URL of a ledger in a file."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
+        schema.upgrade(open_engine(url))
+        yield url
+
+
+@dataclass
+class Story:
+    """A group whose windows are cut as planning cuts them: each starts where the last one ends, and names what each before it named."""
+
+    ledger: SqlLedger
+    name: str
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=lambda: {"orders": "1"})
+    runs: int = 0
+
+    def window(self, spans: list[int]) -> None:
+        """Cut and commit a window; more spans than partitions add partitions."""
+        self._cut(spans, State.COMMITTED)
+
+    def abandoned(self, spans: list[int]) -> None:
+        """Cut a window, and give it up: what it owned is planned again."""
+        self._cut(spans, State.ABANDONED)
+
+    def _cut(self, spans: list[int], state: State) -> None:
+        known = self.offsets or {TopicPartition("orders", 0): 0}
+        starts = {**{TopicPartition("orders", p): 0 for p in range(len(spans))}, **known}
+        ranges = {tp: OffsetRange(at, at + spans[tp.partition % len(spans)]) for tp, at in starts.items()}
+        self.runs += 1
+        by = Claim("dag", f"{self.name} {self.runs}", "load")
+        drafted = Draft(OffsetRanges(ranges), self.ids, NOW, IsolationLevel.READ_COMMITTED)
+        version = self.ledger.load(self.name).version
+        [held] = self.ledger.add_windows(group(self.name), version, [drafted], by, NOW)
+        if state is State.ABANDONED:
+            self.ledger.abandon(held.window.id, Act("abandon", "ada", "why", NOW))
+        else:
+            attempt = self.ledger.start_attempt(held.window, by, Try(), NOW)
+            self.ledger.end_attempt(attempt, Outcome.SUCCEEDED, None, NOW)
+            self.ledger.commit(held.window.id, by, attempt, NOW)
+        position = self.ledger.load(self.name).position
+        assert position
+        self.offsets = dict(position.offsets)
+
+    def back(self, windows: int) -> None:
+        """Reset to where one of the newest windows starts."""
+        found = list(pages(self.ledger, self.name, states=(State.COMMITTED,), lane=Lane.LIVE))[: windows + 1]
+        same = [held.window for held in found if held.window.topic_ids == self.ids]
+        if same:
+            self.offsets |= same[-1].ranges.starts
+            self._reset([window.seq for window in same])
+
+    def forward(self, offsets: int) -> None:
+        """Reset past offsets that no one owns then."""
+        self.offsets = {tp: at + offsets for tp, at in self.offsets.items()}
+        self._reset([])
+
+    def recreated(self, number: int) -> None:
+        """Make the topic again, and reset to its beginning."""
+        if self.offsets:
+            self.ids = {"orders": str(int(self.ids["orders"]) + number)}
+            self.offsets = dict.fromkeys(self.offsets, 0)
+            self._reset([])
+
+    def _reset(self, superseded: list[int]) -> None:
+        if self.runs:
+            version = self.ledger.load(self.name).version
+            position = Position(self.offsets, self.ids)
+            self.ledger.reset(self.name, version, position, superseded, Act("reset", "ada", "why", NOW))
+
+
+_SPANS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
+_STEPS = st.one_of(
+    st.tuples(st.just("window"), _SPANS),
+    st.tuples(st.just("window"), _SPANS),
+    st.tuples(st.just("window"), _SPANS),
+    st.tuples(st.just("abandoned"), _SPANS),
+    st.tuples(st.sampled_from(["back", "forward", "recreated"]), st.integers(1, 4)),
+)
+_ASKED = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=3)
+
+
+def ranges_of(asked: Mapping[int, tuple[int, int]]) -> OffsetRanges:
+    """Return offset ranges of partitions by start and span."""
+    return OffsetRanges(
+        (TopicPartition("orders", p), OffsetRange(start, start + span)) for p, (start, span) in asked.items()
+    )
+
+
+@given(st.lists(_STEPS, min_size=1, max_size=25), st.lists(_ASKED, min_size=1, max_size=8))
+def test_what_is_found_is_what_reading_all_of_the_history_finds(
+    url: str, steps: list[tuple[str, Any]], questions: list[dict[int, tuple[int, int]]]
+) -> None:
+    ledger = SqlLedger(url)
+    story = Story(ledger, f"lake-{len(ledger.groups())}")
+    for step, value in steps:
+        getattr(story, step)(value)
+    if not story.runs:
+        return
+    history = list(pages(ledger, story.name, states=(State.COMMITTED,), lane=Lane.LIVE))
+    position = ledger.load(story.name).position
+    assert position
+    for question in questions:
+        asked = ranges_of(question)
+        found = replay.overlapping(
+            asked, live_windows(ledger, story.name, asked, position.topic_ids), position.topic_ids
+        )
+        assert found == [held for held in history if owns_any(held, asked, position.topic_ids)]
+
+
+def owns_any(held: Held, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
+    """Whether a window owns any of these offsets, in the topics of today."""
+    window = held.window
+    return any(
+        max(owned.start, asked[tp].start) < min(owned.end, asked[tp].end)
+        for tp, owned in window.ranges.items()
+        if tp in asked and window.topic_ids.get(tp.topic) == ids.get(tp.topic)
+    )
+
+
+class Counting(SqlLedger):
+    """A ledger that counts what it is asked for."""
+
+    windows_read: ClassVar = Counter[str]()
+
+    def windows(self, group: str, **wanted: Any) -> Any:  # type: ignore[override]
+        """See `SqlLedger.windows`."""
+        found = super().windows(group, **wanted)
+        self.windows_read[group] += len(found)
+        return found
+
+
+@pytest.mark.parametrize("windows", [1_000, 20_000])
+@pytest.mark.parametrize(("back", "most"), [(3, 30), (900, 60)])
+def test_how_much_is_read_depends_on_how_far_back_it_lies(url: str, windows: int, back: int, most: int) -> None:
+    ledger = Counting(url)
+    history = History(group(f"long-{windows}-{back}"), {"orders": 2}, {"orders": "1"}, windows, span=5)
+    write(ledger._engine, [history])
+    end = (windows - back) * 5
+    asked = ranges_of({0: (end - 10, 10), 1: (end - 7, 3)})
+    found = replay.overlapping(
+        asked, live_windows(ledger, history.group.name, asked, history.topic_ids), history.topic_ids
+    )
+    assert [held.window.seq for held in found] == [windows - back, windows - back - 1]
+    assert ledger.windows_read[history.group.name] <= most
