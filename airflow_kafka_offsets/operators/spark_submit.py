@@ -180,7 +180,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login
+        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login, refuse_ours
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
@@ -191,6 +191,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
+        refuse_ours(self.conf or {})
         self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()

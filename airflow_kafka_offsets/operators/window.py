@@ -86,7 +86,7 @@ class PlanWindowOperator(_PlanOperator):
     :param group: the group.
     :param window: instead of planning: the window to hand on, one item of what a `PlanBacklogOperator` of the same run
         returned. In a mapped task group this makes sure, when only its tasks are cleared, that no other run has taken the
-        window meanwhile. (templated)
+        window meanwhile. An empty one is committed, too. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     """

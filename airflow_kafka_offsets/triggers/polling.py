@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_kafka_offsets.core.conditions import LedgerCondition, ledger_conn_id
+from airflow_kafka_offsets.core.conditions import LedgerCondition, WindowFree, ledger_conn_id
 from airflow_kafka_offsets.core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ MIN_POLL = 5.0
 """Seconds before the first look, and between looks: a trigger that fires within two seconds can fail its task, as
 Airflow 3.3 may still be writing down that the task was deferred."""
 
-Endpoints = tuple[str | None, str | None]
-"""Connection to Kafka (None: it is not asked) and to the ledger."""
+Endpoints = tuple[str | None, str | None, bool]
+"""Connection to Kafka (None: it is not asked) and to the ledger, and whether Airflow is asked, too: its answers hold up no one else."""
 
 
 async def answered(condition: Condition, poll_interval: float) -> Decision:
@@ -104,7 +104,7 @@ def _join(waiting: _Waiting) -> _Poller:
 
 def _place(condition: Condition) -> Endpoints:
     kafka = None if isinstance(condition, LedgerCondition) else condition.group.kafka_conn_id
-    return kafka, ledger_conn_id(condition)
+    return kafka, ledger_conn_id(condition), isinstance(condition, WindowFree)
 
 
 class _Poller:

@@ -489,6 +489,23 @@ def test_a_plan_task_ends_with_what_it_hands_on(
     assert logged(caplog)[-1].startswith(head)
 
 
+def test_an_empty_window_that_was_handed_over_is_committed_and_leaves_nothing_to_launch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="late", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    early, late = (Claim("dag", name, "plan", scope=Scope.RUN) for name in ("early", "late"))
+    [full] = world.service.plan(world.group, early, lambda _: True)
+    world.service.commit(full.window.id, early)
+    [empty] = world.service.plan(world.group, late, lambda _: True)
+    assert not empty.window.span
+    with pytest.raises(AirflowSkipException, match="empty and committed"):
+        PlanWindowOperator(task_id="plan", group=world.group, window=empty.window.id).execute(context)
+    assert world.service.window(empty.window.id).state is State.COMMITTED
+
+
 def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
