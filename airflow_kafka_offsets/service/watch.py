@@ -1,4 +1,4 @@
-"""Ask ledger and Kafka once for many who wait: one snapshot of all topics, one lookup for each moment. Writes nothing."""
+"""Asks ledger and Kafka once for many conditions: one snapshot of all topics, one lookup for each moment. Writes nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 
 NEWEST = 50
-"""How many of a group's newest windows that can prove a cut time are looked at: in order, later ones have later times."""
+"""How many of a group's newest windows are looked at to prove a cut time. Normally, later windows have later cut times."""
 
 
 def ask(
@@ -55,7 +55,7 @@ def ask(
     is_over: IsOver | None = None,
     now: datetime | None = None,
 ) -> list[Decision | Exception]:
-    """Answer each condition, or say why there is no answer: what is wrong with one harms no other.
+    """Answer each condition, or say why there is no answer. An error of one condition does not affect the others.
 
     Args:
         conditions: on one Kafka and one ledger.
@@ -74,7 +74,7 @@ def ask(
 
 @dataclass(eq=False)
 class _Look:
-    """What one poll saw. Each value may be the error that stands in its place."""
+    """What one poll saw. Instead of a value, there may be an error."""
 
     open_ledger: Callable[[], Ledger]
     open_log: Callable[[], LogOffsets] | None
@@ -106,7 +106,7 @@ class _Look:
         self._windows = _each(dict.fromkeys(ids), lambda window_id: self._ledger.window(window_id).held)
 
     def _committed_of(self, group: str) -> tuple[GroupState, Sequence[Window]]:
-        # The windows first: of what is planned in between, an older one may be open that the state does not show.
+        # The windows first: otherwise, one that is planned in between could count, although an older one is open, too.
         committed = self._proofs(group)
         state = self._ledger.load(group)
         return state, self._proofs(group, before=state.open[0].window.seq) if state.open else committed
@@ -135,7 +135,7 @@ class _Look:
         return {topic: _attempt(partial(self._kafka.snapshot, [topic], level)) for topic in topics}
 
     def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:
-        """Whether other topics may have an answer: one is refused, or has a partition without a leader."""
+        """Whether the error may be about some topics only: one is refused, or has a partition without a leader."""
         if isinstance(error, KafkaRefusedError):
             return True
         if not isinstance(error, KafkaUnavailableError):
@@ -168,7 +168,7 @@ class _Look:
         """Decide one condition.
 
         Raises:
-            Exception: what stands in the place of something that it needs.
+            Exception: the error that is there instead of a value that it needs.
         """
         match condition:
             case WindowCommitted(window_id):
@@ -221,7 +221,7 @@ def _each(keys: Iterable[_K], read: Callable[[_K], _T]) -> dict[_K, _T | Excepti
     found: dict[_K, _T | Exception] = {}
     down: Exception | None = None
     for key in keys:
-        # A database that is away takes seconds to say so: it is asked once.
+        # A database that does not answer costs seconds, so it is asked only once.
         value = _attempt(partial(read, key)) if down is None else down
         found[key] = value
         if isinstance(value, LedgerUnavailableError):

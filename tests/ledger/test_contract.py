@@ -369,7 +369,7 @@ class LedgerContract:
         ledger.end_attempt(of_dead_worker, Outcome.SUCCEEDED, 10, later)  # it lived after all, and is too late
         ledger.end_attempt(at_other, Outcome.SUCCEEDED, 10, later)
         assert self._outcomes(ledger, held) == [Outcome.LOST, Outcome.RUNNING]
-        with pytest.raises(NoEvidenceError, match="a later attempt was started"):
+        with pytest.raises(NoEvidenceError, match="a later attempt has started"):
             ledger.commit(held.window.id, held.holder, of_dead_worker, later)
         assert ledger.window(held.window.id).held.window.state is State.PLANNED
 
