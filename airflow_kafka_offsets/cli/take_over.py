@@ -35,8 +35,10 @@ def take_over(args: Namespace) -> Answer:
 
 
 def _told(document: Document) -> Iterator[str]:
-    verb = "belongs" if document["done"] else "would belong"
-    before = f"It no longer belongs to {document['from']}" if document["from"] else "So far it belongs to no one"
+    verb, no_longer = (
+        ("belongs", "no longer belongs") if document["done"] else ("would belong", "would no longer belong")
+    )
+    before = f"It {no_longer} to {document['from']}" if document["from"] else "So far it belongs to no one"
     yield (
         f"Group {document['group']} {verb} to {document['to']}. {before}: runs of other tasks get no live window from then on. Make "
         "sure that both write the same output: the new task writes whatever comes next."
