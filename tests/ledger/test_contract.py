@@ -677,7 +677,7 @@ class _Server(LedgerContract):
     def test_a_value_that_the_database_refuses_is_an_error_of_the_ledger(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         with pytest.raises(LedgerError, match="refused a statement") as raised:
-            ledger.abandon(held.window.id, replace(act(), who="x" * 201))
+            ledger.abandon(held.window.id, act(kind="x" * 21))
         assert "test-pw" not in str(raised.value)
         assert ledger.window(held.window.id).held.window.state is State.PLANNED
 
