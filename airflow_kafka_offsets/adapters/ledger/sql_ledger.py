@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     UnknownGroupError,
     UnknownWindowError,
+    counted,
     no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -501,7 +502,7 @@ def _held(row: Row[Any]) -> Held:
             leader_epochs=leader_epochs,
         )
         if window.span != row.span:
-            raise ValueError(f"it has {row.span} offsets, and its ranges have {window.span}")
+            raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
         return Held(window, _claim(row), row.holds, row.committed_at)
 
 
