@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome,
 
 
 class LogOffsets(Protocol):
-    """What Kafka holds. Looks only: joins no group, reads no record.
+    """What Kafka holds. It only looks: it joins no group and reads no record.
 
     Every method gives real offsets for every partition that it was asked for, or raises within the time-out it was
     built with:
@@ -32,7 +32,7 @@ class LogOffsets(Protocol):
     """
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
-        """Return ids and bounds of topics; one that does not exist is simply not in the answer."""
+        """Return ids and bounds of topics; one that does not exist is not in the answer."""
         ...
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
@@ -52,10 +52,10 @@ class LogOffsets(Protocol):
         ...
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
-        """Return where the records of leader epochs, and of all before them, end: a look that has to be asked for rarely. Of no epoch no one is
-        asked.
+        """Return where the records of leader epochs, and of all before them, end. This is needed rarely. Without an epoch, Kafka is not asked.
 
-        What is not in the answer Kafka did not say: too old, a proxy, or not in time. That is no error.
+        An epoch is missing in the answer if it is too old, if Kafka is behind a proxy, or if Kafka did not answer in time. That is
+        no error.
         """
         ...
 
@@ -76,7 +76,7 @@ class OffsetStore(Protocol):
 
     Raises:
         StoreUnavailableError: it did not answer, and nothing was written.
-        StoreOutcomeUnknownError: it went silent while it wrote; `advance` again tells.
+        StoreOutcomeUnknownError: it stopped answering during a write; repeat `advance` to find out.
         StoreRefusedError: it said no: login, rights, read-only, full.
         StoreContentError: what it holds under our names is not an offset.
     """
@@ -95,17 +95,17 @@ class OffsetStore(Protocol):
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group from `before` to `after`, all partitions or none, if they are still at `before`.
 
-        What is at `after` already, or nowhere, is fine: see `core.store.must_write`. Partitions that `after` does not name
-        stay as they are.
+        A partition that is already at `after`, or is missing, is fine: see `core.store.guarantees.must_write`. Partitions that
+        `after` does not name stay as they are.
 
         Args:
             group: the group.
-            before: where its partitions stand; one that is new to the group is not there.
+            before: where its partitions are, without those that are new to the group.
             after: where they go; names every partition of `before`.
             window_id: the window whose commit this is, for stores that have a place for it; empty: none.
 
         Raises:
-            StoreDriftError: a partition stands elsewhere; nothing was written.
+            StoreDriftError: a partition has another offset; nothing was written.
             StoreLimitError: too many partitions for one atomic write; nothing was written.
             ConcurrentChangeError: others kept writing at the same moment; nothing was written, ask again.
         """
@@ -113,7 +113,7 @@ class OffsetStore(Protocol):
 
 
 class OffsetSource(Protocol):
-    """Where offsets are taken from by hand: a store under some name, a checkpoint, a file. Only read.
+    """Where offsets are taken from by hand: a store under some name, a checkpoint, a file. It is only read.
 
     Attributes:
         name: the place as a person writes it, for messages.
@@ -126,12 +126,12 @@ class OffsetSource(Protocol):
     name: str
 
     def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
-        """Return what is there; of these topics only where the place has to be asked by topic."""
+        """Return what is there. `topics` matters only to a place that has to be asked by topic."""
         ...
 
 
 class Cluster(Protocol):
-    """What runs drivers apart from Airflow, and can be asked for them.
+    """What runs drivers outside of Airflow, and can be asked for them.
 
     Raises:
         ClusterUnavailableError: it did not answer.
@@ -146,7 +146,7 @@ class Cluster(Protocol):
         ...
 
     def stop(self, job_id: str) -> None:
-        """Ask for the end of a job; it is over later. One that is over already is fine."""
+        """Request the end of a job, which comes later. A job that is already over is fine."""
         ...
 
 
@@ -189,11 +189,11 @@ class Ledger(Protocol):
     ) -> list[Held]:
         """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones.
 
-        A group without an owner belongs to the claim's task from its first live window on. The definition is kept unless the
-        group belongs to another.
+        A group without an owner belongs to the claim's task from its first live window on. The group's definition is written
+        down, too, unless the group belongs to another task.
 
         Raises:
-            ConcurrentChangeError: the group is no longer at this version, or as `hold`.
+            ConcurrentChangeError: the group is no longer at this version, or see `hold`.
         """
         ...
 
@@ -206,9 +206,9 @@ class Ledger(Protocol):
         ...
 
     def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
-        """Give windows to a claim, all or none, if each is still held by whom we think, in the state that we think.
+        """Give windows to a claim, all or none, if each still has the holder and the state that `held_windows` says.
 
-        What others have running of them is lost.
+        Attempts of others that still run on them become `lost`.
 
         Raises:
             ConcurrentChangeError: someone else took one first, or it was changed.
@@ -216,11 +216,11 @@ class Ledger(Protocol):
         ...
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
-        """Record that a try begins, and return its number; what earlier tries of the task have running at it is lost.
+        """Record that a try begins, and return its number. Attempts of earlier tries that still run become `lost`.
 
         Args:
-            window: what is worked on.
-            claim: who does.
+            window: the window.
+            claim: who works on it.
             this_try: which try of the task it is.
             now: the time.
         """
@@ -270,11 +270,11 @@ class Ledger(Protocol):
         ...
 
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
-        """Take the ownership of its offsets from an open window; what that means is recorded with the act.
+        """Take from an open window the ownership of its offsets, and record with the act what that means.
 
         Raises:
             IllegalStepError: it is not planned.
-            ConfirmationError: see `core.ownership.check_gap`.
+            ConfirmationError: see `core.plan.ownership.check_gap`.
             UnknownWindowError: there is no such window.
         """
         ...
@@ -368,7 +368,7 @@ class Ledger(Protocol):
             lane: only this one; None: both.
             seqs: only these; none: all.
             cut_in: only windows with ``start < until <= end``.
-            before: only windows with smaller numbers: to page on.
+            before: only windows with smaller numbers, for the next page.
             since: only windows with this number or a larger one.
             limit: how many at most.
         """

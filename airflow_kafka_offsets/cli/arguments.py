@@ -77,7 +77,10 @@ def text(value: str) -> str:
 
 def path(value: str) -> Path:
     """Read the path of a file or folder; ``~`` is the home of the user."""
-    return Path(os.path.expanduser(text(value))).absolute()
+    expanded = os.path.expanduser(text(value))
+    if expanded.startswith("~"):
+        raise argparse.ArgumentTypeError(f"{short(value)} begins with ~, and there is no such user")
+    return Path(expanded).absolute()
 
 
 def positive(value: str) -> int:

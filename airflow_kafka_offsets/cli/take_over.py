@@ -35,11 +35,13 @@ def take_over(args: Namespace) -> Answer:
 
 
 def _told(document: Document) -> Iterator[str]:
-    verb = "belongs" if document["done"] else "would belong"
-    before = f"no longer to {document['from']}, whose runs" if document["from"] else "so far to no one: all other runs"
+    verb, no_longer = (
+        ("belongs", "no longer belongs") if document["done"] else ("would belong", "would no longer belong")
+    )
+    before = f"It {no_longer} to {document['from']}" if document["from"] else "So far it belongs to no one"
     yield (
-        f"Group {document['group']} {verb} to {document['to']}, and {before} get no live window from then on. Make sure "
-        "that both write the same output: the new task writes whatever comes next."
+        f"Group {document['group']} {verb} to {document['to']}. {before}: runs of other tasks get no live window from then on. Make "
+        "sure that both write the same output: the new task writes whatever comes next."
     )
     if windows := document["open_windows"]:
         yield "It takes over these windows as they are, each after the run that has it is over:"

@@ -1,4 +1,4 @@
-"""What a sensor or a trigger waits for, as values; whether it is there is decided in `waiting`."""
+"""What a sensor or a trigger waits for, as values. `waiting` decides whether it is there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class UnreadAtLeast:
     """Enough is unread, or something unread is old enough: Spark's minOffsetsPerTrigger and maxTriggerDelay.
 
     Attributes:
-        group: whose watermark counts. Without one, all that Kafka holds is unread: whatever its starting offsets say, the
-            first run comes sooner rather than never.
-        min_span: unread offsets in sum over all partitions; None: their number does not matter.
+        group: the group whose watermark counts. Without a watermark, all that Kafka holds counts as unread, whatever the
+            starting offsets are: the first run then comes too early rather than never.
+        min_span: unread offsets, summed over all partitions; None: their number does not matter.
         max_age: how old the oldest unread record may become, by Kafka's timestamps; None: its age does not matter.
     """
 
@@ -33,16 +33,16 @@ class UnreadAtLeast:
 
     def __post_init__(self) -> None:
         if self.min_span is None and self.max_age is None:
-            raise BadInputError("Say when it is enough: min_span, max_age or both")
+            raise BadInputError("Set min_span, max_age or both")
         check_attributes(self, {"group": GROUP, "min_span": or_none(whole(1)), "max_age": or_none(DURATION)})
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a group looked like when a run was called for.
+    """What a group looked like when the trigger asked for a run.
 
     Attributes:
-        position: where its next window would start; None: it had none yet.
+        position: where its next window would start; None: it had no position yet.
         ends: the end offsets.
         at: the moment.
     """
@@ -54,13 +54,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Enough has arrived that no run was ever called for.
+    """Enough has arrived to ask for another run.
 
     Attributes:
-        enough: group and bounds. What an open window has is not counted again: only what the next one would read.
-        last: the last call. As long as no run has planned since, only what came later counts; afterwards all that is
-            left, so that a backlog is drained window by window. A call that leads to no plan is repeated after
-            `waiting.CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take a dead run's window over.
+        enough: group and bounds. Only what the next window would read counts, and not what an open window has.
+        last: the last time that a run was asked for. Until a run has planned, only what came later counts. After that, all
+            that is left counts, so that runs read a backlog window by window. If no run plans, another one is asked for after
+            `waiting.CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take over a dead run's window.
     """
 
     enough: UnreadAtLeast
@@ -68,24 +68,24 @@ class Arrived:
 
     @property
     def group(self) -> KafkaGroup:
-        """Whose topics."""
+        """The group whose topics are looked at."""
         return self.enough.group
 
 
 TIME_PASSED: Kinds = {"group": GROUP, "idle_after": or_none(DURATION)}
-"""What a `TimePassed` takes beside its time, which a sensor knows later."""
+"""The attributes of a `TimePassed` without its time, which a sensor knows only in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
     """Kafka's time has passed a moment: each partition holds a record of that moment or later.
 
-    Never before the wall clock says so, as a record may be dated in the future.
+    The condition is never met before the wall clock has passed the moment, because a record may be dated in the future.
 
     Attributes:
         group: whose topics.
         until: the moment, with its zone.
-        idle_after: a partition without a record for that long is not waited for any more; None: each one must speak.
+        idle_after: a partition without a record for this long no longer counts; None: every partition counts.
     """
 
     group: KafkaGroup
@@ -99,9 +99,9 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class LagAtMost:
-    """The lag, in sum over all partitions, is at most a bound.
+    """The lag, summed over all partitions, is at most a bound.
 
-    Without a watermark, all that Kafka holds is lag, whatever the starting offsets say: a group that has never planned, or whose ledger
+    Without a watermark, all that Kafka holds is lag, whatever the starting offsets are. So a group that has never planned, or whose ledger
     is not here, has not caught up.
     """
 
@@ -126,11 +126,11 @@ class WindowCommitted:
 
 @dataclass(frozen=True, slots=True)
 class WindowFree:
-    """Another run may work on one of some windows, or on the next one: its holder is over, or it is committed or given up.
+    """Another run may work on one of these windows, or on the next one: a holder is over, or a window is committed or abandoned.
 
     Attributes:
         window_ids: the windows.
-        is_rerun: whether the window was committed when the run was refused: then its rerun is waited for.
+        is_rerun: whether the window was already committed when the run was refused. Then its rerun must end.
         ledger_conn_id: connection of the ledger; None: the configured one.
     """
 
@@ -143,8 +143,8 @@ class WindowFree:
 class CommittedUntil:
     """All that a group could read at a cut time is committed.
 
-    The proof is a committed live window that was cut then or later and not capped, with no older live window open. A
-    capped window left something of that time unread, and so a group that lags behind is waited for until it has caught up.
+    The proof is a committed live window that was cut then or later and was not capped, while no older live window is open. A
+    capped window leaves some records of that time unread. So this condition is met only after a group that lags has caught up.
     """
 
     group_name: str
@@ -158,10 +158,10 @@ class CommittedUntil:
 
 
 LogCondition = UnreadAtLeast | Arrived | TimePassed | LagAtMost
-"""What wants a look at Kafka; all but `TimePassed` at the ledger too."""
+"""Conditions that need Kafka. All but `TimePassed` need the ledger, too."""
 
 LedgerCondition = WindowCommitted | WindowFree | CommittedUntil
-"""What wants no look at Kafka: the ledger knows it, and of `WindowFree` Airflow."""
+"""Conditions that do not need Kafka. They need the ledger, and `WindowFree` also needs Airflow."""
 
 Condition = LogCondition | LedgerCondition
 _KINDS = {
@@ -189,7 +189,7 @@ def condition_to_json(condition: Condition) -> dict[str, Any]:
             case timedelta():
                 value = value.total_seconds()
         document[f.name] = value
-    plain: dict[str, Any] = json.loads(json.dumps(document))  # to Airflow, an enum is no text
+    plain: dict[str, Any] = json.loads(json.dumps(document))  # Airflow does not take an enum as a text
     return plain
 
 
@@ -216,7 +216,7 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
     datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
 
     Raises:
-        BadInputError: it is no time, or has no zone.
+        BadInputError: it is not a time, or has no zone.
     """
     try:
         moment = read_time(value) if isinstance(value, str) else value
@@ -231,6 +231,6 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
 
 def _check_time(moment: datetime) -> None:
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInputError(f"A moment needs a zone, e.g. +00:00 behind it; got {short(moment)}")
+        raise BadInputError(f"A time needs a zone, e.g. +00:00 after it; got {short(moment)}")
     if moment < EPOCH:
-        raise BadInputError(f"Kafka knows no time before 1970, got {moment.isoformat()}")
+        raise BadInputError(f"A time must not be before 1970, got {moment.isoformat()}")

@@ -1,7 +1,7 @@
 """What the log of a task ends with: its window, the offsets in short, what became of it, and what to do when it is not committed.
 
-A log of Spark is long, so this is one block at its end, the same whoever launched the job. A task with several windows ends with
-a line for each, and with the whole block of the one that it stopped at. A task that got no window ends with what failed.
+Spark's log is long, so this is one block at its end. The block is the same for every launcher. The log of a task with several windows ends
+with a line for each, and with the whole block of the window at which it stopped. The log of a task that got no window ends with what failed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 MAX_LINES = 8
-"""How many partitions are listed, each with its offsets; of more, each topic is summed up, and no more topics than this."""
+"""How many partitions are listed with their offsets. If there are more, topics are listed with their sums, at most this many."""
 
 MAX_SAID = 300
-"""Characters of what Spark said."""
+"""How many characters of Spark's error are shown."""
 
 NO_JOB = "nothing to read, so none was launched"
 SILENT = "the ledger does not answer"
-NOT_ASKED = "the ledger was not asked, as the task was stopped"
-GREEN_TASK = "another launcher ran it: that this task runs, after it, is all the evidence of its success"
+NOT_ASKED = "the ledger was not asked, because the task was stopped"
+GREEN_TASK = "another launcher ran it; the only evidence of its success is that this task runs after it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class Left:
     Attributes:
         window: as it was planned.
         state: where it is now; None: not known.
-        job: what is known of its job, whose success is recorded; None: no success is recorded.
-        taken_by: the task, or the later try of this one, that had it last; None: this try.
-        next_try: Airflow's number of the try that follows by itself; None: none does.
-        was_stopped: someone stopped the task; after a person did that, no try follows by itself.
-        was_skipped: its job said that the task is to be skipped.
+        job: what is known of its job, if the job's success is recorded; None: it is not.
+        taken_by: the task, or the later try of this task, that had it last; None: this try.
+        next_try: the number of the try that Airflow starts by itself; None: it starts none.
+        was_stopped: someone stopped the task. If a person did, Airflow starts no other try by itself.
+        was_skipped: its job asked Airflow to skip the task.
         needs_person: Kafka no longer has what the window is to read: no try can succeed until a person has decided.
         is_rerun: the window was committed before this task.
         why_unknown: why `state` is not known.
-        can_reconnect: the next try can go on with the driver of this one.
-        has_policy: whether a try follows is also for the task's retry policy to say.
-        spark_said: the line of Spark's output that says what ended the job, without secrets; None: no one read it, or it does not say.
+        can_reconnect: the next try can continue with the driver of this try.
+        has_policy: the task has a retry policy, which also decides whether a try follows.
+        spark_said: the line of Spark's output that says what ended the job, without secrets; None: the output was not read, or does not say it.
     """
 
     window: Window
@@ -90,10 +90,10 @@ class NoWindow:
     Attributes:
         what: what it did not get, as a sentence.
         failed: what failed.
-        next_try: Airflow's number of the try that follows by itself; None: none does.
+        next_try: the number of the try that Airflow starts by itself; None: it starts none.
         had_tries: a try before this one may have had a window.
-        has_policy: whether a try follows is also for the task's retry policy to say.
-        look: a command that shows more; None: what failed names its own, or none helps.
+        has_policy: the task has a retry policy, which also decides whether a try follows.
+        look: a command that shows more; None: the error itself names one, or none helps.
     """
 
     what: str
@@ -123,15 +123,13 @@ def evidence(span: int, *, records: int | None, written: bool | None, took_windo
     if written is False:
         return "an earlier run had written it, so this one read nothing"
     if took_window:
-        return (
-            "its job read it by means of its own and reported no count: that the job ended with success is the evidence"
-        )
+        return "its job read the window in its own way and reported no count; the evidence is that the job succeeded"
     if took_window is None:
         return (
-            "no report comes from a job in a cluster: that it ended with success is the evidence. (A job that calls "
+            "a job in a cluster sends no report; the evidence is that it succeeded. (A job that calls "
             "current_window() checks its read by itself)"
         )
-    return "its job never called current_window(): that it ended with exit code 0 is all the evidence that it read the window"
+    return "its job never called current_window(); the only evidence that it read the window is its exit code 0"
 
 
 def earlier_try(try_number: int, records: int | None) -> str:
@@ -145,7 +143,7 @@ def earlier_try(try_number: int, records: int | None) -> str:
 
 
 def in_short(ranges: OffsetRanges) -> list[str]:
-    """Return lines that tell offset ranges, few enough to be read; what is empty is left out.
+    """Return offset ranges in a few lines. Empty ranges are left out.
 
     Args:
         ranges: any number of them.
@@ -171,11 +169,11 @@ def _size(ranges: OffsetRanges) -> str:
 
 
 def last_words(done: Sequence[Done], left: Sequence[Left] = ()) -> str:
-    """Return what the log of a task ends with.
+    """Return the end of a task's log.
 
     Args:
         done: the windows that it brought to their end, oldest first.
-        left: the others: the one that it stopped at, then those that it did not begin. Only the first one's state counts.
+        left: the others: first the window at which it stopped, then those that it did not begin. Only the first one's state counts.
     """
     if not left:
         return _done(done[0]) if len(done) == 1 else _several(done)
@@ -186,19 +184,19 @@ def last_words(done: Sequence[Done], left: Sequence[Left] = ()) -> str:
 
 
 def failed_afterwards(done: Sequence[Done]) -> str:
-    """Return what the log of a task ends with that fails when all of its windows are done."""
-    return f"{last_words(done)}\nThe task failed after that. A retry runs no job again that has succeeded."
+    """Return the end of the log of a task that fails after all of its windows are done."""
+    return f"{last_words(done)}\nThe task failed after that. A retry does not repeat a job that has succeeded."
 
 
 def no_window(one: NoWindow) -> str:
-    """Return what the log of a task ends with that failed before it had a window."""
+    """Return the end of the log of a task that failed before it had a window."""
     failed = "\n        ".join(line.rstrip() for line in one.failed.strip().splitlines())
-    follows = f"{_starts(one.next_try, has_policy=one.has_policy)}. Until that is mended, it fails alike"
+    follows = f"{_starts(one.next_try, has_policy=one.has_policy)}. Until that is corrected, it fails in the same way"
     return _block(
         one.what,
         f"failed: {failed}",
-        *(["now: a window that an earlier try had is as that try left it"] if one.had_tries else []),
-        f"next: {'no retry is left. When that is mended, clear this task' if one.next_try is None else follows}",
+        *(["now: if an earlier try had a window, it is as that try left it"] if one.had_tries else []),
+        f"next: {'no retry is left. When that is corrected, clear this task' if one.next_try is None else follows}",
         *([f"type: {one.look}"] if one.look is not None else []),
     )
 
@@ -208,10 +206,10 @@ def _starts(next_try: int | None, *, has_policy: bool) -> str:
 
 
 def handed_on(windows: Sequence[Window]) -> str:
-    """Return what the log of a plan task ends with.
+    """Return the end of a plan task's log.
 
     Args:
-        windows: those that it gives to the tasks after it, oldest first; at least one.
+        windows: those that it hands to the tasks after it, oldest first; at least one.
     """
     if len(windows) == 1:
         return _block(f"Window {windows[0].id}: {_handed_on(windows[0])}", *_offsets(windows[0]))
@@ -221,7 +219,7 @@ def handed_on(windows: Sequence[Window]) -> str:
 
 def _handed_on(window: Window) -> str:
     if window.state is State.COMMITTED:
-        return "committed before, the tasks after this one run it again"
+        return "committed before; the tasks after this one run it again"
     return "planned; the tasks after this one run and commit it"
 
 
@@ -269,32 +267,32 @@ def _standing(one: Left) -> tuple[str, str, list[str]]:
             return f"not known to be {known}", f"{one.why_unknown}; whoever tries next looks there first", []
         case State.COMMITTED if not one.is_rerun:
             if one.taken_by is None and one.job is not None:
-                return "committed; the task failed after that", "nothing of it is open", []
+                return "committed; the task failed after that", "it is no longer open", []
             by = f": {one.taken_by} had it last" if one.taken_by is not None else ""
-            return "committed meanwhile, and not by this try", f"nothing of it is open{by}", []
+            return "committed meanwhile, and not by this try", f"it is no longer open{by}", []
         case State.COMMITTED if one.job is not None:
             return "run again, but its commit failed; it stays committed", "the watermark stays where it is", []
         case State.COMMITTED:
             said = "what its job wrote may be incomplete until it has run again"
-            return "not run again to its end; it stays committed", f"the watermark stays where it is; {said}", []
+            return "its rerun did not finish; it stays committed", f"the watermark stays where it is; {said}", []
         case State.COMMITTING:
             said = f"the window is committing{COMMITTING_HINT}"
             return "its commit has begun and is not finished", said, [f"kafka-offsets verify {group}"]
         case State.PLANNED:
             passed = "" if window.lane is Lane.BACKFILL else f": the watermark of group {group} has not passed it"
             holder = f"; {one.taken_by} works on it" if one.taken_by is not None else ""
-            give_up = f"kafka-offsets abandon {window.id} --why '...'  # only to give it up for good"
+            give_up = f"kafka-offsets abandon {window.id} --why '...'  # only to abandon it for good"
             return "not committed", f"the window is open{passed}{holder}", [give_up]
         case state:
-            return f"not committed, as it was {state} meanwhile", "what its job wrote under this id has to go", []
+            return f"not committed, because it was {state} meanwhile", "remove what its job wrote under this id", []
 
 
 def _next(one: Left) -> str:
     window = one.window
     if one.state is State.SUPERSEDED:
-        return "a retry of this task is refused, as a reset gave its offsets to others. A new run reads what no one has"
+        return "a retry of this task is refused: a reset gave its offsets to other windows. A new run reads what no window has"
     if one.state is State.ABANDONED and window.lane is Lane.BACKFILL:
-        return "no run plans its offsets by itself; a replay of them does"
+        return "only a replay plans its offsets again"
     if one.state is State.ABANDONED:
         return "a new run plans its offsets under another id, unless they were recorded as a gap"
     is_done = one.state is State.COMMITTED and not one.is_rerun
@@ -307,7 +305,7 @@ def _next(one: Left) -> str:
     if one.needs_person:
         return (
             "a person decides: the error below, or that of the next try, says what is gone and what to type. Until then each "
-            "try fails alike"
+            "try fails in the same way"
         )
     return _by_itself(one)
 
@@ -316,10 +314,10 @@ def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
     if one.next_try is not None:
         if one.job is None and one.can_reconnect:
-            work = f"it goes on with the driver if that is there, or else {work}"
+            work = f"it continues with the driver if that is still there; if not, {work}"
         starts = f"{_starts(one.next_try, has_policy=one.has_policy)}: {work}"
         return f"the task was stopped. Unless a person did that, {starts}" if one.was_stopped else starts
-    ended = "the task was skipped, so no retry comes" if one.was_skipped else "no retry is left"
+    ended = "the task was skipped, so there is no retry" if one.was_skipped else "no retry is left"
     is_committed = one.is_rerun or one.state is State.COMMITTED
     if one.window.lane is Lane.BACKFILL or is_committed:
         return f"{ended}. Clear this task: {work}; or replay the window"

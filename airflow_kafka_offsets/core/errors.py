@@ -6,7 +6,7 @@
     ├── BadInputError               correct what you wrote; nothing was changed
     │   ├── OffsetsJsonError        not Spark's JSON of offsets
     │   ├── CollidingOptionError    an option that the plan sets itself
-    │   ├── NotYetError             what you ask for is not there, and may be later: try again, or correct it
+    │   ├── NotYetError             what you ask for is not there, but may be later: try again, or correct it
     │   │   └── NoConnectionError       Airflow has no connection of this id, or a secrets backend did not answer
     │   ├── UnknownGroupError       no such group in the ledger
     │   ├── UnknownWindowError      no such window in the ledger
@@ -17,7 +17,7 @@
     │   │   └── LogTruncatedError       the log was cut back below the watermark
     │   ├── TopicRecreatedError     another topic under the same name
     │   └── MissingPartitionError   a topic or partition is not there
-    ├── KafkaAnswerError            Kafka gave no answer that helps
+    ├── KafkaAnswerError            Kafka gave no useful answer
     │   ├── KafkaUnavailableError   it did not answer: try again later
     │   └── KafkaRefusedError       it answered no (login, TLS, authorization): correct the connection
     ├── LedgerError
@@ -25,9 +25,9 @@
     │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
     │       └── NoLedgerError       there are none yet
     ├── StoreError
-    │   ├── StoreAnswerError        the offset store gave no answer that helps
+    │   ├── StoreAnswerError        the offset store gave no useful answer
     │   │   ├── StoreUnavailableError     it did not answer, nothing was written: try again later
-    │   │   ├── StoreOutcomeUnknownError  it went silent while it wrote: try again, that shows what it did
+    │   │   ├── StoreOutcomeUnknownError  it stopped answering during a write: try again, that shows what it did
     │   │   └── StoreRefusedError         it said no (login, rights, read-only, full): correct that first
     │   ├── StoreDriftError         someone else moved its offsets; nothing was written: look, then decide
     │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
@@ -36,13 +36,13 @@
     ├── OutputError                 what the job staged can't be published; nothing was committed: the message says what helps
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
-    │   ├── IllegalStepError        a step that a window's life does not have
+    │   ├── IllegalStepError        the window's state does not allow this step
     │   ├── NoEvidenceError         no one recorded that the job succeeded
-    │   └── ConfirmationError       it takes ownership away: say that you mean it
-    ├── ClusterError                the Spark cluster; nothing was launched
+    │   └── ConfirmationError       it takes ownership away: confirm that you mean it
+    ├── ClusterError                the Spark cluster can't be used; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
-    │   └── JobAliveError           an earlier job of the window is at work, or may be: stop it
-    ├── StartArchiveError           a start archive can't be made; launches go on without one
+    │   └── JobAliveError           an earlier job of the window still runs, or may run: stop it
+    ├── StartArchiveError           a start archive can't be made; launches work without one
     ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
     └── ConcurrentChangeError       someone else was faster; nothing was written, ask again
 
@@ -56,7 +56,7 @@ from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Self
 
-# Jobs have these words too, and no core.
+# Jobs use these, too, and do not have core.
 from airflow_kafka_offsets.spark.shared import MAX_NAMED as MAX_NAMED
 from airflow_kafka_offsets.spark.shared import MAX_VALUE as MAX_VALUE
 from airflow_kafka_offsets.spark.shared import counted as counted
@@ -77,7 +77,7 @@ def name_some(items: Collection[object], separator: str = "; ") -> str:
 
 
 def cut(message: str) -> str:
-    """Return a message without its middle, if it is too long to be read: what to do stands at its end."""
+    """Cut the middle out of a message that is too long to be read. Its end says what to do."""
     if len(message) <= MAX_MESSAGE:
         return message
     return f"{message[: MAX_MESSAGE // 2]} [...] {message[-MAX_MESSAGE // 3 :]}"
@@ -92,8 +92,8 @@ class KafkaOffsetsError(Exception):
     """Anything that this package raises on purpose.
 
     Attributes:
-        may_pass: whether waiting may heal it: Kafka, the ledger's database or an offset store did not answer, and did not
-            say no.
+        may_pass: whether waiting may help: Kafka, the ledger's database or an offset store did not answer. A refusal does
+            not count.
     """
 
     may_pass: ClassVar[bool] = False
@@ -110,7 +110,7 @@ def rebuilt(kind: str, message: str) -> KafkaOffsetsError:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may heal an error; nothing is known of one that is not ours, so no one waits for it."""
+    """Whether waiting may help. For an error of another package this is not known, so the answer is no."""
     return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
@@ -119,11 +119,11 @@ class BadInputError(KafkaOffsetsError, ValueError):
 
 
 class NotYetError(BadInputError):
-    """What was asked for is not there, and may be later; nothing was changed."""
+    """What was asked for is not there, but may be later; nothing was changed."""
 
 
 class NoConnectionError(NotYetError):
-    """Airflow has no connection of this id; or a secrets backend did not answer, which Airflow does not tell apart.
+    """Airflow has no connection of this id, or a secrets backend did not answer: Airflow does not distinguish the two.
 
     Attributes:
         conn_id: the id.
@@ -139,7 +139,7 @@ class NoConnectionError(NotYetError):
         self.example = example
 
     def beside(self, known: Sequence[str]) -> NoConnectionError:
-        """Return the same error where the ids of the connections that Airflow has are known."""
+        """Return the same error, with a suggestion from the ids of the connections that Airflow has."""
         return NoConnectionError(self.conn_id, self.example, known)
 
 
@@ -189,7 +189,7 @@ def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
 
 
 class ForeignGroupError(BadInputError):
-    """The group belongs to another DAG or task: its live windows are not for whoever asked."""
+    """The group belongs to another DAG or task: whoever asked gets none of its live windows."""
 
 
 class UnreadTopicError(BadInputError):
@@ -218,7 +218,7 @@ class DataLossError(LogError):
 
 
 class LogTruncatedError(DataLossError):
-    """The log ends before the watermark, or did, and other records have these offsets now."""
+    """The log ends before the watermark; or it did once, and other records have these offsets now."""
 
 
 class TopicRecreatedError(LogError):
@@ -230,9 +230,9 @@ class MissingPartitionError(LogError):
 
 
 class KafkaAnswerError(KafkaOffsetsError):
-    """Kafka gave no answer that helps: none at all, or a no.
+    """Kafka gave no useful answer: none at all, or a refusal.
 
-    Raise one of those below it; catch this one where all of them matter.
+    Raise one of its subclasses; catch this one where all of them matter.
     """
 
 
@@ -243,7 +243,7 @@ class KafkaUnavailableError(KafkaAnswerError):
 
 
 class KafkaRefusedError(KafkaAnswerError):
-    """Kafka said no: login, TLS or authorization. Trying again does not help before that is corrected."""
+    """Kafka said no: login, TLS or authorization. Trying again does not help until that is corrected."""
 
 
 class LedgerError(KafkaOffsetsError):
@@ -261,7 +261,7 @@ class LedgerSchemaError(LedgerError):
 
 
 class NoLedgerError(LedgerSchemaError):
-    """No ledger has been made yet where one may be.
+    """The ledger's database has no ledger yet.
 
     Attributes:
         where: the database, without a password.
@@ -277,9 +277,9 @@ class StoreError(KafkaOffsetsError):
 
 
 class StoreAnswerError(StoreError):
-    """The offset store gave no answer that helps: none at all, none while it wrote, or a no.
+    """The offset store gave no useful answer: none at all, none during a write, or a refusal.
 
-    Raise one of those below it; catch this one where all of them matter.
+    Raise one of its subclasses; catch this one where all of them matter.
     """
 
 
@@ -290,13 +290,13 @@ class StoreUnavailableError(StoreAnswerError):
 
 
 class StoreOutcomeUnknownError(StoreAnswerError):
-    """The offset store went silent while it wrote, or someone else wrote at that moment; the same advance again tells."""
+    """The offset store stopped answering during a write, or someone else wrote at that moment. Repeat the advance to find out."""
 
     may_pass = True
 
 
 class StoreRefusedError(StoreAnswerError):
-    """The offset store said no: login, rights, read-only, full. Trying again does not help before that is corrected."""
+    """The offset store said no: login, rights, read-only, full. Trying again does not help until that is corrected."""
 
 
 class StoreDriftError(StoreError):
@@ -316,7 +316,7 @@ class StoreDriftError(StoreError):
         ]
         super().__init__(
             f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Someone else "
-            "writes them, or it was not told of some commits. Nothing was written. Compare: "
+            "writes them, or the store did not get some commits. Nothing was written. Compare: "
             f"kafka-offsets verify {group} --store '{store}'. When the ledger is right: {publish_again(group, store)}"
         )
         self.store = store
@@ -359,14 +359,14 @@ class WindowBusyError(WindowError):
         window_id: the window that is being worked on.
         holder: the claim that works on it; as text ``dag_id/run_id/task_id``.
         is_rerun: whether the window is committed, and only its rerun has to wait.
-        others: more windows, each of which would do as well.
+        others: other windows that the run could take instead.
     """
 
     def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
         way_out = (
             ""
             if is_rerun
-            else " To give the window up for good, stop that job first, then: "
+            else " To abandon the window for good, stop that job first, then: "
             f"kafka-offsets abandon {window_id} --why '...', and remove what was written under this id"
         )
         super().__init__(
@@ -379,7 +379,7 @@ class WindowBusyError(WindowError):
 
 
 class IllegalStepError(WindowError):
-    """A step that a window's life does not have."""
+    """The window's state does not allow this step."""
 
 
 class NoEvidenceError(WindowError):
@@ -399,7 +399,7 @@ class ConcurrentChangeError(KafkaOffsetsError):
 
 
 class ClusterError(KafkaOffsetsError):
-    """The Spark cluster is not as a launch needs it; nothing was launched."""
+    """The Spark cluster can't be used; nothing was launched."""
 
 
 class ClusterUnavailableError(ClusterError):
@@ -407,8 +407,8 @@ class ClusterUnavailableError(ClusterError):
 
 
 class JobAliveError(ClusterError):
-    """An earlier job of the window is still at work, or may be."""
+    """An earlier job of the window still runs, or may run."""
 
 
 class StartArchiveError(KafkaOffsetsError):
-    """A start archive can't be made; launches go on without one."""
+    """A start archive can't be made; launches work without one."""

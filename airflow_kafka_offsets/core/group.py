@@ -98,7 +98,7 @@ class KafkaGroup:
             normal; False: a job that did not read every planned offset fails.
         expect_fewer: True: a later run of a window may read fewer records than an earlier run, and replace its output;
             False: such a job fails before it publishes. Records that compaction removed in between exist only in the old output.
-        kafka_timeout: seconds after which a lookup in Kafka gives up, 1 to 3600.
+        kafka_timeout: seconds after which a lookup in Kafka times out, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
             the cluster resolves (``kafka.sasl.jaas.config``). Options that a window fixes are refused. ``sourceVersion``
             chooses between Spark's two Kafka sources, for jobs that read with `KafkaWindow.read`.
@@ -148,7 +148,7 @@ class KafkaGroup:
 
     @property
     def start(self) -> Start:
-        """`starting_offsets`, read."""
+        """`starting_offsets` in parsed form."""
         return parse_starting_offsets(self.starting_offsets)
 
     def to_json(self) -> dict[str, Any]:

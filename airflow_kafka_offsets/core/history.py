@@ -21,9 +21,9 @@ class Attempt:
         claim: who tried.
         try_number: Airflow's number of the try.
         outcome: how it ended.
-        records: what the job read; None: no one told.
-        started_at, ended_at: in UTC; ended_at None: it did not say.
-        series: of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
+        records: how many records the job read; None: not reported.
+        started_at, ended_at: in UTC; ended_at None: no end is reported.
+        series: the series of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
     """
 
     id: int
@@ -68,7 +68,7 @@ class WindowRow:
         held: the window and who worked on it last.
         planned_at, committed_at: in UTC.
         attempts: how many there were.
-        records: what the last successful attempt read; None: no one told.
+        records: how many records the last successful attempt read; None: not reported.
     """
 
     held: Held
@@ -100,12 +100,12 @@ MAX_WHO = 200
 
 
 def check_signature(who: str, why: str) -> None:
-    """Want a name and a reason: both are kept in the ledger.
+    """Require a name and a reason: both are kept in the ledger.
 
     Raises:
         BadInputError: one is empty, or the name is too long.
     """
     if not why.strip():
-        raise BadInputError("Say why: the reason is kept in the ledger for whoever finds this later")
+        raise BadInputError("Give a reason (why): the ledger keeps it for whoever finds this later")
     if not who.strip() or len(who) > MAX_WHO:
-        raise BadInputError(f"Say who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
+        raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")

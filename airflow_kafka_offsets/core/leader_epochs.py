@@ -1,10 +1,10 @@
-"""Leader epochs: how one notices that Kafka gave offsets which were read to other records.
+"""Leader epochs show when offsets that were read belong to other records now.
 
-A log that was cut back (an unclean leader election, a lost disk) and has grown past the watermark since looks, by its
-offsets, like any other. But each new leader of a partition writes under an epoch of its own, one higher than the last,
-and Kafka knows where the records of an epoch, and of all epochs before it, end (KIP-101, KIP-320).
+A log may be cut back (an unclean leader election, a lost disk) and then grow past the watermark. Then its offsets look like
+those of any other log. But each new leader of a partition writes under its own epoch, one higher than the last, and Kafka
+knows where the records of an epoch, and of all epochs before it, end (KIP-101, KIP-320).
 
-So a window notes the epoch of the leader that told its end offsets: all that it reads was written under this epoch or an
+So a window notes the epoch of the leader that reported its end offsets: all that it reads was written under this epoch or an
 earlier one. As long as that leader leads, it loses nothing. When another one leads, Kafka is asked where the records of the
 noted epoch end. If that is before the window's end, the rest was cut off, and other records have its offsets now.
 """
@@ -22,26 +22,26 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Window
 
 LeaderEpochs = Mapping[TopicPartition, int]
-"""The leader epoch that was noted for each of some topic-partitions; of the others, Kafka told none."""
+"""The noted leader epoch of each topic-partition. One is missing if Kafka reported no epoch for it."""
 
 
 class PartitionEpoch(NamedTuple):
-    """A leader epoch of one topic-partition, of which Kafka can be asked where its records end."""
+    """A leader epoch of one topic-partition. Kafka can be asked where its records end."""
 
     partition: TopicPartition
     leader_epoch: int
 
 
 EpochEnds = Mapping[PartitionEpoch, int]
-"""Where the records of a leader epoch, and of all before it, end; what is not there is not known."""
+"""Where the records of a leader epoch, and of all before it, end. An epoch is missing if its end is not known."""
 
 
 def doubtful(noted: LeaderEpochs, topic_ids: Mapping[str, str], log: LogSnapshot) -> list[PartitionEpoch]:
-    """Name the partitions that have another leader than was noted, with the noted epoch.
+    """Return the noted epochs of the partitions that have another leader now.
 
     Args:
         noted: the epochs.
-        topic_ids: the topics that they belong to: in a topic that was made again they mean nothing.
+        topic_ids: the ids of their topics. In a topic that was recreated, the epochs mean nothing.
         log: what Kafka holds.
     """
     return [
@@ -55,9 +55,9 @@ def replaced(ends: Offsets, noted: LeaderEpochs, epoch_ends: EpochEnds) -> Offse
     """Return the offsets that belong to other records now than when they were looked up.
 
     Args:
-        ends: where what was looked up ends.
-        noted: the epochs of then.
-        epoch_ends: what Kafka says of the `doubtful` ones.
+        ends: the end offsets of that look.
+        noted: the epochs of that look.
+        epoch_ends: what Kafka says about the `doubtful` epochs.
     """
     cuts = {
         asked.partition: end for asked, end in epoch_ends.items() if noted.get(asked.partition) == asked.leader_epoch
@@ -66,7 +66,7 @@ def replaced(ends: Offsets, noted: LeaderEpochs, epoch_ends: EpochEnds) -> Offse
 
 
 def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends: EpochEnds) -> None:
-    """Refuse to plan behind records that were replaced.
+    """Refuse to plan after records that were replaced.
 
     Raises:
         LogTruncatedError: with what a person can do.
@@ -80,16 +80,16 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
         f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
         for tp, offsets in gone.items()
     }
-    # Retention may have passed the watermark since, and no one can go back to what is not there.
+    # Retention may have passed the watermark, and no reset can go back to offsets that are gone.
     on = {tp: max(offsets.end, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     back = {tp: max(offsets.start, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     to_read = (
-        f" To read them too: {reset_command(group, back)}, which names the windows whose output has to go; no window is "
-        "cut, so it may name an earlier start (--to-window)"
+        f" To read them, too: {reset_command(group, back)}. The command names the windows whose output has to be removed. It "
+        "cuts no window in two, so it may name an earlier start (--to-window)"
     )
     raise LogTruncatedError.naming(
         why,
-        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To go on {_where(on, gone)} and "
+        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To continue {_where(on, gone)} and "
         f"record that the new records below it are not read: {reset_command(group, on)}."
         + (to_read if back != on else ""),
     )
@@ -117,8 +117,8 @@ def to_note(
 ) -> dict[TopicPartition, int]:
     """Return the epochs that the next window notes.
 
-    An epoch of which Kafka did not say where its records end stays noted, and so does that of a partition which was not
-    looked up: the next plan asks again.
+    An epoch stays noted if Kafka did not report its end, or if its partition was not looked up. Then the next plan asks
+    again.
     """
     found = {tp: bounds.leader_epoch for tp, bounds in log.bounds.items() if bounds.leader_epoch is not None}
     known = position.leader_epochs if position else {}
@@ -140,7 +140,7 @@ def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> Off
 
 
 def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list[PartitionEpoch]:
-    """Return of what Kafka did not say where it ends."""
+    """Return the epochs whose end Kafka did not report."""
     return [epoch for epoch in asked if epoch not in epoch_ends]
 
 
@@ -149,12 +149,12 @@ def warning(silent: Collection[PartitionEpoch]) -> str:
     names = name_some([asked.partition for asked in silent], ", ")
     return (
         "Kafka has other leaders than when the last window was planned, and did not say where the records of the earlier ones "
-        f"end. That no records were replaced was not checked, and the next plan asks again: {names}"
+        f"end. So it was not checked whether records were replaced; the next plan asks again: {names}"
     )
 
 
 def of_windows(windows: Collection[Window], log: LogSnapshot) -> list[PartitionEpoch]:
-    """Name what has to be asked before windows are run again."""
+    """Return the epochs to ask about before windows are run again."""
     asked: dict[PartitionEpoch, None] = {}
     for window in windows:
         wanted = window.ranges.without_empty()

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 
 
 class IsolationLevel(StrEnum):
-    """Which records a reader may see: the same for every lookup and for Spark, as their defaults differ."""
+    """Which records a reader may see. Every lookup and Spark get the same level, because their defaults differ."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -22,8 +22,8 @@ class Bounds:
 
     Attributes:
         beginning, end: the bounds.
-        leader_epoch: the epoch of the leader that told the end, see `core.leader_epochs`; None: Kafka told none. The same
-            bounds from another leader are equal.
+        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`; None: Kafka reported none. The
+            same bounds from another leader are equal.
     """
 
     beginning: int

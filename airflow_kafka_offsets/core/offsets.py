@@ -1,4 +1,4 @@
-"""Topic-partitions, offsets and offset ranges. As a bound, an offset is always the *next* record to read."""
+"""Topic-partitions, offsets and offset ranges. A bound is always the offset of the *next* record to read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MAX_PARTITION = 2**31 - 1
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an integer and was written as one: to Python, True is one too."""
+    """Whether a value is an integer but not a bool, which Python also counts as an integer."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. A tuple, for it is the key of every mapping here: windows have 20,000 of them."""
+    """One partition of one topic. It is a tuple, because it is the key of every mapping here: a window may have 20,000."""
 
     topic: str
     partition: int

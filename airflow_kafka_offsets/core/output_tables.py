@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.fields import is_text
 
 LEDGER_PREFIX = "kafka_offsets_"
-"""How the names of the ledger's tables begin, and those of staging tables."""
+"""The names of the ledger's tables and of staging tables begin with this."""
 
 _PART = r"[^.\s\"'`\[\]\\]+"
 
@@ -20,7 +20,7 @@ def checked_tables(tables: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of tables, each with or without a schema.
 
     Raises:
-        BadInputError: one is none, is the ledger's own, or stands there twice.
+        BadInputError: a name is not that of a table, is the ledger's own, or is there twice.
     """
     if not isinstance(tables, Sequence):
         raise BadInputError(f"output_tables must be the name of a table, or a list of names; got {short(tables)}")

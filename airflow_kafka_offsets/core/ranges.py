@@ -28,7 +28,7 @@ class OffsetRange:
 
     @property
     def span(self) -> int:
-        """``end - start``: an upper bound on the records, as some offsets may hold none."""
+        """``end - start``: an upper bound on the records, because some offsets may hold none."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class OffsetRange:
 class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
     """The offset range of each of some topic-partitions, in their order; immutable.
 
-    A partition with nothing to read is there with an empty range, as its ``end`` is where the next window starts.
+    A partition with nothing to read has an empty range, because its ``end`` is where the next window starts.
     """
 
     __slots__ = ("_ranges",)

@@ -10,7 +10,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 
-# A login module may give its secrets any name. So in a login every option is secret that is not listed here.
+# A login module may give its secrets any name. So in a login every option that is not listed here is secret.
 _HARMLESS = frozenset(
     (
         *("username", "user", "principal", "servicename", "clientid", "client_id", "scope"),

@@ -1,9 +1,9 @@
-"""What ended a job, in the output of Spark; an exception that someone caught and logged is none.
+"""Finds what ended a job in Spark's output. An exception that was caught and logged did not end it.
 
-Python and Java print what no one caught in their own way: below ``Traceback``, below ``Exception in thread "main"``. What was caught
-may be logged with its trace, below a log's line, and the job goes on: a lost task that is tried again, a time-out. So a trace below a log's
-line counts only if Spark itself says by it that the application is over. Once Spark begins another job, nothing before that ended
-the application. Where this leaves nothing, nothing is said.
+Python and Java print an exception that no one caught in their own way: below ``Traceback`` or ``Exception in thread "main"``. A caught
+exception may be logged with its trace, below a log line, and the job continues: a lost task that is tried again, or a time-out. So a
+trace below a log line counts only if Spark itself reports in that line that the application is over. When Spark begins another job,
+nothing before that has ended the application. If no line is left, none is reported.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _GOES_ON = re.compile(r".* (SparkContext|\S+\.SparkContext): (Starting job|Runni
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _SYNTAX_ERROR = re.compile(r'  File "[^"]*", line \d+$')
-"""What Python prints of a file that it can't compile, without a head; in a trace, the line goes on."""
+"""What Python prints about a file that it can't compile, without a ``Traceback`` line. In a trace, such a line is longer."""
 
 # "org.apache.spark.SparkException: ...", "Caused by: java.io.IOException", ": org.apache.spark.SparkException: ..." (of Py4J).
 _EXCEPTION = re.compile(r"(Caused by: |: )?([A-Za-z_$][\w$]*\.)+[\w$]*(Error|Exception)(:|$)")
 _CAUSE = re.compile(rf"(?=Caused by: |: ){_EXCEPTION.pattern}")
 _EXIT_CODE = re.compile(r"SparkUserAppException|exited with")
-"""By which Spark only says that the Python of a job ended with an exit code: Python has said why."""
+"""Spark reports with these words that a job's Python ended with an exit code. Python itself has printed why."""
 
 
 class _Place(Enum):
-    """Where in the output a line stands."""
+    """Where in the output a line is."""
 
     ANYWHERE = auto()
     LOGGED_BY_PYTHON = auto()
@@ -54,11 +54,11 @@ class _Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SparkSaid:
-    """What was heard until now.
+    """What is known until now.
 
     Attributes:
         error: the line that says what ended the job; None: none did.
-        place: where the next line stands.
+        place: where the next line is.
     """
 
     error: str | None = None
@@ -99,12 +99,12 @@ def heard(before: SparkSaid, line: str) -> SparkSaid:
 def _below_log(before: SparkSaid, line: str) -> SparkSaid:
     if _OVER.match(line) and not _EXIT_CODE.search(line):
         return SparkSaid(line, _Place.OVER)
-    # Whatever of Spark's stands above it, Python's own head of a trace is that of an exception which no one caught.
+    # Below any other log line, Python's own ``Traceback`` line belongs to an exception that no one caught.
     return replace(before, place=_Place.LOGGED_BY_PYTHON if _LOGGED_BY_PYTHON.match(line) else _Place.ANYWHERE)
 
 
 def _below_thread(before: SparkSaid, line: str) -> SparkSaid:
-    # The application goes on without any other thread.
+    # The application continues when any other thread dies.
     if line.startswith('Exception in thread "main" ') and not _EXIT_CODE.search(line):
         return SparkSaid(line, _Place.UNCAUGHT)
     return replace(before, place=_Place.LOGGED)

@@ -116,7 +116,7 @@ class StoreAddress:
         return text == "true"
 
     def choice(self, option: str, *choices: str) -> str:
-        """Return the value of an option that has a few; a missing one has the first.
+        """Return the value of an option with a few choices; if it is missing, the first choice.
 
         Raises:
             BadInputError: it is another value.

@@ -1,14 +1,14 @@
-"""One try of a task, and which earlier ones it continues (docs/adr/0008).
+"""One try of a task, and which earlier tries it continues (docs/adr/0008).
 
 A retry continues what the tries before it did; a clear begins again. Airflow does not say which of the two a try is. It sets
-`max_tries` when a run is made, and moves it with each clear of this very task to the number of the last try plus the retries that
-the task has at that moment. A retry moves nothing. So `max_tries` tells tries apart that a clear divides, but for one case: an edit of
-`retries` can bring a clear to the number of before. Two more facts settle that: the number of each try, which only grows, and the start of
-the run, which a clear moves once the run has ended, and which another run under the same id does not share.
+`max_tries` when it makes a run. Each clear of this very task changes it to the number of the last try plus the retries that the task has
+at that moment; a retry does not change it. So two tries with different `max_tries` have a clear between them. The reverse fails in one case:
+after an edit of `retries`, a clear can set the same number as before. Two more facts settle that case: the number of each try, which only
+grows, and the start of the run. A clear changes this start if the run has ended, and another run under the same id has another start.
 
-Where these leave a doubt, the try begins again: that costs a job, and the other mistake costs records. Two clears still look like a
-retry, and nothing that Airflow says tells them apart: of a run that is still at work, with retries that were lowered before it and raised
-again after it; and of a task whose worker was dead already, as Airflow moves `max_tries` only once the worker's process has ended well.
+In doubt, the try begins again: that costs a job, and the other mistake costs records. Two clears still look like a retry, and no fact that
+Airflow has distinguishes them. One is a clear while the run is still at work, if `retries` was lowered before it and raised again after it.
+The other is a clear after the worker died, because Airflow changes `max_tries` only after the worker's process has ended well.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Try:
     """What Airflow says of one try of a task.
 
     Attributes:
-        number: counts the tries of the task in its run, from 1; retries and clears count on.
-        max_tries: moved by a clear of this very task; not by its retry, and not by the clear of another task.
-        retries: those of the task as it is now; whoever edits the DAG changes them between two tries.
+        number: counts the tries of the task in its run, from 1. It grows with retries and with clears.
+        max_tries: changed by a clear of this very task; not by its retry, and not by the clear of another task.
+        retries: those of the task as it is now. An edit of the DAG may change them between two tries.
         run_started: when the run began, or began again after it had ended; None: Airflow does not say.
     """
 
@@ -44,7 +44,7 @@ class Try:
 
     @property
     def last_clear(self) -> int:
-        """The number of the try after which the task was last cleared, by the retries that it has now; 0: never."""
+        """The number of the last try before the last clear, computed from the current `retries`; 0: never cleared."""
         return max(0, self.max_tries - self.retries)
 
     def continues(self, earlier: Attempt) -> bool:
@@ -53,11 +53,11 @@ class Try:
 
 
 def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:
-    """Return the oldest of the tries that a try continues, or the try itself, which begins again.
+    """Return the oldest try that a try continues, or the try itself if it begins again.
 
     Args:
         this_try: the try.
-        begun: what one task has begun, oldest first; the try is one of them.
+        begun: the attempts that the task has begun, oldest first; one of them is that of the try.
     """
     continued = [one for one in begun if this_try.continues(one)]
     itself = [one for one in begun if one.try_number == this_try.number]

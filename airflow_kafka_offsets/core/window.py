@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.window_id import name_window
 
 
 class Lane(StrEnum):
-    """Live windows tile the log and move the watermark; backfill windows fill what no one owned, below it."""
+    """Live windows tile the log and move the watermark. Backfill windows own offsets below it that no one owned."""
 
     LIVE = "live"
     BACKFILL = "backfill"
@@ -42,8 +42,8 @@ class State(StrEnum):
 
 
 COMMITTING_HINT = (
-    ". Its job is done: the next try of its task, or the next run, finishes the commit. If the offset store stands wrong: "
-    "kafka-offsets verify and copy --from ledger; if it is gone for good, take offset_store out of the group's definition"
+    ". Its job is done: the next try of its task, or the next run, finishes the commit. If the offset store has wrong offsets: "
+    "kafka-offsets verify and copy --from ledger; if it is gone for good, remove offset_store from the group's definition"
 )
 
 OPEN = frozenset({State.PLANNED, State.COMMITTING})
@@ -66,13 +66,13 @@ class Draft:
     Attributes:
         ranges: what it reads, the empty ranges of quiet partitions included.
         topic_ids: the id of each topic when the window was cut.
-        until: its cut time; by time, the window belongs to the span that contains this moment.
+        until: its cut time. The window belongs to the time span that contains this moment.
         isolation_level: which records it reads.
         lost: offsets that retention had removed before this window started, recorded instead of read.
         lane: live or backfill.
-        is_capped: whether ``max_offsets`` cut something off when it was planned: up to its cut time, more was there to
-            read. Never of the backfill lane.
-        leader_epochs: the epoch of the leader that told where each range ends at most, see `core.leader_epochs`.
+        is_capped: whether ``max_offsets`` cut something off when it was planned: there was more to read up to its cut time.
+            Never in the backfill lane.
+        leader_epochs: the epoch of the leader that reported the end of each partition's log, see `core.leader_epochs`.
     """
 
     ranges: OffsetRanges
@@ -112,21 +112,21 @@ class Window(Draft):
 
     @property
     def id(self) -> str:
-        """The name under which its output lies, e.g. ``lake.orders-000012``."""
+        """The name under which its output is stored, e.g. ``lake.orders-000012``."""
         return name_window(self.group, self.seq)
 
     def to(self, *states: State) -> Window:
         """Take steps of a window's life.
 
         Raises:
-            IllegalStepError: its life does not have this step.
+            IllegalStepError: its state does not allow this step.
         """
         check_steps(self.id, self.state, *states)
         return replace(self, state=states[-1])
 
 
 def check_steps(name: str, state: State, *steps: State) -> None:
-    """Refuse steps that a window's life does not have.
+    """Refuse steps that a window's state does not allow.
 
     Args:
         name: the window's id.
@@ -134,7 +134,7 @@ def check_steps(name: str, state: State, *steps: State) -> None:
         steps: what it would become, one after the other.
 
     Raises:
-        IllegalStepError: its life does not have this step.
+        IllegalStepError: its state does not allow this step.
     """
     for step in steps:
         if step not in LIFE[state]:
@@ -157,8 +157,8 @@ class Claim:
 
     Attributes:
         dag_id, run_id, task_id, map_index: who asks; -1: not a mapped task.
-        scope: whether the task itself works on the window, or other tasks of its run do. Not part of who it is: a task
-            whose operator was changed is still the same task.
+        scope: whether the task itself works on the window, or other tasks of its run do. Claims that differ only in this are
+            equal: a task is still the same task after its operator was changed.
     """
 
     dag_id: str
@@ -176,7 +176,7 @@ class Claim:
         return (self.dag_id, self.run_id) == (other.dag_id, other.run_id)
 
     def lets_commit(self, other: Claim) -> bool:
-        """Whether another claim may commit what this one holds: a task's own work, no one else; a plan task's, its whole run."""
+        """Whether another claim may commit what this one holds: for a plan task, every task of its run may; otherwise only the task itself."""
         return self == other if self.scope is Scope.TASK else self.is_same_run(other)
 
 
@@ -187,7 +187,7 @@ class Held:
     Attributes:
         window: the window.
         holder: the claim.
-        holds: how often the window was given to a claim: tells two holds by the same claim apart.
+        holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
         committed_at: when it was committed, in UTC; None: it is not.
     """
 
@@ -199,7 +199,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a window stands: what its commit depends on. Not its ranges: with 20,000 partitions these take longest to load.
+    """What the commit of a window depends on. The ranges are left out: with 20,000 partitions these take longest to load.
 
     Attributes:
         group, seq, lane, state, span: those of the window.
@@ -224,7 +224,7 @@ class Outcome(StrEnum):
     """How an attempt ended.
 
     ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
-    worker); ``running`` as long as no one said, ``lost`` when no one will: another began since.
+    worker). ``running``: no end is reported yet. ``lost``: none will be reported, because a later attempt has begun.
     """
 
     RUNNING = "running"
@@ -240,8 +240,8 @@ def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> boo
     Args:
         window: where it stands in the ledger.
         claim: who commits.
-        outcome: how the attempt ended that the commit rests on; None: a foreign launcher ran the job, and the green task
-            is all the evidence there is, or there was nothing to run.
+        outcome: how the attempt ended that is the evidence; None: another launcher ran the job, and the green task is the
+            only evidence, or there was nothing to run.
 
     Returns:
         True: commit it; False: it is committed already, and this was a rerun.
@@ -266,7 +266,7 @@ def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> boo
 def _no_evidence(window: Standing, outcome: Outcome | None) -> str:
     if outcome is Outcome.LOST:
         return (
-            f"Window {window.id}: a later attempt was started while this one ran, as its task counted as dead; that one "
+            f"Window {window.id}: a later attempt has started, because Airflow counted this task as dead. The later one "
             "commits, and this one does not"
         )
     return (

@@ -111,7 +111,7 @@ def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int)
         try_number: of the task. It keeps a worker that was frozen from taking the session of the next try.
 
     Raises:
-        NoEvidenceError: a later attempt has begun since, so this one must not work any more.
+        NoEvidenceError: a later attempt has begun since, so this one must no longer work.
     """
     mine = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
     if mine.outcome is not Outcome.RUNNING:

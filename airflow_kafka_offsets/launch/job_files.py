@@ -153,8 +153,20 @@ def window_conf(handoff: Handoff, directory: Path) -> tuple[dict[str, str], list
     return {CONF_WINDOW_FILE: file.name}, [str(file)]
 
 
+def refuse_ours(conf: Mapping[str, object]) -> None:
+    """Refuse Spark properties that the operator sets.
+
+    Raises:
+        CollidingOptionError: `conf` has some of them.
+    """
+    ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
+    colliding = [name for name in conf if str(name).lower() in ours]
+    if colliding:
+        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}, which the operator sets")
+
+
 def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked: bool) -> None:
-    """Refuse Spark properties that the operator sets, or that mislead it.
+    """Refuse Spark properties that mislead the operator.
 
     Args:
         conf: the user's Spark properties.
@@ -162,13 +174,8 @@ def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked
         is_tracked: whether the job is watched after spark-submit has ended.
 
     Raises:
-        CollidingOptionError: `conf` has properties that the operator sets.
         BadInputError: it has another deploy mode, or lets YARN's spark-submit succeed before its job ends. The message says what to do.
     """
-    ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
-    colliding = [name for name in conf if str(name).lower() in ours]
-    if colliding:
-        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}, which the operator sets")
     said = conf.get(_DEPLOY_MODE, deploy_mode)
     if said != deploy_mode:
         raise BadInputError(

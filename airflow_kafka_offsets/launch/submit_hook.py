@@ -318,4 +318,5 @@ class SubmitOperator(SparkSubmitOperator):
             raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
         return SubmitHook.of(hook, self.launch_steps())
 
-    _get_hook = new_hook  # as the provider calls it
+    def _get_hook(self) -> SubmitHook:  # as the provider calls it
+        return self.new_hook()

@@ -34,7 +34,7 @@ XCOM_WINDOW = "window"
 """XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
 
 _INTERRUPT_SECONDS = 3.0
-"""How long `on_kill` waits for Spark: the task process is killed 5 seconds after its start."""
+"""How long `on_kill` waits for Spark: the task process is killed 5 seconds after `on_kill` starts."""
 
 _PROGRESS_BAR = "spark.ui.showConsoleProgress"
 _FUNCTION = {
@@ -48,14 +48,14 @@ logger = logging.getLogger(__name__)
 class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
-    The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, next to what it gets
-    as in any `PythonOperator`. When it returns, the window must have been read completely; what the function did not check
-    is checked then. The window of a retry, a clear, a replay and a backfill is that of `KafkaSparkSubmitOperator`. On Spark
-    Connect each attempt has a session of its own, and first ends those of the attempts before it, with all that the server still
+    The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, in addition to what it gets
+    in any `PythonOperator`. When it returns, it must have read the window completely; what the function did not check
+    is checked then. A retry, a clear, a replay and a backfill get the same window as with `KafkaSparkSubmitOperator`. On Spark
+    Connect each attempt has its own session. It first ends the sessions of earlier attempts, with all that the server still
     does for them.
 
-    XCom: ``return_value`` is what the function returned; of a replay of several windows, a list with the value of each, in
-    order (with ``multiple_outputs`` each key has such a list). It is None for a window that is empty, or whose function an
+    XCom: ``return_value`` is what the function returned; for a replay of several windows, a list with the value of each, in
+    order (with ``multiple_outputs`` each key has such a list). It is None for an empty window, and for one whose function an
     earlier try has run. ``window`` is what `KafkaSparkSubmitOperator` returns.
 
     All other parameters are those of `PySparkOperator`.
@@ -68,12 +68,12 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     :param emit_empty: let outlets have an asset event for an empty window, too.
-    :param connector: ``"auto"``: Spark's Kafka connector of the version of the task's own Spark, unless that has it or
-        ``spark.jars.packages`` or ``spark.jars`` name one already. Its jars are fetched once a machine, and given as files after that
-        (``kafka-offsets jars`` fetches them ahead of time). Coordinates, for ``spark.jars.packages``. None: Spark has it,
-        as a Connect server must.
-    :param start_archive: of a Spark of the task's own: see `KafkaSparkSubmitOperator`.
-    :param compiler: of a Spark of the task's own: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
+    :param connector: ``"auto"``: the Kafka connector for the version of the task's own Spark, unless this Spark has one, or
+        ``spark.jars.packages`` or ``spark.jars`` names one. Its jars are fetched once on each machine, and then given as files
+        (``kafka-offsets jars`` fetches them ahead of time). Coordinates: for ``spark.jars.packages``. None: Spark has the
+        connector, as a Connect server must.
+    :param start_archive: for the task's own Spark: see `KafkaSparkSubmitOperator`.
+    :param compiler: for the task's own Spark: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
     """
 
     template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
@@ -124,7 +124,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         with until_windows(context, self.group.name, id_of_given(self.window)):
             self._check_input()
             self._plan(context)
-        # Around the session too: Spark says a lot when it starts and when it stops.
+        # Around the session, too: Spark logs a lot when it starts and when it stops.
         with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
@@ -222,7 +222,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     def _in_one_session(
         self, function: Callable[..., Any], while_opening: ExitStack, *args: Any, spark: SparkSession, **kwargs: Any
     ) -> Any:
-        while_opening.close()  # what the function starts itself is its own
+        while_opening.close()  # what the function itself starts does not get these variables
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
@@ -242,7 +242,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         from airflow_kafka_offsets.spark import KafkaWindow
 
         self._spark = spark
-        self._stop.check()  # again: a session may have taken long to open, and no one had it to stop
+        self._stop.check()  # again: the session may have taken long to open, and `on_kill` could not stop it yet
         window_id = planned.window.id
         spark.clearTags()  # of the window before
         spark.addTag(window_id)
@@ -252,7 +252,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
             window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
             value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
             self._returned[window_id] = self._checked_value(value)
-            window.finish()  # here, for task processes of Airflow end without the exit guard
+            window.finish()  # here, because task processes of Airflow end without the exit guard
             return read_report(report, planned.window)
 
     def _all(self, run: Callable[[Planned], Report]) -> Any:
@@ -266,7 +266,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return self._return_value([self._returned.get(result["window_id"]) for result in results])
 
     def _checked_value(self, value: Any) -> Any:
-        # Before the commit: Airflow would refuse it after.
+        # Before the commit: Airflow would refuse it only after the commit.
         is_split = self.multiple_outputs and self.do_xcom_push and value is not None
         if is_split and not isinstance(value, Mapping):
             raise BadInputError(f"With multiple_outputs the function must return a dict, got {type(value).__name__}")
@@ -291,7 +291,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return self._reader.with_jaas_file(str(write_login(self._reader.jaas, directory)))
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
-        """Return what makes a session load the connector; a Connect server has it, or no one can give it."""
+        """Return what makes a session load the connector. A Connect server must already have it."""
         from airflow_kafka_offsets.launch.connector import for_session
 
         if self._remote:
@@ -300,9 +300,9 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
         return for_session(self.connector, conf)
 
     def on_kill(self) -> None:
-        """Stop what Spark does for this task, and commit nothing any more.
+        """Stop what Spark does for this task, and commit nothing from now on.
 
-        Whether a person stops the task or the worker is told to stop: nothing could reconnect to a function in a dead process.
+        It does not matter whether the task or its worker is stopped: nothing could reconnect to a function in a dead process.
         """
         self._stop.set()
         if self._spark is None:
@@ -314,7 +314,7 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
 
 
 def _returned(function: Callable[[], Any]) -> Any:
-    """Call the user's function, and refuse an end by which Airflow would take the task for done, or wait, while its window is open.
+    """Call the user's function. Refuse an exception with which Airflow would end or suspend the task while its window is open.
 
     Raises:
         BadInputError: with what to do instead.
@@ -333,17 +333,17 @@ def _returned(function: Callable[[], Any]) -> Any:
         *(AirflowRescheduleException, DagRunTriggerException, DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
     ) as exc:
         raise BadInputError(
-            f"The function raised {type(exc).__name__}, by which Airflow ends or suspends a task that is its own: nothing is committed. Let the "
-            "function return, so that its window is committed, and leave this to a task after it, such as @task.short_circuit. To leave the "
+            f"The function raised {type(exc).__name__}, with which Airflow ends or suspends a task: nothing is committed. Let the "
+            "function return, so that its window is committed, and do this in a task after it, such as @task.short_circuit. To leave the "
             "window to a later run, raise AirflowSkipException"
         ) from exc
 
 
 def quiet_conf(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what keeps a session from drawing a progress bar: without an end of line, it would come last in the task's log.
+    """Return the setting that turns the progress bar off. The bar has no end of line, so it would come last in the task's log.
 
     Args:
-        settings: what the user says.
+        settings: the user's settings.
     """
     return {} if _PROGRESS_BAR in settings else {_PROGRESS_BAR: "false"}
 
@@ -363,9 +363,9 @@ def _interrupt(spark: SparkSession) -> None:
             spark.sparkContext.cancelAllJobs()
         else:
             spark.interruptAll()
-            spark.stop()  # the function goes on until the process is killed: what else it asks for is refused
+            spark.stop()  # the function continues until the process is killed, but its requests are refused
     except Exception:
-        logger.warning("Spark could not be told to stop its work", exc_info=True)
+        logger.warning("Could not stop Spark's work", exc_info=True)
 
 
 def _no_job(planned: Planned) -> Report:

@@ -17,10 +17,10 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
     """Plan the run's window of a Kafka group, run SQL statements on it, and commit it only after the last one succeeded.
 
     The statements read the window's records from a view, in the columns of Spark's Kafka source. Kafka is read once, and the
-    records are counted and kept (`persist`) before the first statement. Each knows its window by the named markers
-    ``:window_id``, ``:seq``, ``:group``, ``:lane``, ``:until`` and ``:is_rerun``, and, where Spark's grammar takes no marker (a
-    partition, a path, a view), by ``${window_id}`` and ``${seq}``. A rerun runs all statements again: each has to replace what it
-    wrote before, see docs/howto/taskflow.md.
+    records are counted and kept (`persist`) before the first statement. A statement gets its window through the named markers
+    ``:window_id``, ``:seq``, ``:group``, ``:lane``, ``:until`` and ``:is_rerun``. Where Spark's grammar takes no marker (a
+    partition, a path, a view), it can use ``${window_id}`` and ``${seq}``. A rerun runs all statements again: each has to replace
+    what it wrote before, see docs/howto/taskflow.md.
 
     All other parameters are those of `KafkaSparkOperator`.
 

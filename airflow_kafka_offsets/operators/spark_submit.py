@@ -67,10 +67,10 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
-    `replay_params`), and the run of an Airflow backfill, run past windows again, one after the other; a retry goes on
-    where the try before it stopped. The job reads it with
-    ``airflow_kafka_offsets.spark.current_window(spark)``, which is shipped along; a job that knows nothing of this package
-    can be given ``{starting_offsets}``, ``{ending_offsets}``, ``{assign}``, ``{isolation_level}``, ``{window_id}`` and
+    `replay_params`), and the run of an Airflow backfill, run past windows again, one after the other; a retry continues
+    where the try before it stopped. The job reads its window with
+    ``airflow_kafka_offsets.spark.current_window(spark)``, which is shipped with the job. A job that does not use this package
+    can get ``{starting_offsets}``, ``{ending_offsets}``, ``{assign}``, ``{isolation_level}``, ``{window_id}`` and
     ``{seq}`` in `application_args`. All other parameters are those of `SparkSubmitOperator`.
 
     :param group: the group.
@@ -79,17 +79,18 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     :param emit_empty: let outlets have an asset event for an empty window, too.
-    :param connector: ``"auto"``: Spark's Kafka connector of the version of the Spark that is launched, unless that has it or `packages`
-        or `jars` name one already. In client mode its jars are fetched once a machine, and given as files after that
-        (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Coordinates, for
-        ``--packages`` in any mode. None: the cluster has it.
-    :param ship: send the job side of this package along (``--py-files``); False: the cluster has it; a path or URL: the
+    :param connector: ``"auto"``: the Kafka connector for the version of the Spark that is launched, unless this Spark has one, or `packages`
+        or `jars` names one. In client mode its jars are fetched once on each machine, and then given as files
+        (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Coordinates: for
+        ``--packages`` in any mode. None: the cluster has the connector.
+    :param ship: send the job side of this package with the job (``--py-files``); False: the cluster has it; a path or URL: the
         cluster finds its zip there.
-    :param start_archive: in client mode, what is done about the archive from which the driver's JVM starts: ``use`` one that is there;
-        ``make`` it after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
+    :param start_archive: in client mode, whether the driver's JVM starts from an archive: ``use`` one if it is there;
+        ``make`` one after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
         configuration, else ``use``.
-    :param compiler: in client mode, of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``late`` takes longer to find out
-        what is worth more; ``full`` is Java's own way; ``auto``: quick for small windows and where the executors are elsewhere, else late.
+    :param compiler: in client mode, the compiler of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``late`` compiles
+        better, but only code that runs often; ``full`` is Java's default; ``auto``: quick for small windows and if the executors are on other
+        machines, else late.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")
@@ -180,17 +181,18 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _check_input(self) -> ReaderOptions:
         """Refuse what can't work, before anything is written."""
         from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login
+        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login, refuse_ours
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
         from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
-        # Without it the hook would submit to YARN, and say nothing.
+        # Without a connection, the hook would submit to YARN without a warning.
         connections.find_connection(self.spark_conn_id, "spark")
         if isinstance(self.application, os.PathLike):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
+        refuse_ours(self.conf or {})
         self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()
@@ -218,13 +220,13 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             setattr(self, name, path)
 
     def look_ahead(self, dag: DAG) -> Ahead:
-        """Refuse what is missing and can be seen before a run, without asking a cluster: the connection, and the files beside the DAG.
+        """Refuse what is seen to be missing before a run, without asking a cluster: the connection, and the files next to the DAG.
 
         Args:
             dag: the task's.
 
         Returns:
-            What only the run knows, or only its machine.
+            What only the run, or only its machine, can check.
 
         Raises:
             BadInputError: as a task would.
@@ -248,11 +250,11 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         if self._cluster(hook) is None:
             raise BadInputError(
                 "YARN's cluster mode needs yarn_resourcemanager_webapp_address in the connection's extra (http://rm:8088): a retry "
-                "must find the driver of the try before it, or it would run beside it"
+                "must find the driver of the try before it, or both would run"
             )
         if self.durable and not hook.is_tracked:
             raise BadInputError(
-                "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry goes on with the driver of the try before it; "
+                "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry continues with the driver of the try before it; "
                 "or durable=False, and then a retry stops it"
             )
 
@@ -276,13 +278,13 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             try:
                 self._settle(context, is_first=row.attempts <= 1)
                 super().execute(context)
-            except AirflowTaskTimeout:  # Airflow's own call comes when the hook is forgotten
+            except AirflowTaskTimeout:  # Airflow itself calls `on_kill` only after the hook is forgotten
                 self.on_kill()
                 raise
             return read_report(report, planned.window)
 
     def _settle(self, context: Context, *, is_first: bool) -> None:
-        """Leave no other job of the window at work, and let the provider go on with the one that is ours.
+        """Leave no other job of the window running, and let the provider continue with the job of this task.
 
         Args:
             context: of the task.
@@ -299,9 +301,9 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             found = twins.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted)
         except ClusterUnavailableError as exc:
             if not (noted and can_reconnect and self._goes_on(noted, context)):
-                raise  # another one would be submitted beside jobs that no one could ask for
+                raise  # otherwise a job would be submitted next to others that can't be looked up
             self.log.warning(
-                "Going on with the job whose id was noted, as the cluster can't be asked for others: %s", exc
+                "Continuing with the job whose id was noted, because the cluster can't be asked for others: %s", exc
             )
             return
         if found is not None:
@@ -352,7 +354,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
         given = self.conf or {}
         self.conf = {**self._defaults(hook), **given, **tags(hook.master, self._job, given), **conf}
         if hook.is_tracked:
-            self.conf.pop(YARN_WAITS, None)  # the provider sets it, and takes no other word
+            self.conf.pop(YARN_WAITS, None)  # the provider sets it, and takes no other value
         self.files = joined(self.files, *files)
         self.application_args = fill(self.application_args or [], placeholders(planned.window))
         if self.ship and standalone.is_python(self.application):
@@ -380,7 +382,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     def _defaults(self, hook: SubmitHook) -> dict[str, str]:
         if not hook.is_yarn:
             return {}
-        # Untracked, spark-submit must not end before the job, as spark-defaults.conf may tell it to; tracked, the provider says so.
+        # If the job is not tracked, spark-submit must wait for its end, whatever spark-defaults.conf says. If it is, the provider sets this.
         waits = {} if hook.is_tracked else {YARN_WAITS: "true"}
         return {"spark.yarn.maxAppAttempts": "1", **waits}  # YARN would run a failing driver twice
 
@@ -393,7 +395,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
 
         cluster = open_standalone(hook.target)
         driver = hook.submit_to(cluster, application)
-        if self._stop.is_set:  # while the master answered, when no one knew the driver
+        if self._stop.is_set:  # it was stopped before the master's answer named the driver
             cluster.stop(driver)
         self._stop.check()
         return driver
@@ -416,29 +418,31 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self._store.set(self.external_id_key, job)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
-        """Ask for the state of a noted job; one that the cluster does not know is over, and no reason to fail every retry."""
+        """Ask for the state of a noted job. One that the cluster does not know is over, and is no reason to fail every retry."""
         try:
             return super().get_job_status(external_id, context)
-        except (RuntimeError, OSError):  # of several masters the provider tells what the last one said
+        except (RuntimeError, OSError):  # with several masters, the provider reports only the last one's answer
             cluster = None if self.hook_at_work is None else self._cluster(self.hook_at_work)
             if cluster is None or cluster.knows(str(external_id)):
                 raise
-            self.log.warning("The cluster knows no job %s (any more): launching the window again", external_id)
+            self.log.warning("The cluster does not know job %s, or no longer: launching the window again", external_id)
             return "NotFound"
 
     def is_job_active(self, status: str) -> bool:
-        """Whether a job may still be at work: also a pod of whose node no one hears."""
+        """Whether a job may still run: also a pod whose node does not report."""
         return super().is_job_active(status) or status.upper() == "UNKNOWN"
 
     def on_kill(self) -> None:
         """Stop the job, unless only this worker dies and the retry can reconnect to the driver.
 
-        Airflow calls this for a person's kill, a clear, a time-out, and for the SIGTERM of a worker alike.
+        Airflow calls this for a person's kill, a clear and a time-out, and also for the SIGTERM of a worker.
         """
         # A try that still looks for jobs of earlier ones has no hook yet, and may have found a driver.
         hook = self.new_hook() if self.hook_at_work is None and self._job is not None else self.hook_at_work
         if self._is_left_to_the_retry(hook):
-            self.log.info("The worker is stopped, not the task: the driver goes on, and the retry will reconnect to it")
+            self.log.info(
+                "The worker is stopped, not the task: the driver continues, and the retry will reconnect to it"
+            )
             return
         self._stop.set()
         # The provider's way starts a JVM, or fails where there is no spark-submit; this process has 5 seconds left.
@@ -448,16 +452,16 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             super().on_kill()
 
     def _stop_in_cluster(self, hook: SubmitHook) -> None:
-        """Stop the job also where no one knows its id yet."""
+        """Stop the job, also if its id is not known yet."""
         try:
             cluster = None if self._job is None else self._cluster(hook)
             if cluster is not None and self._job is not None:
-                hook.end_spark_submit()  # it may be about to submit what is looked for
+                hook.end_spark_submit()  # it may be about to submit the job
                 if hook.is_standalone_cluster and hook.driver_id:
                     cluster.stop(hook.driver_id)  # one request; to look for it takes several
                 twins.stop(cluster, self._job)
         except ClusterError as exc:
-            self.log.warning("Could not make sure that no job of the window goes on: %s", exc)
+            self.log.warning("Could not make sure that no job of the window still runs: %s", exc)
 
     def _is_left_to_the_retry(self, hook: SubmitHook | None) -> bool:
         from airflow_kafka_offsets.wiring.runs import task_state

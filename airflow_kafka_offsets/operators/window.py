@@ -85,8 +85,8 @@ class PlanWindowOperator(_PlanOperator):
 
     :param group: the group.
     :param window: instead of planning: the window to hand on, one item of what a `PlanBacklogOperator` of the same run
-        returned. In a mapped task group this makes sure, when only its tasks are cleared, that no other run has taken the
-        window meanwhile. (templated)
+        returned. If only the tasks of a mapped task group are cleared, this makes sure that no other run has taken the
+        window meanwhile. An empty one is committed, too. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     """
@@ -112,11 +112,11 @@ class PlanBacklogOperator(_PlanOperator):
     """Plan all windows of the run, for mapped tasks: ``KafkaSparkSubmitOperator.partial(...).expand(window=plan.output)``.
 
     An ordinary run takes over what dead runs left and cuts new windows, up to the group's `max_open_windows` in all. A
-    replay gives every window that it names. What is empty is committed at once; with nothing left, the mapped tasks are
-    skipped. How many run side by side is Airflow's ``max_active_tis_per_dagrun`` of the mapped task.
+    replay gives every window that it names. An empty window is committed at once. If no other window is left, the mapped tasks
+    are skipped. Airflow's ``max_active_tis_per_dagrun`` of the mapped task limits how many run in parallel.
 
-    Of windows with more than 1,000 offset ranges in all, the ranges stay in the ledger: `KafkaSparkSubmitOperator` needs only
-    their names, and around another launcher a `PlanWindowOperator` in the mapped task group gives each window's offsets.
+    If the windows have more than 1,000 offset ranges in all, the ranges stay in the ledger. `KafkaSparkSubmitOperator` needs only
+    the windows' names. For another launcher, a `PlanWindowOperator` in the mapped task group returns each window's offsets.
 
     :param group: the group.
     :param on_open_window: while another run works on the open windows: ``wait`` (deferred), ``skip`` or ``fail``.
@@ -130,18 +130,18 @@ class PlanBacklogOperator(_PlanOperator):
         at_most = conf.getint("core", "max_map_length")
         windows = self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
         results = small_together([self._handed_on(p) for p in windows])
-        tell_handed_on(windows)  # last, as what is left out of the results is logged too
+        tell_handed_on(windows)  # last, because a log line says what is left out of the results
         return results
 
 
 class CommitWindowOperator(BaseOperator):
     """Commit the window that a `PlanWindowOperator` or `PlanBacklogOperator` of the same run planned.
 
-    That this task runs is all the evidence of the job's success there is: let it run only after the launcher's success,
-    and know that a person who marks the launcher green lets it run too.
+    The only evidence of the job's success is that this task runs. So let it run only after the launcher's success. It also
+    runs if a person marks the launcher green.
 
     :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. (templated)
-    :param ledger_conn_id: the ledger, when `window` is only an id; None: the configured one.
+    :param ledger_conn_id: the ledger, if `window` is only an id; None: the configured one.
     """
 
     template_fields: Sequence[str] = ("window",)
@@ -171,7 +171,7 @@ class CommitWindowOperator(BaseOperator):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
-        # As planned: a commit that is tried twice finds itself done, and this is the first run still.
+        # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class ConditionSensor(BaseSensorOperator):
     """Wait for a condition.
 
-    Kafka or a ledger that does not answer is asked again until the time-out. A login that is refused, a topic that is not
-    there, records that are gone fail the task at once, as waiting does not bring them back.
+    If Kafka or the ledger does not answer, it is asked again until the time-out. If a login is refused, a topic is not there
+    or records are gone, the task fails at once, because waiting does not help.
 
-    :param deferrable: leave the waiting to the triggerer, so that it costs no worker slot; unlike with Airflow's own sensors
-        this is the default.
+    :param deferrable: wait in the triggerer, so that the wait takes no worker slot. Unlike with Airflow's own sensors, this
+        is the default.
     :param kwargs: those of Airflow's sensors. While deferred, `timeout` or a shorter `execution_timeout` ends the waiting, and
         `poke_interval` is at least 5 s.
     """
@@ -46,10 +46,10 @@ class ConditionSensor(BaseSensorOperator):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Look; wait, if it is not there yet."""
+        """Look, and wait if the condition is not met yet."""
         if not self.deferrable:
             return super().execute(context)
-        # A trigger that fires at once can fail its task (a race in Airflow 3.3): so look here, and there later.
+        # A trigger that fires at once can fail its task (a race in Airflow 3.3). So look here first, and there later.
         try:
             found = self.poke(context)
         except KafkaOffsetsError as exc:
@@ -63,7 +63,7 @@ class ConditionSensor(BaseSensorOperator):
         except KafkaOffsetsError as exc:
             if not may_pass(exc):
                 raise
-            self.log.warning("Waiting on: %s", exc)
+            self.log.warning("Still waiting: %s", exc)
             return PokeReturnValue(False)
         self.log.info("%s: %s", "There" if answer.is_met else "Waiting", dict(answer.facts))
         return PokeReturnValue(answer.is_met, dict(answer.facts))
@@ -95,7 +95,7 @@ class ConditionSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Return what the triggerer saw, or fail with what it could not wait for."""
+        """Return what the triggerer saw, or fail with the error that ended its wait."""
         if "error" not in event:
             return event["seen"]
         error = errors.rebuilt(event["error"], event["message"])
@@ -105,8 +105,8 @@ class ConditionSensor(BaseSensorOperator):
     def _survive(self, error: KafkaOffsetsError) -> bool:
         """Return False (not met yet) if the user set `silent_fail`; else fail or skip."""
         if self.silent_fail:
-            self.log.error("Waiting on: %s", error)
+            self.log.error("Still waiting: %s", error)
             return False
         if self.never_fail:
-            raise AirflowSkipException(f"Skipped, as never_fail says: {error}") from error
+            raise AirflowSkipException(f"Skipped, because never_fail is set: {error}") from error
         raise error

@@ -18,10 +18,10 @@ class KafkaUnreadSensor(ConditionSensor):
     """Wait until enough is unread, or until something unread is old enough.
 
     These are `minOffsetsPerTrigger` and `maxTriggerDelay` of Spark's streams. Unread is what lies between the group's
-    watermark and the end offset at its isolation level; for a group without watermark, all that Kafka holds.
+    watermark and the end offset at its isolation level; for a group without a watermark, all that Kafka holds.
 
     :param group: the group.
-    :param min_span: offsets in sum over all partitions.
+    :param min_span: unread offsets, summed over all partitions.
     :param max_age: how old the oldest unread record may become, by Kafka's timestamps.
     """
 
@@ -41,7 +41,7 @@ class KafkaTimeSensor(ConditionSensor):
 
     :param group: the group whose topics are looked at.
     :param until: the moment, usually ``"{{ data_interval_end }}"``. (templated)
-    :param idle_after: do not wait for a partition without any record for that long; None: wait for every one.
+    :param idle_after: do not wait for a partition that had no record for this long; None: wait for every partition.
     """
 
     template_fields: Sequence[str] = ("until",)
@@ -61,9 +61,9 @@ class KafkaTimeSensor(ConditionSensor):
 
 
 class KafkaLagSensor(ConditionSensor):
-    """Wait until the group's lag is small: the end offsets minus the watermark, in sum over all partitions.
+    """Wait until the group's lag is small: the end offsets minus the watermark, summed over all partitions.
 
-    For a group without watermark, all that Kafka holds, wherever it is to start.
+    For a group without a watermark, the lag is all that Kafka holds, wherever the group will start.
 
     :param group: the group.
     :param max_lag: the largest lag, in offsets.

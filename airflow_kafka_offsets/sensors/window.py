@@ -25,11 +25,11 @@ class WindowCommittedSensor(ConditionSensor):
     """Wait until one window, or all that a group could read at a cut time, is committed. Asks the ledger only.
 
     :param group: the group, or its name.
-    :param until: the cut time, usually ``"{{ data_interval_end }}"``: a live window that was cut then or later, and that
-        ``max_offsets`` did not cap, is committed, and no older one is open. A group that is capped for hours is waited
-        for until it has caught up. (templated)
+    :param until: the cut time, usually ``"{{ data_interval_end }}"``. The sensor waits for a committed live window that was
+        cut then or later, that ``max_offsets`` did not cap, and that has no older open window before it. If a group is
+        capped for hours, the sensor waits until it has caught up. (templated)
     :param window_id: instead of `until`: one window. (templated)
-    :param ledger_conn_id: the ledger, where `group` is only a name; None: the configured one.
+    :param ledger_conn_id: the ledger, if `group` is only a name; None: the configured one.
     """
 
     template_fields: Sequence[str] = ("until", "window_id")

@@ -1,4 +1,4 @@
-"""Whether a table holds what a group's windows read: asks the ledger only, writes nothing."""
+"""Checks whether a table holds what a group's windows read. Asks the ledger only, writes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
     """Compare the committed windows of a group with what a table has.
 
     Args:
-        ledger: it.
+        ledger: the ledger.
         group: the group's definition.
         table: what the table has of its topics.
         seqs: only these windows; none: all that are committed.
@@ -46,12 +46,12 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
         raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
     if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
-        raise IllegalStepError(f"No table has to have what is not committed: {name_some(uncommitted, ', ')}")
+        raise IllegalStepError(f"Not committed, so no table has to have them: {name_some(uncommitted, ', ')}")
 
 
 def _with_records(ledger: Ledger, found: Iterator[WindowRow]) -> Iterator[tuple[Window, int | None]]:
     for row in found:
         window = row.held.window
-        # The last run may have told nothing, such as one that found an append done, and one before it did.
+        # The last run may have reported no count, for example if it found an append done. An earlier run may have reported one.
         is_untold = row.records is None and row.attempts > 1
         yield window, told(ledger.attempts(window.id)) if is_untold else row.records

@@ -1,7 +1,7 @@
-"""Taking offsets over from one place to another: import, copy, export, and the comparison of all three.
+"""Takes offsets over from one place to another: import, copy and export. Compares ledger, offset store and Kafka.
 
-Each use case has two halves: one looks and works out what would happen, and writes nothing; the other one does that, if
-nothing has changed since.
+Each use case that takes offsets over has two halves. The first works out what would happen, and writes nothing. The second
+does it, if nothing has changed since.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person wants to be taken from a place.
+    """What a person takes from a place.
 
     Attributes:
         source: the place.
-        name: under which name it keeps the offsets.
-        meaning: what its numbers say.
+        name: the name under which it keeps the offsets.
+        meaning: whether its numbers are next offsets or last offsets read.
         topics: only these; none: all that the group reads, or all that the place has.
     """
 
@@ -55,7 +55,7 @@ class Asked:
             topics: what to ask for when the person named none.
 
         Raises:
-            BadInputError: nothing of that.
+            BadInputError: it holds nothing of that.
         """
         found = self.source.read(self.topics or topics)
         found = replace(found, offsets=only(found.offsets, self.topics))
@@ -68,13 +68,13 @@ class Import:
     """What an import would do.
 
     Attributes:
-        group: as the ledger knows it, or as it would be founded.
+        group: as the ledger knows it, or as the import would create it.
         asked: where the offsets are from.
         imported: these offsets.
-        notes: what the place has to say.
-        left_open: windows of the place, if it is a group of the ledger, that wait for their commit and are read again.
+        notes: warnings about them.
+        left_open: if the place is a group of the ledger: its windows that wait for their commit. They are read again.
         log: what Kafka holds of their topics.
-        position: where the group will go on.
+        position: where the group will continue.
         state: the group as it was seen.
         reset: how its watermark moves; None: the group is new to the ledger.
     """
@@ -97,7 +97,7 @@ class Export:
     Attributes:
         asked: where they are from.
         found: the numbers as the place has them.
-        notes: what it has to say.
+        notes: warnings about them.
         offsets: the next offsets.
     """
 
@@ -112,10 +112,10 @@ class Copy:
     """What a copy would do.
 
     Attributes:
-        group: whose offsets.
+        group: the group.
         given: what the place holds.
-        store: where it goes.
-        held: what that holds now.
+        store: the store that gets it.
+        held: what the store holds now.
     """
 
     group: str
@@ -137,7 +137,7 @@ class Moving:
         self._clock = clock
 
     def known(self, name: str) -> KafkaGroup | None:
-        """Return a group as the ledger knows it; None: it does not."""
+        """Return a group as the ledger knows it; None: the ledger does not know it."""
         try:
             return self._ledger.group(name)
         except UnknownGroupError:
@@ -155,15 +155,15 @@ class Moving:
         """Work out an import without writing anything.
 
         Args:
-            name: the group that goes on from there; one that the ledger does not know is founded.
+            name: the group that continues from there. If the ledger does not know it, the import creates it.
             asked: where the offsets are, and which.
             open_log: opens the group's Kafka.
-            kafka_conn_id: the Airflow connection of a group that is founded.
-            skip_lost: go on at the beginning offset where retention has removed what would come next.
+            kafka_conn_id: the Airflow connection of a group that is created.
+            skip_lost: continue at the beginning offset where retention has removed what would come next.
 
         Raises:
             BadInputError: the place has nothing that could be taken over; the message has the numbers.
-            DataLossError: retention has removed what would come next, and `skip_lost` does not say that this is known.
+            DataLossError: retention has removed what would come next, and `skip_lost` is not set.
             IllegalStepError: a window of the group waits for its commit, or would be cut.
             StoreError, KafkaAnswerError: as they say.
         """
@@ -196,13 +196,13 @@ class Moving:
             found: what was worked out.
             who: who does it.
             why: the reason, kept in the ledger.
-            supersede: windows lose their offsets, and that is meant.
+            supersede: the person confirms that windows lose their offsets.
             store: the group's own offset store, which follows; None: it has none.
 
         Raises:
-            ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
+            ConfirmationError: windows would lose their offsets, and `supersede` is not set.
             ConcurrentChangeError: the group has changed since.
-            StoreDriftError: the group's store stands neither where the group does nor where it goes; nothing was changed.
+            StoreDriftError: the group's store is neither at the group's offsets nor at the new ones; nothing was changed.
         """
         act = Act("import", who, why, self._clock(), _import_details(found))
         if found.reset is None:
@@ -225,23 +225,23 @@ class Moving:
             BadInputError: the place has nothing that could be copied.
             StoreError: place or store did not answer.
         """
-        # The store first: a commit behind that look moves it, so that the copy's comparison stops what is older by now.
+        # The store first: a commit after that look moves it, and then the copy's comparison refuses offsets that are older by now.
         ours = sorted(asked.topics or group.topics)
         held = store.read(group.name, ours)
         given = self.plan_export(group, asked)
         topics = topics_of(given.offsets)
-        if others := [topic for topic in topics if topic not in ours]:  # of no group, so no commit moves them
+        if others := [topic for topic in topics if topic not in ours]:  # not the group's: no commit moves them
             held |= store.read(group.name, others)
         return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
 
     def carry_out_copy(self, found: Copy, store: OffsetStore, who: str, why: str) -> Moves:
         """Record a copy, do it, and read it back.
 
-        In this order: whatever dies in the middle, the ledger knows what may have been written. It says what was wanted;
-        what came of it is what the store holds.
+        The order is on purpose: if something dies in the middle, the ledger knows what may have been written. The ledger has
+        what was asked for; the store has the result.
 
         Returns:
-            Where the store holds another offset than was written: found (None: nothing), and written. Usually nowhere.
+            The partitions where the store holds another offset than was written, usually none: found (None: nothing), and written.
 
         Raises:
             StoreDriftError: the store has changed since; nothing was written.
@@ -268,7 +268,7 @@ class Moving:
         return Export(asked, found.offsets, found.notes, next_offsets(found.offsets, asked.meaning))
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
-        """Record that offsets go into a file; before they do, as with a copy."""
+        """Record that offsets go into a file. As with a copy, this comes first."""
         offsets = {str(tp): offset for tp, offset in found.offsets.items()}
         details = {**_origin(found.asked), "to": to, "offsets": offsets}
         self._ledger.record(group, Act("export", who, why, self._clock(), details))
@@ -285,7 +285,7 @@ class Moving:
             now = self._ledger.load(group.name) if found else state
             if (now.version, now.open) == (state.version, state.open):
                 break
-            # A commit may have moved the store behind our look at the ledger.
+            # A commit may have moved the store after this look at the ledger.
         return found
 
     def _compare(
@@ -319,6 +319,6 @@ def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], ka
     check_reads(group, topics)
     if kafka_conn_id not in (None, group.kafka_conn_id):
         raise BadInputError(
-            f"The ledger knows group {group.name} with the connection {group.kafka_conn_id}, and its DAG says that: leave "
+            f"The ledger knows group {group.name} with the connection {group.kafka_conn_id}, which its DAG sets: leave "
             "--kafka-conn-id out"
         )

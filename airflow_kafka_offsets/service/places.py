@@ -12,7 +12,7 @@ from airflow_kafka_offsets.ports import Ledger, OffsetStore
 
 
 class LedgerSource:
-    """`ports.OffsetSource` on the watermark of a group in the ledger, where its offset store should stand."""
+    """`ports.OffsetSource` on the watermark of a group in the ledger. The group's offset store should hold the same offsets."""
 
     name = "ledger"
 
@@ -21,7 +21,7 @@ class LedgerSource:
         self._group = group
 
     def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
-        """Return the watermark, of all topics that it has."""
+        """Return the watermark of all topics that the group has."""
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
         mark = watermark(state)
@@ -38,7 +38,7 @@ class StoreSource:
         self._group = group
 
     def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
-        """Return what is there of these topics."""
+        """Return what the store holds of these topics."""
         if not topics:
-            raise BadInputError(f"{self.name} has to be asked for topics by name: say which with --topic")
+            raise BadInputError(f"{self.name} has to be asked for topics by name: name them with --topic")
         return PlaceOffsets(self._store.read(self._group, topics))

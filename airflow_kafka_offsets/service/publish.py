@@ -1,6 +1,6 @@
-"""The second half of a commit: the offset store follows the watermark, then the ledger says committed.
+"""The second half of a commit: the offset store follows the watermark, then the ledger marks the window as committed.
 
-In this order, a crash between the two leaves a window that is committing, and whoever plans or commits next finishes it.
+In this order, a crash between the two leaves a window in `committing`, and whoever plans or commits next finishes it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Publisher:
 
         Args:
             group: its name.
-            also: numbers of windows beside the open live ones that are known to be committing.
+            also: numbers of more windows that are known to be committing, apart from open live ones.
 
         Raises:
-            StoreError: the store did not take it; the windows stay committing, and the same again finishes them.
+            StoreError: the store did not take the offsets. The windows stay committing, and another call finishes them.
             ConcurrentChangeError: another commit was faster: look again.
         """
         state = self._ledger.load(group)
@@ -57,7 +57,7 @@ class Publisher:
         if half_way and self._store is not None:
             self._follow(self._store, group, state)
         if seqs := sorted(half_way.union(also)):
-            # Under the version that was loaded: who finishes a later window at this moment did not see this one done.
+            # With the version that was loaded: whoever finishes a later window at this moment did not see this one done.
             self._ledger.finish(group, state.version, seqs, self._clock())
         return seqs
 
@@ -71,7 +71,7 @@ class Publisher:
             found = store.read(group, topics_of(steps[-1])) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError:
-            # Perhaps it was ourselves: someone who commits the next window has published this one too.
+            # Perhaps it was another commit of this group: whoever commits the next window publishes this one, too.
             now = self._ledger.load(group)
             if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
                 raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None
@@ -79,7 +79,7 @@ class Publisher:
         logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
-        """Return where the store may stand while commits are under way, see `advance.path`; none is: nothing."""
+        """Return the offsets that the store may have while commits are under way, see `advance.path`; without commits: nothing."""
         windows, afterwards = self._done_in_a_row(group, state)
         return advance.path(windows, afterwards) if windows else []
 
@@ -95,9 +95,9 @@ class Publisher:
         return done, advance.before(waiting[0]) if waiting else state.position.offsets
 
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
-        """Make sure before a window is cut that the store stands where it starts: better than after its job.
+        """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
-        What the store holds of partitions that are new to the group is moved to where these start.
+        If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
 
         Args:
             group: its name.
@@ -105,7 +105,7 @@ class Publisher:
             start: where the window starts, or what was lost before it.
 
         Raises:
-            BadInputError: the first window would start elsewhere than where the store stands.
+            BadInputError: the first window would start at other offsets than the store has.
             StoreDriftError: someone else moved its offsets.
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
@@ -128,12 +128,12 @@ class Publisher:
         if foreign := advance.foreign_offsets(start, known, found):
             named = name_some([f"{tp}: {offset}" for tp, offset in foreign.items()])
             logger.warning(
-                "Group %s: %s holds offsets of partitions that are new to the group, %s; they start again",
+                "Group %s: %s holds offsets of partitions that are new to the group, %s; they are replaced",
                 group,
                 store.name,
                 named,
             )
-            # What was read is of no one only if no one has planned since: who commits has planned before.
+            # These offsets belong to no one only if no one has planned since: whoever commits has planned before.
             self._check_version(group, state)
             store.advance(group, foreign, {tp: start[tp] for tp in foreign})
 
@@ -148,24 +148,24 @@ class Publisher:
         return {tp: found.get(tp) for tp in partitions}
 
     def follow_reset(self, group: str, before: Offsets, after: Offsets) -> None:
-        """Let the store follow what a person did to the watermark in the ledger.
+        """Move the store after a person moved the watermark in the ledger.
 
         Raises:
-            StoreBehindError: it did not; the message says how to make it.
+            StoreBehindError: the store did not follow; the message has the command that moves it.
         """
         if self._store is None:
             return
         try:
-            # What the group reads no more stays where it is.
+            # Topics that the group no longer reads stay where they are.
             self._store.advance(group, before, {**before, **after})
         except (StoreError, ConcurrentChangeError) as exc:
             raise StoreBehindError(self._store.name, group) from exc
 
     def follow_gap(self, abandoned: Window) -> None:
-        """Let the store follow the watermark over the gap that an abandoned window left, if that window held it.
+        """Move the store over the gap that an abandoned window left, if that window held the watermark.
 
         Raises:
-            StoreBehindError: it did not; the message says how to make it.
+            StoreBehindError: the store did not follow; the message has the command that moves it.
         """
         state = self._ledger.load(abandoned.group)
         if state.open and state.open[0].window.seq < abandoned.seq:

@@ -1,4 +1,4 @@
-"""Which windows answer a replay: looks in ledger and Kafka, writes nothing (docs/design.md, rules 6 and 7)."""
+"""Finds the windows of a replay in ledger and Kafka. Writes nothing (docs/design.md, rules 6 and 7)."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Allocation:
     """The windows that a run gets.
 
     Attributes:
-        held_windows: windows that are there, oldest first; of a replay those that own what is asked.
-        drafts: new windows; of a replay those for what no one owns.
+        held_windows: existing windows, oldest first; in a replay, those that own what is asked.
+        drafts: new windows; in a replay, those for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
     """
 
@@ -97,7 +97,7 @@ class Allocation:
 
     @property
     def filled(self) -> int:
-        """How many of them have something to read: what is empty is committed on the spot."""
+        """How many of them have something to read: empty ones are committed at once."""
         ranges = [held.window.ranges for held in self.held_windows] + [draft.ranges for draft in self.drafts]
         return sum(r.span > 0 for r in ranges)
 
@@ -114,14 +114,14 @@ class ReplayPlanner:
         """Return the windows that own what is asked, and drafts for what no one owns. Writes nothing.
 
         Raises:
-            BadInputError: at or above the watermark, unknown, or nothing; with the numbers.
+            BadInputError: what is asked is at or above the watermark, unknown or empty; with the numbers.
             IllegalStepError: a window that is named can't be replayed.
             LogError: Kafka does not hold what no one owns.
         """
         if state.position is None:
             raise NotYetError(
                 f"Group {group.name} has not planned yet, so nothing lies below its watermark. Let an ordinary run of its DAG "
-                "plan first (starting_offsets='latest' begins with what comes from now on and leaves the past to a replay)"
+                "plan first (starting_offsets='latest' begins with new records and leaves older ones to a replay)"
             )
         match request:
             case Windows(seqs):
@@ -145,7 +145,7 @@ class ReplayPlanner:
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
     def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Allocation:
-        """Return what belongs to a span beside windows that the run has; then, what the live lane will read is left to it.
+        """Return what belongs to a span, without the windows that the run has. If it has some, the live lane keeps what it will read.
 
         Raises:
             BadInputError, LogError: see `plan`.
@@ -198,7 +198,7 @@ class ReplayPlanner:
         """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
         assert state.position
         topic_ids = state.position.topic_ids
-        # Of the live lane newest first, and last: see `replay.overlapping`.
+        # Live windows come last, from the newest to the oldest: see `replay.overlapping`.
         all_of_them = chain(
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),

@@ -1,4 +1,4 @@
-"""What moving a watermark by hand asks of ledger and Kafka, whoever says where to: a reset or an import."""
+"""What a reset and an import ask ledger and Kafka: both move a watermark by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def work_out(
     target: Mapping[TopicPartition, int],
     log: LogSnapshot,
 ) -> Reset:
-    """Work out a reset against the windows of the ledger. Writes nothing; see `core.reset.plan_reset`."""
+    """Work out a reset against the windows of the ledger. Writes nothing; see `core.plan.reset.plan_reset`."""
     backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
@@ -38,14 +38,14 @@ def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:
 
 
 def snapshot_of_all(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str]) -> LogSnapshot:
-    """Return what Kafka holds of topics, all of which have to be there.
+    """Return what Kafka holds of topics. All of them have to be there.
 
     Raises:
-        MissingPartitionError: one is not.
+        MissingPartitionError: one is not there.
     """
     snapshot = kafka.snapshot(topics, group.isolation_level)
     if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
         raise MissingPartitionError(
-            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or look whether this is the right Kafka"
+            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or check that this is the right Kafka"
         )
     return snapshot

@@ -1,4 +1,4 @@
-"""Ask ledger and Kafka once for many who wait: one snapshot of all topics, one lookup for each moment. Writes nothing."""
+"""Asks ledger and Kafka once for many conditions: one snapshot of all topics, one lookup for each moment. Writes nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ask(
     is_over: IsOver | None = None,
     now: datetime | None = None,
 ) -> list[Decision | Exception]:
-    """Answer each condition, or say why there is no answer: what is wrong with one harms no other.
+    """Answer each condition, or say why there is no answer. An error of one condition does not affect the others.
 
     Args:
         conditions: on one Kafka and one ledger.
@@ -78,7 +78,7 @@ def ask(
 
 @dataclass(eq=False)
 class _Look:
-    """What one poll saw. Each value may be the error that stands in its place."""
+    """What one poll saw. Instead of a value, there may be an error."""
 
     open_ledger: Callable[[], Ledger]
     open_log: Callable[[], LogOffsets] | None
@@ -141,7 +141,7 @@ class _Look:
         return {topic: _attempt(partial(self._kafka.snapshot, [topic], level)) for topic in topics}
 
     def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:
-        """Whether other topics may have an answer: one is refused, or has a partition without a leader."""
+        """Whether the error may be about some topics only: one is refused, or has a partition without a leader."""
         if isinstance(error, KafkaRefusedError):
             return True
         if not isinstance(error, KafkaUnavailableError):
@@ -174,7 +174,7 @@ class _Look:
         """Decide one condition.
 
         Raises:
-            Exception: what stands in the place of something that it needs.
+            Exception: the error that is there instead of a value that it needs.
         """
         match condition:
             case WindowCommitted(window_id):

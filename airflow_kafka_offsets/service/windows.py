@@ -1,7 +1,7 @@
 """The use cases: plan, commit, abandon, reset. Each loads, calls a core function, and saves.
 
-No Kafka call is made while a transaction of the ledger is open. Who loses a race is told by `ConcurrentChangeError`
-and looks again, a few times.
+No Kafka call is made while a transaction of the ledger is open. Whoever loses a race gets `ConcurrentChangeError`
+and looks again, up to `RACES` times.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ LIVE = Live()
 FIRST_TRY = Try()
 
 RACES = 60
-"""How often someone who lost a race looks again: with the pauses, for half a minute."""
+"""How often the loser of a race looks again. With the pauses, this takes half a minute."""
 LONGEST_PAUSE = 1.0
 
 SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further look at a log that seems to end too early: in all, what a slow new leader may need."""
+"""Seconds before each further look at a log that seems to end too early. Their sum is what a slow new leader may need."""
 
 _T = TypeVar("_T")
 IsOver = Callable[[Claim], bool]
@@ -86,7 +86,7 @@ def utc_now() -> datetime:
 def second_look(kafka: LogOffsets, position: Position | None, log: LogSnapshot) -> Mapping[TopicPartition, Bounds]:
     """Look again, up to the high watermark, at partitions whose log seems to end before the watermark.
 
-    For who only wants to know, and so does not wait for a leader that lags, as planning does.
+    Planning waits for a leader that lags; this does not.
     """
     doubtful = suspects(position, log)
     return kafka.bounds(doubtful, SECOND_LOOK_LEVEL) if doubtful else {}
@@ -98,12 +98,12 @@ class Planned:
 
     Attributes:
         window: the window.
-        is_rerun: it was committed before, and not by this very task since its last clear: the job runs again, and its commit
-            changes nothing but the history.
-        how: how the run came by it.
-        done: the attempt by which this very task did it already, in a try that this one continues; None: it has to be done.
-        warnings: what a person should know about a new window, or of a run that was deleted and made again.
-        read_before: how many records the job of the newest successful attempt read that told; None: none did.
+        is_rerun: it was committed before, and not by this very task since its last clear. The job runs again, and its commit
+            changes only the history.
+        how: how the run got it.
+        done: the attempt in which this very task already did it, in a try that this one continues; None: it is still to do.
+        warnings: what a person should know about a new window, or about a run that was deleted and made again.
+        read_before: how many records the newest successful attempt with a count has read; None: there is no such attempt.
     """
 
     window: Window
@@ -121,7 +121,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Who asks for windows, and what must be known of it."""
+    """Who asks for windows, and what planning must know about it."""
 
     group: KafkaGroup
     claim: Claim
@@ -170,16 +170,16 @@ class WindowService:
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: these only.
-            this_try: which try of the task asks: what a try did that it continues is not done again.
+            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: only these.
+            this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
-            At least one window, oldest first; none only for the interval of a backfill run in which none was cut.
+            At least one window, oldest first; none only for a backfill run if no window was cut in its interval.
 
         Raises:
-            BadInputError: the replay can't be: at or above the watermark, unknown, empty; the message has the numbers. Or
-                the run had its windows in another group.
+            BadInputError: the replay is at or above the watermark, unknown or empty; the message has the numbers. Or the
+                run had its windows in another group.
             ForeignGroupError: it plans live, and the group belongs to another DAG or task.
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
@@ -214,7 +214,7 @@ class WindowService:
         try:
             return self._plan_on(asking, request, state)
         except LogError:
-            # A person goes on from here by a command that knows the group's name only, and goes by what is written down.
+            # A person continues with a command that knows only the group's name, and uses the definition in the ledger.
             if state.version:
                 self._ledger.define(asking.group, asking.claim)
             raise
@@ -266,20 +266,20 @@ class WindowService:
 
     def _other_name(self, group: KafkaGroup, claim: Claim, state: GroupState) -> str | None:
         owner = Owner.of(claim)
-        # Only before the first window: later, the group is the task's by its history.
+        # Only before the first window: later, the history shows that the group is the task's.
         owned = self._ledger.groups_of(owner) if state.position is None else ()
         return ownership.other_name(group, owner, owned)
 
     def _plans_behind(
         self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
     ) -> list[Plan]:
-        """Plan what a run cuts; one that takes over others' windows works on these, whatever is to be said of what follows."""
+        """Plan what a run cuts. If the run also takes over windows, it works on these even if nothing can be cut."""
         try:
             plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
         except LogError as exc:
             if not choice.adopt:
                 raise
-            logger.warning("Group %s: no window is cut behind those that are left: %s", group.name, exc)
+            logger.warning("Group %s: no window is cut after those that are taken over: %s", group.name, exc)
             return []
         if not state.open:
             return plans
@@ -288,7 +288,7 @@ class WindowService:
         return filled
 
     def _allocate(self, asking: _Asking, state: GroupState, windows: Allocation, *, how: How) -> list[Planned]:
-        """Let a claim have windows that are there and new ones, all or none."""
+        """Give a claim existing windows and new ones, all or none."""
         if asking.at_most is not None and windows.filled > asking.at_most:
             raise BadInputError(
                 f"{asking.claim} would get {counted(windows.filled, 'window')} and can take {asking.at_most}: ask for fewer, "
@@ -296,14 +296,14 @@ class WindowService:
             )
         held_windows, drafts = windows.held_windows, windows.drafts
         foreign = ownership.of_others(state, held_windows, asking.claim, how)
-        # What is asked of Airflow here is stale when the window was given to anybody since, and then `hold` refuses.
+        # Airflow's answer is stale if someone got the window since then. In this case, `hold` refuses.
         working = {holder for holder in {held.holder for held in foreign} if not asking.is_over(holder)}
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
         if how is How.GIVEN:
             ownership.check_given(asking.group.name, asking.group.topics, state, asking.claim, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if held_windows else {}
-        # What is not run again may have expired since.
+        # A window that is not run again may have expired.
         again = [held.window for held in held_windows if held.window.seq not in done]
         self._check_readable(again, asking.group, windows.seen)
         take = ownership.to_hold(held_windows, asking.claim)
@@ -313,7 +313,7 @@ class WindowService:
         elif held_windows:
             if take:
                 self._ledger.hold(take, asking.claim, asking.now)
-            # Who commits these windows later may know the group's name only, and goes by what is written down.
+            # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
             self._ledger.define(asking.group, asking.claim)
         there = [_planned(held, how, done.get(held.window.seq)) for held in held_windows]
         return there + [
@@ -328,9 +328,9 @@ class WindowService:
 
         Raises:
             BadInputError: it is a window of another group, or there is none of this name.
-            IllegalStepError: it owns nothing any more.
-            ForeignGroupError: it is open, of another run, and the group belongs to another DAG.
-            UnreadTopicError: it is of another run, and has records of a topic that this definition of the group does not read.
+            IllegalStepError: it no longer owns anything.
+            ForeignGroupError: it is open, belongs to another run, and the group belongs to another DAG.
+            UnreadTopicError: it belongs to another run, and has records of a topic that this definition of the group does not read.
             WindowBusyError, LogError: as in `plan`.
         """
         seq = parse_seq(group.name, window_id)
@@ -343,7 +343,7 @@ class WindowService:
             self._publisher.finish(held.window.group, [held.window.seq])
             held = self._ledger.window(window_id).held
         if not held.window.state.owns:
-            raise IllegalStepError(f"Window {window_id} was {held.window.state}, and owns nothing any more. Plan again")
+            raise IllegalStepError(f"Window {window_id} was {held.window.state}, so it owns nothing now. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
         [planned] = self._allocate(asking, state, Allocation([held]), how=How.GIVEN)
         return planned
@@ -394,12 +394,12 @@ class WindowService:
         return windows, found.drafts
 
     def _again(self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]) -> Allocation:
-        """Return the windows that the task had, and of a backfill that reprocesses a run what else belongs to its interval."""
+        """Return the windows that the task had. If a backfill reprocesses the run, add what else belongs to its interval."""
         if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
             return Allocation(own)
         more = self._replays.of_span(asking.group, request, state, own)
         asking.check_replays(state, more.held_windows)
-        # What another task of the run has is given by that one.
+        # Another task of the run gets its windows by itself.
         held_windows = [
             h for h in more.held_windows if h.holder == asking.claim or not h.holder.is_same_run(asking.claim)
         ]
@@ -407,10 +407,10 @@ class WindowService:
         if asking.at_most is None or windows.filled <= asking.at_most:
             return windows
         left_out = [held.window.id for held in held_windows] + [
-            f"{counted(draft.ranges.span, 'offset')} of no one" for draft in more.drafts
+            f"{counted(draft.ranges.span, 'offset')} without an owner" for draft in more.drafts
         ]
         logger.warning(
-            "Group %s: %s can take %s, and gets its own; of its interval this is left out: %s",
+            "Group %s: %s can take %s, and gets only its own; this part of its interval is left out: %s",
             asking.group.name,
             asking.claim,
             counted(asking.at_most, "window"),
@@ -419,10 +419,10 @@ class WindowService:
         return Allocation(own, seen=more.seen)
 
     def check(self, window: Window) -> None:
-        """Make sure after the job that it read the topics which the window was cut from.
+        """Make sure, after the job, that it read the topics from which the window was cut.
 
         Raises:
-            TopicRecreatedError, MissingPartitionError: they are not there any more.
+            TopicRecreatedError, MissingPartitionError: they are no longer there.
             KafkaAnswerError: Kafka did not answer, or said no.
         """
         topics = topics_of(window.ranges.without_empty())
@@ -455,7 +455,7 @@ class WindowService:
         return cut(whole, number, group.max_offsets)
 
     def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
-        """Make sure that what was read is still there, and let the plan note by what the next look knows it."""
+        """Make sure that what was read is still there, and note in the plan the epochs that the next look needs."""
         asked = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, snapshot)
         epoch_ends = self._kafka.epoch_ends(asked)
         leader_epochs.check_position(group.name, position, snapshot, epoch_ends)
@@ -482,7 +482,7 @@ class WindowService:
         return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
 
     def read_before(self, window_id: str) -> int | None:
-        """Return how many records the newest successful attempt at a window read that told; None: none did."""
+        """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
         return told(self._ledger.attempts(window_id))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
@@ -490,7 +490,7 @@ class WindowService:
         return self._racing(lambda: self._ledger.start_attempt(window, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
-        """Record how a try ended: what a commit rests on."""
+        """Record how a try ended. This is the evidence for a commit."""
         self._racing(lambda: self._ledger.end_attempt(attempt, outcome, records, self._clock()))
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:
@@ -519,17 +519,17 @@ class WindowService:
         Args:
             window_id: the window.
             claim: who commits: a task of the run that holds the window.
-            attempt: the attempt whose recorded success is the evidence; None: there was nothing to run, or a foreign
-                launcher ran it and the green task is all the evidence there is.
+            attempt: the attempt whose recorded success is the evidence; None: there was nothing to run, or another
+                launcher ran the job and the green task is the only evidence.
 
         Returns:
-            True: this commit did it; False: the window was committed before, and this was a rerun, or another commit or a plan
-            has finished what was begun.
+            True: this commit did it; False: the window was committed before and this was a rerun, or another commit or a plan
+            has finished this commit.
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
-            OutputError: nothing was committed, as what the job staged for the group's `output_tables` can't be published.
-            StoreError: the offset store did not follow: the window is committing, its job is done, and the same again, or the
+            OutputError: what the job staged for the group's `output_tables` can't be published; nothing was committed.
+            StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
                 next plan, finishes the commit.
         """
         in_two_steps = self._publisher.place is not None
@@ -553,7 +553,7 @@ class WindowService:
         return seq in finished or self.window(window_id).lane is Lane.BACKFILL
 
     def check_commit_by_hand(self, window_id: str) -> None:
-        """Refuse what `commit_by_hand` would refuse by the window's state, without writing anything.
+        """Refuse what `commit_by_hand` would refuse because of the window's state, without writing anything.
 
         Raises:
             IllegalStepError: it is not planned.
@@ -564,7 +564,7 @@ class WindowService:
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
         """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
 
-        For a window that no run can read again, so that what its job wrote is the only copy.
+        This is for a window that no run can read again: what its job wrote is the only copy.
 
         Raises:
             IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
@@ -579,13 +579,13 @@ class WindowService:
             self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
         except OutputError as exc:
             raise OutputError(
-                f"{exc}. If no run can read the window again, give it up: kafka-offsets abandon {window_id} --why '...'"
+                f"{exc}. If no run can read the window again, abandon it: kafka-offsets abandon {window_id} --why '...'"
             ) from exc
         if in_two_steps:
             self._racing(lambda: self._publisher.finish(group))
 
     def preview_abandon(self, window_id: str) -> Abandonment:
-        """Work out what it means to give a window up, without writing anything.
+        """Work out what it means to abandon a window, without writing anything.
 
         Raises:
             IllegalStepError: it is not planned.
@@ -597,10 +597,10 @@ class WindowService:
         return ownership.abandonment(window, position, newest[0].held.window.seq if newest else None)
 
     def abandon(self, window_id: str, who: str, why: str, *, leave_gap: bool = False) -> Abandonment:
-        """Give an unfinished window up: a person's act. See `preview_abandon`.
+        """Abandon an unfinished window: a person's act. See `preview_abandon`.
 
         Raises:
-            ConfirmationError: its offsets would be left without an owner, and `leave_gap` does not say that this is meant.
+            ConfirmationError: its offsets would be left without an owner, and `leave_gap` is not set.
             StoreBehindError: it is abandoned, and the offset store did not follow the watermark over the gap.
         """
         act = Act("abandon", who, why, self._clock(), {"window": window_id})
@@ -610,10 +610,10 @@ class WindowService:
         return done
 
     def take_over(self, group: str, owner: Owner, who: str, why: str) -> Owner | None:
-        """Give a group to another DAG or task, which was renamed usually: a person's act.
+        """Give a group to another DAG or task, usually a renamed one: a person's act.
 
         Returns:
-            Whose it was; None: no one's yet.
+            The owner before; None: it had none.
 
         Raises:
             UnknownGroupError: there is no such group.
@@ -660,7 +660,7 @@ class WindowService:
         """Move the watermark: a person's act. See `preview_reset`.
 
         Raises:
-            ConfirmationError: windows would lose their offsets, and `supersede` does not say that this is meant.
+            ConfirmationError: windows would lose their offsets, and `supersede` is not set.
         """
         act = Act("reset", who, why, self._clock())
         state, reset = self._reset(group, to, topics, to_window)
@@ -692,14 +692,14 @@ class WindowService:
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
     ) -> Mapping[TopicPartition, int] | None:
-        """Return the target that is written down already; None: it has to be looked up in Kafka."""
+        """Return the target if it is given as offsets or a window; None: it has to be looked up in Kafka."""
         if to_window is not None:
             window = self.window(to_window)
             if window.group != group.name:
                 raise BadInputError(f"Window {to_window} is not one of group {group.name}")
             if window.lane is Lane.BACKFILL:
                 raise BadInputError(
-                    f"Window {to_window} is a backfill window, beside the live lane: no live window need start where it does. "
+                    f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             starts = window_starts(window, position, committed_windows(self._ledger, group.name))
@@ -716,13 +716,13 @@ class WindowService:
         return first_offsets(start, snapshot, at_time=at_time)
 
     def _racing(self, step: Callable[[], _T]) -> _T:
-        """Take a step again when someone else was faster; forty backfill runs may plan at one moment."""
+        """Repeat a step if someone else was faster: forty backfill runs may plan at one moment."""
         for look in range(RACES):
             try:
                 return step()
             except ConcurrentChangeError as exc:
                 logger.info("%s; looking again", exc)
-                # Of a random length, or all who lost together lose together again.
+                # The pause is random: otherwise all who lost together would lose together again.
                 self._sleep(random.uniform(0, min(LONGEST_PAUSE, 0.01 * 2**look)))
         try:
             return step()
@@ -731,14 +731,14 @@ class WindowService:
 
 
 def told(attempts: Sequence[Attempt]) -> int | None:
-    """Return how many records the newest successful attempt read that told; None: none did."""
+    """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
     done = [a for a in attempts if a.outcome is Outcome.SUCCEEDED]
     counts = [a.records for a in done if a.records is not None]
     return counts[-1] if counts else None
 
 
 def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
-    # A task that committed and then failed runs for the first time still: no one was told yet.
+    # A task that committed and then failed still counts as a first run: it has not returned its result yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)

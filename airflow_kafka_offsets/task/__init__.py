@@ -1,1 +1,1 @@
-"""What each task of ours does, whichever operator it has."""
+"""What each task of this package does, with any operator."""

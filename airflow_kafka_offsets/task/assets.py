@@ -14,7 +14,7 @@ _TOLD = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ra
 def emit_events(
     operator: BaseOperator, context: Context, windows: Sequence[Mapping[str, Any]], *, emit_empty: bool
 ) -> None:
-    """Let the event of each asset among the outlets say what was committed; windows without an offset make none, unless asked.
+    """Put what was committed into the event of each asset outlet. Windows without an offset make no event, unless asked.
 
     An alias has no event of its own: a task that uses one adds its assets itself.
 

@@ -1,8 +1,8 @@
-"""The files that a launch takes along from this machine.
+"""The files of this machine that a launch uses.
 
 A relative path is looked for where Airflow looks for a task's templates: in the folder of the DAG file, then in the DAG's
-`template_searchpath`. That folder is the one of the moment: a DAG bundle has another for each of its versions. The working directory of a
-worker says nothing. A URL is Spark's affair.
+`template_searchpath`. The folder of the DAG file may change: a DAG bundle has one for each of its versions. The working directory of a
+worker is not used. Spark itself fetches URLs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.launch.spark_paths import is_path, is_relative
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-# As Hadoop has them: Spark lists the folder.
+# Hadoop's patterns: Spark lists the folder.
 _PATTERN = re.compile(r"[*?\[{]")
 
 # Airflow renders Jinja's expressions and statements.
@@ -34,11 +34,11 @@ FIELDS = (*_ONE_FILE, "py_files", "files", "jars", "archives")
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What a task can't tell before its run.
+    """What can't be checked before a task's run.
 
     Attributes:
         unseen: the fields that hold templates, or what another task returns.
-        elsewhere: the files that are not on this machine and may be on that of the task, with their fields.
+        elsewhere: the files, with their fields, that are not on this machine and may be on the task's machine.
     """
 
     unseen: tuple[str, ...] = ()
@@ -46,22 +46,22 @@ class Ahead:
 
 
 def folders_of(dag: DAG | None) -> list[Path]:
-    """Return where a DAG's relative paths are looked for; without a DAG: in the working directory."""
+    """Return the folders where a DAG's relative paths are looked for; without a DAG: the working directory."""
     if dag is None:
         return [Path.cwd()]
     return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
 
 
 def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
-    """Return the files of a launch as spark-submit takes them, by their fields, without those that were given none.
+    """Return the files of a launch as spark-submit takes them, by their fields. Fields without a value are left out.
 
     Args:
-        given: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. Those of lists with
+        given: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. The items of lists with
             commas may be patterns, and may have a name (``#name``).
         folders: where a relative path is looked for, in this order.
 
     Raises:
-        BadInputError: one is not there; with the paths that were looked at.
+        BadInputError: a file is not there; with the paths that were looked at.
     """
     return {name: _launch_file(os.fspath(value), folders, name) for name, value in given.items() if value}
 
@@ -73,14 +73,14 @@ def _launch_file(paths: str, folders: Sequence[Path], parameter: str) -> str:
 
 
 def look_ahead(given: Mapping[str, Any], folders: Sequence[Path]) -> Ahead:
-    """Look at the files of a launch on a machine that may be another than the task's.
+    """Look at the files of a launch on a machine that may not be the task's.
 
     Args:
         given: the values of `FIELDS`, as the DAG file has them.
         folders: where a relative path is looked for, in this order.
 
     Raises:
-        BadInputError: a file beside the DAG is not there, which is on every machine that has the DAG.
+        BadInputError: a file next to the DAG is not there. Every machine that has the DAG must have it.
     """
     elsewhere = []
     for name, value in given.items():
@@ -120,7 +120,7 @@ def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
         return _found_file(file, folders, parameter) + mark + name
     if not is_relative(file):
         return path
-    if "{" in file:  # Path.glob knows no braces; Spark itself says if nothing is there
+    if "{" in file:  # Path.glob does not support braces; Spark itself reports if nothing is there
         return f"{folders[0] / file}{mark}{name}"
     for folder in folders:
         if any(folder.glob(file)):
@@ -132,16 +132,16 @@ def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputErro
     places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
     said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on {platform.node()}. Nothing was planned."
     if not is_relative(path):
-        return BadInputError(f"{said} If it is on the cluster's nodes, say local:{path}")
+        return BadInputError(f"{said} If it is on the cluster's nodes, write local:{path}")
     archive = _archive_around(folders[0])
     if archive is None:
         return BadInputError(f"{said} A relative path begins at the folder of the DAG file")
     return BadInputError(
-        f"{said} The DAG file is inside of {archive}, and Spark reads no file in there. Put this one beside the archive, and say its whole path: "
+        f"{said} The DAG file is inside {archive}, and Spark reads no file in there. Put this file next to the archive, and write its whole path: "
         f"{parameter}='{archive.parent / path}'"
     )
 
 
 def _archive_around(folder: Path) -> Path | None:
-    """Return the file that a folder is inside of, as Airflow takes DAG files from a zip; None: it is an ordinary one."""
+    """Return the archive that a folder is in, because Airflow also takes DAG files from a zip; None: an ordinary folder."""
     return next((place for place in (folder, *folder.parents) if place.is_file()), None)

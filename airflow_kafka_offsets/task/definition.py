@@ -1,4 +1,4 @@
-"""What our operators need when a DAG is parsed; what they do in a task is imported there."""
+"""What the operators need when a DAG is parsed. What they need only in a task is imported there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OnOpenWindow = Literal["wait", "skip", "fail"]
 
 
 PLANNING: Kinds = {"group": GROUP, "on_open_window": one_of(get_args(OnOpenWindow)), "poll_interval": POLL_INTERVAL}
-"""What every operator takes that plans; what templates render is looked at when they have."""
+"""What every operator that plans takes. Templated values are checked after they are rendered."""
 
 JOB: Kinds = {
     **PLANNING,
@@ -27,14 +27,14 @@ JOB: Kinds = {
     "start_archive": or_none(START_ARCHIVE),
     "compiler": COMPILER,
 }
-"""And what every operator takes that runs Spark."""
+"""What every operator that runs Spark takes."""
 
 
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a task fail without a retry when someone has to correct what they wrote: a retry would read the same again.
+    """Let a task fail without a retry when a person has to correct something: a retry would read the same again.
 
-    What may be there later is tried again, such as the end of a backfill's interval that the live lane has not passed yet.
-    For `execute` and `resume` of an operator.
+    The task is still tried again for what may be there later, such as the end of a backfill's interval that the live lane has
+    not passed yet. This is for `execute` and `resume` of an operator.
     """
 
     @wraps(execute)
@@ -46,7 +46,7 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
         except BadInputError as exc:
             from airflow.sdk.exceptions import AirflowFailException
 
-            # In its place: two tracebacks that end with the same sentence would be one too many.
+            # In place of `exc`: two tracebacks that end with the same sentence would be one too many.
             begun = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
             raise AirflowFailException(str(exc)).with_traceback(begun) from exc.__cause__
 
@@ -54,7 +54,7 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def check_event(event: object) -> None:
-    """Raise what the triggerer could not wait for, see `triggers.conditions`; a task that is resumed would wait for it again."""
+    """Raise the error that ended the triggerer's wait, see `triggers.conditions`. Otherwise the resumed task would wait again."""
     if isinstance(event, Mapping) and "error" in event:
         raise rebuilt(event["error"], event["message"])
 
@@ -66,11 +66,11 @@ class Stop:
         self.is_set = False
 
     def set(self) -> None:
-        """Let the task start nothing and commit nothing any more."""
+        """From now on, let the task start nothing and commit nothing."""
         self.is_set = True
 
     def is_kill(self, exc: BaseException) -> bool:
-        """Whether the task failed because someone stopped it, and not by its time-out, which stops it too."""
+        """Whether the task failed because someone stopped it, and not because of its time-out, which stops it, too."""
         from airflow.sdk.exceptions import AirflowTaskTimeout
 
         return self.is_set and not isinstance(exc, AirflowTaskTimeout)
@@ -78,14 +78,14 @@ class Stop:
     def check(self) -> None:
         """Raise if the task was stopped."""
         if self.is_set:
-            raise KafkaOffsetsError("The task was stopped: nothing is launched any more, and nothing is committed")
+            raise KafkaOffsetsError("The task was stopped: from now on, nothing is launched, and nothing is committed")
 
 
 class OneStopPerTry:
-    """Gives each try of an operator a `Stop` of its own, before the classes of Airflow's operators.
+    """Gives each try of an operator its own `Stop`. As a base class, it comes before the classes of Airflow's operators.
 
-    `airflow dags test` runs all tries of a task in one process, each on a shallow copy of the same object. So the copy takes the flag along,
-    which a signal may have set already, and the object has a new one for the next try.
+    `airflow dags test` runs all tries of a task in one process, each on a shallow copy of the same object. So the copy keeps the flag,
+    which a signal may have set already, and the object gets a new one for the next try.
     """
 
     _stop: Stop

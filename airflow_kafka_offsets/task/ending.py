@@ -1,4 +1,4 @@
-"""The end of a task's log: what Spark said is folded, and what became of the windows stands below it.
+"""The end of a task's log: Spark's output is folded, and below it is what became of the windows.
 
 Airflow's page folds the lines between ``::group::NAME`` and ``::endgroup::``, and shows a line break within a message as one.
 """
@@ -62,10 +62,10 @@ _FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, Airf
 # After these, nothing was written.
 _NOTHING_PLANNED = (BadInputError, LogError, KafkaAnswerError, ClusterError, ConnectorUnavailableError, WindowBusyError)
 
-# Their sentences hold what the client said: its traceback tells a person nothing more.
+# Their sentences contain what the client said: its traceback would add nothing.
 _SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreAnswerError)
 
-# Of these a command shows more than what they say.
+# For these, a command shows more than their sentences.
 _SHOWN_BY_PLAN = (LogError, KafkaAnswerError)
 
 logger = logging.getLogger(__name__)
@@ -73,12 +73,12 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def until_windows(context: Context, group: str | None, given: str | None = None) -> Iterator[None]:
-    """Let the log of a task that fails in here, before it has its windows, end with what failed, and show one traceback.
+    """If a task fails in here, before it has its windows, let its log end with what failed, and show one traceback.
 
     Args:
         context: of the task.
-        group: that it plans; None: it plans none.
-        given: the window that it takes instead; None: it plans, or what it was given names none.
+        group: the group that it plans; None: it plans none.
+        given: the window that it takes instead; None: it plans, or what it was given names no window.
     """
     try:
         yield
@@ -88,8 +88,8 @@ def until_windows(context: Context, group: str | None, given: str | None = None)
         try:
             logger.error("%s", no_window(_unplanned(context, group, given, exc)))
         except Exception:
-            # How the task ends is not for its log to decide.
-            logger.warning("What failed can't be told", exc_info=True)
+            # An error in the log must not change how the task ends.
+            logger.warning("The log can't show what failed", exc_info=True)
         if not isinstance(exc, _SAYS_ALL):
             raise
         if exc.__cause__ is not None:
@@ -102,7 +102,7 @@ def _unplanned(context: Context, group: str | None, given: str | None, exc: Base
     ti = context["ti"]
     return NoWindow(
         _not_got(group, given, exc),
-        str(exc) if is_sentence else f"{type(exc).__name__}, which stands below",
+        str(exc) if is_sentence else f"{type(exc).__name__}, see below",
         next_try=_next_try(context, exc),
         had_tries=ti.try_number > 1,
         has_policy=_has_policy(context),
@@ -125,12 +125,12 @@ def _next_try(context: Context, exc: BaseException) -> int | None:
 
 
 def _has_policy(context: Context) -> bool:
-    # Not asked here: it is the user's code, and Airflow asks it once.
+    # The policy is not asked here: it is the user's code, and Airflow asks it once.
     return getattr(context.get("task"), "retry_policy", None) is not None
 
 
 def tell_handed_on(planned: Sequence[Planned]) -> None:
-    """Let the log of a plan task end with what it gives to the tasks after it, if there is anything."""
+    """Let the log of a plan task end with what it hands to the tasks after it, if there is anything."""
     if planned:
         logger.info("%s", handed_on([p.window for p in planned]))
 
@@ -143,9 +143,9 @@ class Ending:
         service: the use cases.
         claim: the task.
         planned: its windows, in the order in which it works on them.
-        stop: of a task that runs the jobs itself; then what is logged meanwhile is folded. None: another launcher runs them.
-        can_reconnect: a retry of the task can go on with the driver of the try before it.
-        spark_said: return the line of Spark's output that says what ended the job, if its output was read and says it.
+        stop: given by a task that runs the jobs itself. Then their log is folded. None: another launcher runs them.
+        can_reconnect: a retry of the task can continue with the driver of the try before it.
+        spark_said: return the line of Spark's output that says what ended the job; None: the output was not read, or does not say it.
     """
 
     def __init__(
@@ -193,8 +193,8 @@ class Ending:
         try:
             self._tell(exc)
         except Exception:
-            # How the task ends is not for its log to decide.
-            logger.warning("What became of the windows can't be told", exc_info=True)
+            # An error in the log must not change how the task ends.
+            logger.warning("The log can't show what became of the windows", exc_info=True)
 
     def _tell(self, exc: BaseException | None) -> None:
         if exc is None:
@@ -219,12 +219,12 @@ class Ending:
             is_rerun=planned.is_rerun,
             can_reconnect=self._can_reconnect,
             has_policy=_has_policy(self._context),
-            # Before it is cut: half a secret would not be known for one.
+            # Before it is cut: half a secret would not be recognized.
             spark_said=without_secrets(self._spark_said()),
         )
         if left.was_stopped:  # in a few seconds the process is killed
             return replace(left, why_unknown=NOT_ASKED)
-        if isinstance(exc, LedgerUnavailableError):  # it had its time
+        if isinstance(exc, LedgerUnavailableError):  # it had its time to answer
             return left
         return self._with_state(left)
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 PATIENCE = 60.0
-"""Seconds for which a job's success is kept at hand while ledger or Kafka do not answer: a fail-over costs no second run."""
+"""Seconds for which a task whose job succeeded waits for ledger or Kafka, so that a fail-over costs no second run."""
 
 
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 def patiently(step: Callable[[], _T]) -> _T:
     """Take a step after the job's success, trying again for a while when ledger, Kafka or offset store do not answer.
 
-    Only for what may be done twice.
+    This is only for steps that may be done twice.
 
     Raises:
         LedgerUnavailableError, KafkaUnavailableError, StoreUnavailableError, StoreOutcomeUnknownError: no answer in time; the retry of the
@@ -91,7 +91,7 @@ def plan(
 
     request = _request(operator.group, context, service, claim, new)
     if isinstance(request, TimeSpan) and request.is_interval and names_replay(given_params(context)):
-        logger.warning("A backfill run replays its data interval; what its conf names is left aside")
+        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + operator.group.grace)
     planned = _unless_busy(
@@ -109,7 +109,7 @@ def plan(
 
 
 def _request(group: KafkaGroup, context: Context, service: WindowService, claim: Claim, new: int) -> Request | None:
-    """Return what a run asks for; None: what it had and nothing more, whatever its conf means to the DAG of today."""
+    """Return what a run asks for; None: only what it had, whatever its conf means to today's DAG."""
     from airflow.sdk.exceptions import AirflowSkipException
 
     try:
@@ -131,7 +131,7 @@ def plan_or_take(operator: Worker, context: Context, service: WindowService, cla
 
 
 def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
-    """Get one window that a plan task of this run handed over; while another run works on it, as `plan`."""
+    """Get one window that a plan task of this run handed over; while another run works on it, do as `plan` does."""
     name = named_window(window)[0]
     return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, try_of(context)))
 
@@ -170,14 +170,14 @@ def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
         if operator.on_open_window == "fail":
             raise
         if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim) and not _is_sibling(busy.holder, claim):
-            raise  # to wait for the end of one's own run would be forever
+            raise  # the wait for the end of its own run would never end
         logger.info("Waiting: %s", busy)
         _defer(operator, busy)
         raise  # not reached: defer raises
 
 
 def _is_sibling(holder: Claim, claim: Claim) -> bool:
-    # Mapped tasks are over before their run is: after the plan task was cleared, another index may have had the window.
+    # Mapped tasks end before their run does. After a clear of the plan task, another index may have had the window.
     is_worker = holder.scope is Scope.TASK
     return is_worker and holder.task_id == claim.task_id and holder.map_index != claim.map_index
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_RANGES_IN_XCOM = 1000
-"""A result with more ranges than this, of all its windows together, leaves them to the ledger."""
+"""If a result has more ranges than this, over all its windows, they stay in the ledger."""
 
 _JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
@@ -56,18 +56,18 @@ def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
 
 
 def _by_topic(window: Window) -> dict[str, dict[str, list[int]]]:
-    # XCom would give tuples back as such, and JSON has none.
+    # Lists, because XCom returns tuples as tuples, and JSON has none.
     return {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
 
 
 def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the results of several windows without what grows with their partitions, if that is too much for one XCom.
+    """Return the results of several windows. What grows with their partitions is left out if it is too much for one XCom.
 
-    Then Spark's JSON of the offsets is missing rather than None: a launcher that was to get it fails before it starts.
+    Then Spark's JSON of the offsets is missing rather than None, so that a launcher that needs it fails before it starts.
     """
     if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
         return [dict(result) for result in results]
-    logger.info("The ranges of %s are left to the ledger: they are too many for XCom", counted(len(results), "window"))
+    logger.info("The ranges of %s stay in the ledger: they are too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
 

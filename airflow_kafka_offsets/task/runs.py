@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def claim_of(context: Context, scope: Scope) -> Claim:
-    """Return who asks: the same for the first try, a retry, a clear and a reprocessed run."""
+    """Return the task's claim: the same for the first try, a retry, a clear and a reprocessed run."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return Claim(ti.dag_id, ti.run_id, ti.task_id, map_index, scope)
@@ -46,8 +46,8 @@ def try_of(context: Context) -> Try:
 def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request | None:
     """Return what this run asks for (docs/design.md, rule 8).
 
-    A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other, a manual one
-    usually, replays what its params or conf name, and plans live when they name nothing.
+    A scheduled or asset-triggered run plans live. A backfill run replays its data interval. Any other run, usually a manual
+    one, replays what its params or conf name, and plans live if they name nothing.
 
     Args:
         context: of the task.
@@ -55,10 +55,10 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
         at_most: how many new windows the task can have.
 
     Returns:
-        What it asks for; None: nothing of this group, as it replays another one of the DAG.
+        What it asks for; None: nothing of this group, because it replays another group of the DAG.
 
     Raises:
-        BadInputError: the params choose no replay that makes sense.
+        BadInputError: the params choose no valid replay.
     """
     kind = run_type(context)
     conf = context["dag_run"].conf or {}
@@ -73,7 +73,7 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     given = given_params(context)
     if not names_replay(given):
         return Live(at_most=at_most)
-    # In this order: what the others are asked for may be nonsense here.
+    # The group first: a replay of another group may make no sense in this one.
     if not is_of_group(group.name, _groups(context["dag"]), given, must_name=True):
         return None
     return parse_replay(group.name, given) or Live(at_most=at_most)
@@ -99,7 +99,7 @@ def _group_of(task: Any) -> Any:
 
 
 def is_given_window(task: Any) -> bool:
-    """Whether a task of a group is given its window (``window=plan.output``): it plans none."""
+    """Whether a task of a group is given its window (``window=plan.output``), so that it plans none."""
     if not getattr(task, "is_mapped", False):
         return getattr(task, "window", None) is not None
     given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
@@ -118,10 +118,10 @@ def _expanded(task: Any) -> list[Any]:
 def given_params(context: Context) -> Mapping[str, Any]:
     """Return what a run was given: its conf, on top of the DAG's params.
 
-    Without what a DAG calls by one of our names and means otherwise: one that declares only some of them, such as ``from``
-    and ``to`` of a report, does not have them from `replay_params`.
+    Params that only share a name with `replay_params` are left out. A DAG that declares only some of these names, such as
+    ``from`` and ``to`` of a report, does not have them from `replay_params`.
     """
-    # Airflow can be told not to merge the conf into the params ([core] dag_run_conf_overrides_params).
+    # A setting of Airflow can keep the conf out of the params ([core] dag_run_conf_overrides_params).
     conf: Mapping[str, Any] = context["dag_run"].conf or {}
     given = {**context["params"], **conf}
     declared = set(context["dag"].params) & set(REPLAY_KEYS)

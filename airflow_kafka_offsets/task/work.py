@@ -38,7 +38,7 @@ class Work:
         claim: the task.
         run: run the job on a window, and return what it reported; raises when it fails.
         stop: whether someone stopped the task.
-        ending: told how it goes.
+        ending: writes the end of the log; it gets a note of each step.
     """
 
     context: Context
@@ -71,7 +71,7 @@ class Work:
         return report
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
-        """Run the job and record how it ended: the evidence that the commit rests on."""
+        """Run the job and record how it ended. This is the evidence for the commit."""
         try:
             report = self.run(planned)
             patiently(lambda: self.service.check(planned.window))
@@ -98,5 +98,5 @@ class Work:
 
 
 def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the task returns: the window, or of a replay of several ``{"group": ..., "windows": [...]}``."""
+    """Return what the task returns: the window, or for a replay of several ``{"group": ..., "windows": [...]}``."""
     return results[0] if len(results) == 1 else {"group": group.name, "windows": list(results)}

@@ -1,4 +1,4 @@
-"""What a deferred sensor, and a task that waits for another run, leave in the triggerer."""
+"""The trigger of a deferred sensor, and of a task that waits for another run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 
 class ConditionTrigger(BaseTrigger):
-    """Fires when a condition is met, or when waiting can't help any more.
+    """Fires when a condition is met, or when waiting can no longer help.
 
     :param condition: the condition as JSON-able data, see `core.conditions.condition_to_json`.
     :param poll_interval: seconds between two looks, at least 5.
-    :param silent_fail: wait on whatever goes wrong.
+    :param silent_fail: keep waiting after any error.
     """
 
     def __init__(self, *, condition: Mapping[str, Any], poll_interval: float, silent_fail: bool = False) -> None:
@@ -30,7 +30,7 @@ class ConditionTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait. Whatever does not answer is asked again: the time-out of the task says how long."""
+        """Wait. What does not answer is asked again, until the task's time-out."""
         from airflow_kafka_offsets.core.conditions import condition_from_json
         from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
         from airflow_kafka_offsets.triggers.polling import answered
@@ -41,7 +41,7 @@ class ConditionTrigger(BaseTrigger):
                 answer = await answered(condition, self.poll_interval)
             except KafkaOffsetsError as exc:
                 if may_pass(exc) or self.silent_fail:
-                    self.log.warning("Waiting on: %s", exc)
+                    self.log.warning("Still waiting: %s", exc)
                     continue
                 yield TriggerEvent({"error": type(exc).__name__, "message": str(exc)})
                 return

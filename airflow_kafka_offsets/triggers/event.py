@@ -17,13 +17,13 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 class KafkaOffsetsTrigger(BaseEventTrigger):
     """Fires each time that enough has arrived in a group's topics, or that something unread is old enough.
 
-    It looks at offsets only: it joins no consumer group and reads no record. Records that a run was called for do not count
-    again until a run has planned, or 15 minutes have passed without one; a triggerer that restarts in between may call once
-    more, and that run then finds less, or nothing. What keeps a run from planning (records are gone, a login is refused) calls a run once as well: only a run
-    that fails is noticed.
+    It looks at offsets only: it joins no consumer group and reads no record. After it has fired, the same records do not count
+    again until a run has planned, or 15 minutes have passed without one. If the triggerer restarts in between, it may fire once
+    more, and that run finds less, or nothing. It also fires once for an error that keeps a run from planning (records are gone, a login
+    is refused), because people notice only a run that fails.
 
     :param group: the group.
-    :param min_span: offsets in sum over all partitions that no window owns yet.
+    :param min_span: offsets that no window owns yet, summed over all partitions.
     :param max_age: how old the oldest of them may become, by Kafka's timestamps.
     :param poll_interval: seconds between two looks, at least 5.
     """
@@ -53,7 +53,7 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {**enough, "poll_interval": self.poll_interval}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, call, and count from there."""
+        """Wait, fire, and count from there."""
         from airflow_kafka_offsets.triggers.polling import answered
 
         last: Event | None = None

@@ -1,6 +1,6 @@
-"""One poll for all who wait: every trigger of this process that asks the same Kafka and ledger shares one thread.
+"""One poll for many triggers: all triggers of this process that ask the same Kafka and ledger share one thread.
 
-What blocks, blocks that thread only: not the triggerer's event loop, and not those who ask another Kafka.
+A call that blocks stops only that thread, not the triggerer's event loop, and not the triggers that ask another Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_kafka_offsets.core.conditions import LedgerCondition, ledger_conn_id
+from airflow_kafka_offsets.core.conditions import LedgerCondition, WindowFree, ledger_conn_id
 from airflow_kafka_offsets.core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ MIN_POLL = 5.0
 """Seconds before the first look, and between looks: a trigger that fires within two seconds can fail its task, as
 Airflow 3.3 may still be writing down that the task was deferred."""
 
-Endpoints = tuple[str | None, str | None]
-"""Connection to Kafka (None: it is not asked) and to the ledger."""
+Endpoints = tuple[str | None, str | None, bool]
+"""Connection to Kafka (None: it is not asked) and to the ledger, and whether Airflow is asked, too: its answers hold up no one else."""
 
 
 async def answered(condition: Condition, poll_interval: float) -> Decision:
@@ -39,11 +39,11 @@ async def answered(condition: Condition, poll_interval: float) -> Decision:
 
     Args:
         condition: the condition.
-        poll_interval: seconds between two looks, at least 5. Whoever waits with the same interval is asked for at the
-            same moments, and no one sooner than 5 s from now.
+        poll_interval: seconds between two looks, at least 5. All who wait with the same interval are served at the same
+            moments, and none sooner than 5 s from now.
 
     Raises:
-        Exception: what stood in the place of an answer. Whether to wait on is for the caller to say.
+        Exception: the error that came instead of an answer. The caller decides whether to keep waiting.
     """
     loop = asyncio.get_running_loop()
     waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future())
@@ -68,7 +68,7 @@ class _Waiting:
         self.put_off(time.monotonic() + MIN_POLL)
 
     def put_off(self, moment: float) -> None:
-        """Be due at the first multiple of the interval after a moment: that is what brings many together."""
+        """Be due at the first multiple of the interval after a moment, so that many are due together."""
         self.due = (moment // self.interval + 1) * self.interval
 
     def settle(self, answer: Decision | Exception) -> None:
@@ -88,7 +88,7 @@ class _Waiting:
 
 
 _pollers: dict[Endpoints, _Poller] = {}
-# Re-entrant: whoever holds it may be interrupted by the garbage collector, which ends a wait that was given up: `leave`.
+# Re-entrant: the garbage collector may interrupt whoever holds it, and end a wait that was abandoned: `leave`.
 _lock = threading.RLock()
 
 
@@ -104,7 +104,7 @@ def _join(waiting: _Waiting) -> _Poller:
 
 def _place(condition: Condition) -> Endpoints:
     kafka = None if isinstance(condition, LedgerCondition) else condition.group.kafka_conn_id
-    return kafka, ledger_conn_id(condition)
+    return kafka, ledger_conn_id(condition), isinstance(condition, WindowFree)
 
 
 class _Poller:
@@ -116,11 +116,11 @@ class _Poller:
         self._changed = threading.Condition(_lock)
         self._sleeps_until = 0.0
         self._opened: dict[str, Any] = {}
-        # A daemon: where Kafka hangs, the process can end all the same.
+        # A daemon, so that the process can end even if Kafka hangs.
         self._thread = threading.Thread(target=self._run, name=f"kafka-offsets {place}", daemon=True)
 
     def add(self, waiting: _Waiting) -> None:
-        """Take someone in; the caller holds the lock."""
+        """Add someone who waits; the caller holds the lock."""
         self._waiting.add(waiting)
         if not self._thread.ident:
             self._thread.start()
@@ -144,7 +144,7 @@ class _Poller:
                     waiting.put_off(time.monotonic())
 
     def _next_due(self) -> list[_Waiting]:
-        """Sleep until someone is due; no one: the last one left."""
+        """Sleep until someone is due, and return all who are due; none: the last one has left."""
         with _lock:
             while self._waiting:
                 now = time.monotonic()
@@ -164,7 +164,7 @@ class _Poller:
         open_ledger = partial(self._open, "ledger", partial(absent.open_ledger_to_look, self._place[1]))
         try:
             return watch.ask(conditions, open_ledger, lambda: self._open_log(conditions), is_over=runs.is_over)
-        except Exception as exc:  # else all would wait for a thread that is gone
+        except Exception as exc:  # otherwise all would wait for a thread that is gone
             return [exc] * len(conditions)
 
     def _open_log(self, conditions: Sequence[Condition]) -> LogOffsets:
@@ -175,13 +175,13 @@ class _Poller:
         return self._open("log", partial(wiring.open_log, most_patient))
 
     def _open(self, name: str, open_it: Callable[[], _T]) -> _T:
-        # Anew for each poll, as passwords change. But "no such connection" is also what Airflow says while its own
-        # database is away: then what was there a minute ago is still right.
+        # Opened again for each poll, because passwords change. But Airflow also says "no such connection" while its own
+        # database does not answer. Then the connection of the last poll is still right.
         try:
             self._opened[name] = open_it()
         except BadInputError as exc:
             if name not in self._opened:
                 raise
-            logger.warning("Going on with the connection of before: %s", exc)
+            logger.warning("Continuing with the connection of the last poll: %s", exc)
         opened: _T = self._opened[name]
         return opened

@@ -49,7 +49,7 @@ def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_wor
         assert worker is not None
         worker.terminate()
         wait_until(
-            lambda: "the driver goes on" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
+            lambda: "the driver continues" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
         )
         assert cluster.alive() == [driver]
     lab.api.wait_for_run(dag, run, "success", timeout=240)

@@ -40,7 +40,7 @@ def runs(lab: Lab, own_kafka: KafkaBroker) -> Runs:
         runs[dag_id] = lab.api.trigger(dag_id)
     fulfil(lab)
     wait_until(
-        lambda: "Waiting on: Kafka at" in lab.api.log("wait_flaky", runs["wait_flaky"], "wait"),
+        lambda: "Still waiting: Kafka at" in lab.api.log("wait_flaky", runs["wait_flaky"], "wait"),
         timeout=60,
         what="the sensor notices that its broker is away",
         interval=1,

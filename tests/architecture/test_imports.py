@@ -195,6 +195,12 @@ def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
     assert at_import == []
 
 
+def test_what_opens_stores_and_places_imports_no_client_before_it_opens_one() -> None:
+    clients = ["redis", "kazoo", "happybase", "boto3", "botocore", "hdfs", "pyspark"]
+    imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.places, {PACKAGE}.wiring.connections"
+    assert _python(f"import sys, {imported}\nprint([c for c in {clients} if c in sys.modules])") == "[]"
+
+
 def _python(code: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-B", "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT.parent, check=False
@@ -252,7 +258,7 @@ def test_the_job_side_runs_without_the_other_dependencies(tmp_path: Path) -> Non
 
 
 def test_what_airflow_imports_of_the_job_side_needs_no_pyspark() -> None:
-    modules = ["connector", "errors", "handoff", "shared", "shipping", "source"]
+    modules = ["connector", "errors", "handoff", "parent", "shared", "shipping", "source"]
     imported = ", ".join(f"{PACKAGE}.spark.{module}" for module in modules)
     assert _python(f"import sys, {imported}\nprint('pyspark' in sys.modules)") == "False"
 

@@ -115,7 +115,7 @@ def test_a_place_may_know_the_group_under_another_name(cli: Cli, lake: Lake, sto
 def test_a_store_has_to_be_asked_for_topics(cli: Cli, stores: Stores) -> None:
     stores[REDIS].groups["nightly"] = {ORDERS_0: 900}
     done = cli(*NEW, "--from", REDIS)
-    assert (done.code, done.err) == (2, f"{REDIS} has to be asked for topics by name: say which with --topic\n")
+    assert (done.code, done.err) == (2, f"{REDIS} has to be asked for topics by name: name them with --topic\n")
 
 
 def test_a_consumer_group_is_read_under_its_own_name(cli: Cli, lake: Lake, stores: Stores) -> None:
@@ -367,7 +367,7 @@ def test_a_known_group_keeps_its_topics_and_its_connection(cli: Cli, quiet: Lake
     assert cli(*KNOWN, "--from", place, "--topic", "orders").code == 0
     assert "Group lake.orders doesn't read clicks" in cli(*KNOWN, "--from", place, "--topic", "clicks").err
     done = cli(*KNOWN, "--from", place, "--topic", "orders", "--kafka-conn-id", "elsewhere")
-    assert "its DAG says that: leave --kafka-conn-id out" in done.err
+    assert "which its DAG sets: leave --kafka-conn-id out" in done.err
 
 
 def test_the_groups_own_store_follows(cli: Cli, quiet: Lake, stores: Stores, tmp_path: Path) -> None:

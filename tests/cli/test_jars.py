@@ -96,7 +96,11 @@ def test_without_a_spark_the_sentence_says_how_to_name_it(
     assert (
         done.err == f"{tmp_path} is not a home of Spark: {tmp_path}/jars/spark-core_<scala>-<version>.jar is missing\n"
     )
-    assert "~no-such-user is not a home of Spark" in jars(capsys, "--spark-home", "~no-such-user").err
+    for argument in ("--spark-home", "--to"):
+        refused = jars(capsys, argument, "~no-such-user/spark")
+        assert (refused.code, refused.out) == (2, "")
+        assert "begins with ~, and there is no such user" in refused.err
+    assert not list(Path.cwd().glob("~*"))
 
 
 def test_a_spark_that_can_not_fetch_is_exit_code_3(

@@ -63,7 +63,7 @@ def test_many_partitions_are_summed_up_by_topic() -> None:
 
 OPEN = window(TEN, 12, State.PLANNED)
 OTHER = "dag/other/load"
-GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'  # only to give it up for good"
+GIVE_UP = "type: kafka-offsets abandon lake-000012 --why '...'  # only to abandon it for good"
 
 
 def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
@@ -103,7 +103,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED, next_try=2, can_reconnect=True),
-            ["next: Airflow starts try 2 of this task: it goes on with the driver if that is there, or else the job runs again"],
+            ["next: Airflow starts try 2 of this task: it continues with the driver if that is still there; if not, the job runs again"],
         ),
         (
             Left(OPEN, State.PLANNED, "read", next_try=2, can_reconnect=True),
@@ -131,11 +131,11 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.COMMITTED, is_rerun=True),
-            ["not run again to its end; it stays committed", "the watermark stays where it is", "or replay the window"],
+            ["its rerun did not finish; it stays committed", "the watermark stays where it is", "or replay the window"],
         ),
         (
             Left(OPEN, State.COMMITTED, "read", next_try=2),
-            ["committed; the task failed after that", "nothing of it is open", "A retry of this task runs no job again"],
+            ["committed; the task failed after that", "it is no longer open", "A retry of this task runs no job again"],
         ),
         (
             Left(OPEN, State.COMMITTED, taken_by=OTHER),
@@ -155,17 +155,17 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED, was_skipped=True),
-            ["job: it skipped the task\n", "next: the task was skipped, so no retry comes. The next run of the DAG takes"],
+            ["job: it skipped the task\n", "next: the task was skipped, so there is no retry. The next run of the DAG takes"],
         ),
         (Left(OPEN, State.PLANNED, NO_JOB), [f"job: {NO_JOB}\n"]),
         (Left(OPEN, State.ABANDONED, taken_by=OTHER), ["unless they were recorded as a gap"]),
-        (Left(replace(OPEN, lane=Lane.BACKFILL), State.ABANDONED), ["no run plans its offsets by itself; a replay"]),
+        (Left(replace(OPEN, lane=Lane.BACKFILL), State.ABANDONED), ["only a replay plans its offsets again"]),
         (Left(OPEN, State.SUPERSEDED, next_try=2), ["next: a retry of this task is refused"]),
         (
             Left(OPEN, State.COMMITTED, is_rerun=True, was_skipped=True),
-            ["next: the task was skipped, so no retry comes. Clear this task", "or replay the window"],
+            ["next: the task was skipped, so there is no retry. Clear this task", "or replay the window"],
         ),
-        (Left(OPEN, State.ABANDONED), ["not committed, as it was abandoned meanwhile", "under another id"]),
+        (Left(OPEN, State.ABANDONED), ["not committed, because it was abandoned meanwhile", "under another id"]),
         (
             Left(OPEN, None, is_rerun=True, why_unknown="the ledger was not asked"),
             [
@@ -193,7 +193,7 @@ def test_of_several_windows_each_has_a_line_and_the_one_that_failed_the_block() 
         done[:2], [Left(window(TEN, 3), State.COMMITTED, is_rerun=True), *[Left(window(TEN, n), None) for n in (4, 5)]]
     )
     assert text.startswith("2 windows of group lake done:\n    lake-000001: run again; it was committed before")
-    assert "\nNot begun: 2 windows, from lake-000004 on.\nWindow lake-000003: not run again to its end" in text
+    assert "\nNot begun: 2 windows, from lake-000004 on.\nWindow lake-000003: its rerun did not finish" in text
     lines = last_words(done).splitlines()
     assert lines[0] == "30 windows of group lake done:"
     assert len(lines) == 12
@@ -203,7 +203,7 @@ def test_of_several_windows_each_has_a_line_and_the_one_that_failed_the_block() 
 def test_a_task_that_fails_when_all_is_done_says_so() -> None:
     text = failed_afterwards([Done(window(TEN), False, "read")])
     assert text.startswith("Window lake-000001: committed\n")
-    assert text.endswith("The task failed after that. A retry runs no job again that has succeeded.")
+    assert text.endswith("The task failed after that. A retry does not repeat a job that has succeeded.")
 
 
 def test_windows_that_are_handed_on_are_told_with_their_offsets() -> None:
@@ -216,7 +216,7 @@ def test_windows_that_are_handed_on_are_told_with_their_offsets() -> None:
     again = handed_on([window(TEN, n) for n in range(1, 31)]).splitlines()
     assert again[:2] == [
         "30 windows of group lake handed on:",
-        "    lake-000001: 10 offsets in 2 partitions; committed before, the tasks after this one run it again",
+        "    lake-000001: 10 offsets in 2 partitions; committed before; the tasks after this one run it again",
     ]
     assert len(again) == 12
     assert again[-1].startswith("    lake-000030: ")
@@ -232,16 +232,16 @@ NONE_PLANNED = NoWindow("No window of group lake was planned", "application 'job
             NONE_PLANNED,
             "No window of group lake was planned\n"
             "    failed: application 'job.py' is not there\n"
-            "    next: no retry is left. When that is mended, clear this task",
+            "    next: no retry is left. When that is corrected, clear this task",
         ),
         (
             replace(NONE_PLANNED, next_try=2, has_policy=True),
-            "next: Airflow starts try 2 of this task, unless its retry policy says no. Until that is mended, it fails alike",
+            "next: Airflow starts try 2 of this task, unless its retry policy says no. Until that is corrected, it fails in the same way",
         ),
         (
             replace(NONE_PLANNED, next_try=3, had_tries=True),
-            "    now: a window that an earlier try had is as that try left it\n"
-            "    next: Airflow starts try 3 of this task. Until that is mended, it fails alike",
+            "    now: if an earlier try had a window, it is as that try left it\n"
+            "    next: Airflow starts try 3 of this task. Until that is corrected, it fails in the same way",
         ),
         (replace(NONE_PLANNED, look="kafka-offsets windows lake"), "\n    type: kafka-offsets windows lake"),
         (replace(NONE_PLANNED, failed="no jar\n:: PROBLEMS\n"), "    failed: no jar\n        :: PROBLEMS\n    next: "),

@@ -68,9 +68,9 @@ def test_the_error_has_the_numbers_and_both_ways_out() -> None:
 @pytest.mark.parametrize(
     ("beginnings", "where"),
     [
-        ((0, 0), "To go on at the watermark and"),
-        ((120, 120), "To go on where the log begins and"),
-        ((120, 0), "To go on at the watermark, or where the log begins if that is later, and"),
+        ((0, 0), "To continue at the watermark and"),
+        ((120, 120), "To continue where the log begins and"),
+        ((120, 0), "To continue at the watermark, or where the log begins if that is later, and"),
     ],
 )
 def test_the_error_says_of_all_partitions_where_they_go_on(beginnings: tuple[int, int], where: str) -> None:

@@ -53,6 +53,8 @@ class AirflowApi:
         self._user = user
         self._password = password
         self._session = requests.Session()
+        # Many threads ask, and pytest changes the environment meanwhile: to look there for a proxy would fail now and then.
+        self._session.trust_env = False
 
     def request(self, method: str, path: str, body: Json | None = None, **query: Any) -> Any:
         """Send a request to a path below /api/v2 and return the decoded answer; None when it is empty.

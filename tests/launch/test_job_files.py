@@ -26,10 +26,10 @@ from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
     MAX_ARGUMENT,
     Report,
-    check_spark_conf,
     fill,
     joined,
     read_report,
+    refuse_ours,
     task_folder,
     window_conf,
     write_login,
@@ -193,7 +193,7 @@ def test_the_login_of_another_user_stays(another_task: tuple[Path, subprocess.Po
 @pytest.mark.parametrize("name", [CONF_WINDOW, CONF_WINDOW.upper(), CONF_WINDOW_FILE.title()])
 def test_our_spark_properties_are_refused_in_any_case(name: str) -> None:
     with pytest.raises(CollidingOptionError, match=name):
-        check_spark_conf({"spark.executor.memory": "1g", name: "x"}, deploy_mode="client", is_tracked=False)
+        refuse_ours({"spark.executor.memory": "1g", name: "x"})
 
 
 def test_arguments_get_the_window_where_they_ask_for_it() -> None:

@@ -67,7 +67,7 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
         stopped = task.start()
         stopped.says("Reconnecting")
         stopped.terminate()
-        stopped.says("the driver goes on")
+        stopped.says("the driver continues")
         stopped.kill()
         assert drivers.alive() == [driver], "the stop of a worker is no stop of its task"
     task.die("before the evidence")

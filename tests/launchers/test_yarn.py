@@ -57,7 +57,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         found.says("Reconnecting")
         assert list(task.store().values()) == [first]
         found.terminate()
-        found.says("the driver goes on")
+        found.says("the driver continues")
         found.kill()
         assert yarn.alive() == [first], "the stop of a worker is no stop of its task"
 

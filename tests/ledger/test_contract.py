@@ -370,7 +370,7 @@ class LedgerContract:
         ledger.end_attempt(of_dead_worker, Outcome.SUCCEEDED, 10, later)  # it lived after all, and is too late
         ledger.end_attempt(at_other, Outcome.SUCCEEDED, 10, later)
         assert self._outcomes(ledger, held) == [Outcome.LOST, Outcome.RUNNING]
-        with pytest.raises(NoEvidenceError, match="a later attempt was started"):
+        with pytest.raises(NoEvidenceError, match="a later attempt has started"):
             ledger.commit(held.window.id, held.holder, of_dead_worker, later)
         assert ledger.window(held.window.id).held.window.state is State.PLANNED
 
@@ -771,7 +771,7 @@ class _Server(LedgerContract):
     def test_a_value_that_the_database_refuses_is_an_error_of_the_ledger(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         with pytest.raises(LedgerError, match="refused a statement") as raised:
-            ledger.abandon(held.window.id, replace(act(), who="x" * 201))
+            ledger.abandon(held.window.id, act(kind="x" * 21))
         assert "test-pw" not in str(raised.value)
         assert ledger.window(held.window.id).held.window.state is State.PLANNED
 

@@ -133,7 +133,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
     assert last_words(caplog) == (
         "No window of group g was planned\n"
         f"    failed: {said}\n"
-        "    next: no retry is left. When that is mended, clear this task"
+        "    next: no retry is left. When that is corrected, clear this task"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
     assert last_words(caplog) == (
         "No window of group g was planned\n"
         f"    failed: {caught.value}\n"
-        "    next: no retry is left. When that is mended, clear this task\n"
+        "    next: no retry is left. When that is corrected, clear this task\n"
         "    type: kafka-offsets plan g --dag d"
     )
 
@@ -168,12 +168,12 @@ def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_ne
     with pytest.raises(RuntimeError) as caught:
         launch(worker)
     assert [stack.exc_type for stack in as_logged(caught.value)] == ["RuntimeError", "ZeroDivisionError"]
-    assert "failed: RuntimeError, which stands below\n" in last_words(caplog)
+    assert "failed: RuntimeError, see below\n" in last_words(caplog)
     assert "canary" not in last_words(caplog)
     monkeypatch.setattr(ending, "no_window", fail)
     with pytest.raises(RuntimeError, match="a canary"):
         launch(worker)
-    assert "What failed can't be told" in caplog.text
+    assert "The log can't show what failed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -521,7 +521,7 @@ def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_s
         file.writestr("etl/orders.py", "")
         file.writestr("etl/jobs/orders.py", "")
     with pytest.raises(
-        BadInputError, match=f"The DAG file is inside of {tmp_path}/dags.zip, and Spark reads no file in"
+        BadInputError, match=f"The DAG file is inside {tmp_path}/dags.zip, and Spark reads no file in"
     ) as caught:
         launch_files({"files": path}, [tmp_path / "dags.zip" / "etl"])
     assert f"{tmp_path}/jobs/" in str(caught.value), "a place that would do"

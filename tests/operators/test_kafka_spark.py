@@ -148,7 +148,7 @@ def test_a_task_that_was_stopped_while_its_session_opened_calls_no_function() ->
     operator = operator_with()
     operator.on_kill()  # finds no session yet
     session: Any = Session(is_connect=True)
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched any more"):
+    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
         operator._job(lambda: pytest.fail("the function was called"), None, spark=session)  # type: ignore[arg-type]
 
 

@@ -249,7 +249,7 @@ def test_of_several_windows_that_can_not_be_read_those_that_are_open_are_named_w
 
 def test_a_reset_names_the_newest_open_window_first(world: World) -> None:
     world.ask(ONE, Live(at_most=3))
-    with pytest.raises(IllegalStepError, match=r"abandon lake-000003 --why.*same of lake-000002, lake-000001"):
+    with pytest.raises(IllegalStepError, match=r"abandon lake-000003 --why.*same with lake-000002, lake-000001"):
         world.service.reset(world.group, "latest", "me", "because")
 
 

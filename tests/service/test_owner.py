@@ -216,7 +216,7 @@ def test_a_window_of_a_topic_that_the_definition_no_longer_reads_is_not_adopted(
         world.plan(TWO)
     assert everything(world) == before
     told = str(refused.value)
-    assert "Window lake-000001 has records of clicks, which group lake does not read" in told
+    assert "Window lake-000001 has records of clicks, which group lake no longer reads" in told
     assert "clear dag/run-1/load" in told
     assert "kafka-offsets abandon lake-000001" in told
 

@@ -354,6 +354,19 @@ class TestTransactional(KafkaContract):
                 store.advance(group, {}, at(topic, 5, 10))
         assert store.read(group, [topic]) == {}
 
+    def test_what_fails_within_a_transaction_without_an_answer_of_kafka_is_no_success(
+        self, store: KafkaStore, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Closed(Producer):
+            def send_offsets_to_transaction(self, *_: object) -> None:
+                raise RuntimeError("Producer closed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(adapter, "Producer", Closed)
+            with pytest.raises(RuntimeError, match="Producer closed"):
+                store.advance(group, {}, at(topic, 5, 10))
+        assert store.read(group, [topic]) == {}
+
     def test_a_coordinator_that_goes_away_within_a_transaction_is_waited_for_in_time(
         self,
         proxied: tuple[KafkaStore, Proxy],

@@ -162,7 +162,7 @@ def test_a_skip_is_no_failure_and_promises_no_retry(world: World, caplog: pytest
         task(world, skip)
     last = caplog.records[-1]
     assert last.levelname == "INFO"
-    assert "next: the task was skipped, so no retry comes. The next run of the DAG takes" in last.getMessage()
+    assert "next: the task was skipped, so there is no retry. The next run of the DAG takes" in last.getMessage()
 
 
 def test_what_can_not_be_told_changes_nothing(
@@ -174,7 +174,7 @@ def test_what_can_not_be_told_changes_nothing(
     monkeypatch.setattr(world.service, "row", break_)
     with pytest.raises(RuntimeError, match="half-way"):
         task(world, fail)
-    assert "What became of the windows can't be told" in caplog.text
+    assert "The log can't show what became of the windows" in caplog.text
 
 
 def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -307,7 +307,7 @@ def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
         task(world, run, stop=stop)
     said = logged(caplog)[-1]
     assert said.startswith("Window lake-000001: not known to be committed\n")
-    assert "now: the ledger was not asked, as the task was stopped" in said
+    assert "now: the ledger was not asked, because the task was stopped" in said
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: 
         (
             {"yarn_track_via_rm_api": True},
             object(),
-            "it goes on with the driver if that is there, or else the job runs",
+            "it continues with the driver if that is still there; if not, the job runs",
         ),
         ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
         ({"durable": False}, object(), "try 2 of this task: the job runs again"),
@@ -489,6 +489,23 @@ def test_a_plan_task_ends_with_what_it_hands_on(
     assert logged(caplog)[-1].startswith(head)
 
 
+def test_an_empty_window_that_was_handed_over_is_committed_and_leaves_nothing_to_launch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="dag", run_id="late", task_id="plan", map_index=-1, try_number=1, max_tries=0)
+    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    early, late = (Claim("dag", name, "plan", scope=Scope.RUN) for name in ("early", "late"))
+    [full] = world.service.plan(world.group, early, lambda _: True)
+    world.service.commit(full.window.id, early)
+    [empty] = world.service.plan(world.group, late, lambda _: True)
+    assert not empty.window.span
+    with pytest.raises(AirflowSkipException, match="empty and committed"):
+        PlanWindowOperator(task_id="plan", group=world.group, window=empty.window.id).execute(context)
+    assert world.service.window(empty.window.id).state is State.COMMITTED
+
+
 def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,7 +517,7 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
     context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
     [given] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
     assert given["ranges"] is None
-    assert any("are left to the ledger" in message for message in logged(caplog))
+    assert any("stay in the ledger" in message for message in logged(caplog))
     assert logged(caplog)[-1].startswith("Window lake-000001: planned; the tasks after this one")
 
 

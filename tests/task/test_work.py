@@ -167,12 +167,12 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
         (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
         (
             Report(took_window=False),
-            "never called current_window(): that it ended with exit code 0 is all the evidence",
+            "never called current_window(); the only evidence that it read the window is its exit code 0",
         ),
-        (Report(took_window=True), "reported no count: that the job ended with success is the evidence"),
+        (Report(took_window=True), "reported no count; the evidence is that the job succeeded"),
         (
             Report(took_window=None),
-            "no report comes from a job in a cluster: that it ended with success is the evidence",
+            "a job in a cluster sends no report; the evidence is that it succeeded",
         ),
         (Report(written=False, took_window=True), "an earlier run had written it"),
     ],

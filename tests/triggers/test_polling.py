@@ -282,7 +282,7 @@ def test_a_connection_that_is_not_found_for_a_moment_is_used_as_it_was(
 
     with caplog.at_level(logging.WARNING):
         run(scene())
-    assert "Going on with the connection of before" in caplog.text
+    assert "Continuing with the connection of the last poll" in caplog.text
 
 
 def test_a_connection_that_was_never_there_is_an_error(places: Places) -> None:

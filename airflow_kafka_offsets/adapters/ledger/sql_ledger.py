@@ -49,6 +49,7 @@ from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
     UnknownGroupError,
+    counted,
     no_group,
     no_window,
 )
@@ -621,7 +622,7 @@ def _held(row: Row[Any]) -> Held:
             leader_epochs=leader_epochs,
         )
         if window.span != row.span:
-            raise ValueError(f"it has {row.span} offsets, and its ranges have {window.span}")
+            raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
         return Held(window, _claim(row), row.holds, row.committed_at)
 
 

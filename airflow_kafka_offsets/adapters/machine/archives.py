@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, is_locked, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync, took_lock
 from airflow_kafka_offsets.adapters.machine.programs import Spark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
@@ -217,7 +217,7 @@ def _lock(folder: Path, place: str) -> Iterator[int | None]:
             f"{folder} belongs to another user, or others can write to it, so it is not used: remove it, or {NAME_ANOTHER}"
         )
     with (folder / f".lock-{place}").open("a") as file:
-        yield file.fileno() if is_locked(file.fileno()) else None
+        yield file.fileno() if took_lock(file.fileno()) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def is_locked(descriptor: int) -> bool:
+def took_lock(descriptor: int) -> bool:
     """Lock an open file, and return whether this succeeded. The kernel releases the lock when all its descriptors are closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, is_locked, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync, took_lock
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of, without_passwords
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError, counted
 
@@ -183,7 +183,7 @@ def _put_in_place(jars: Sequence[Path], folder: Path, staging: Path, coordinates
 @contextmanager
 def _lock(folder: Path, how: Fetching, deadline: float) -> Iterator[None]:
     with folder.with_name(f".{folder.name}.lock").open("a") as file:
-        while not is_locked(file.fileno()):
+        while not took_lock(file.fileno()):
             if time.monotonic() > deadline:
                 raise _unavailable(how, folder, f"another process still fetches it after {how.seconds:g} s")
             time.sleep(_POLL_SECONDS)

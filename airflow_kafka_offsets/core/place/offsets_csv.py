@@ -42,8 +42,8 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
     Raises:
         BadInputError: a line has another form, a partition is there twice, or the group has no line.
     """
-    rows = [(line, *_row(line, cells)) for line, cells in csv_rows(where, text)]
-    groups = {owner for _, owner, _, _ in rows}
+    rows = [(line, cells, _owner(line, cells)) for line, cells in csv_rows(where, text)]
+    groups = {owner for _, _, owner in rows}
     if None in groups and len(groups) > 1:
         raise BadInputError(f"{where} has lines with a group and lines without: write all lines in one form")
     if groups == {None} and is_chosen:
@@ -52,9 +52,10 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
         names = name_some(sorted(filter(None, groups)), ", ")
         raise BadInputError(f"{where} has no line of group {group}; it has {names}: choose with --as")
     offsets: dict[TopicPartition, int] = {}
-    for line, owner, tp, offset in rows:
+    for line, cells, owner in rows:
         if owner not in (None, group):
             continue
+        tp, offset = _row(line, cells)
         if tp in offsets:
             raise BadInputError(f"{line}: {tp} is there twice")
         offsets[tp] = offset
@@ -76,13 +77,23 @@ def csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
         raise BadInputError(f"{where}, line {reader.line_num}: not CSV ({exc})") from exc
 
 
-def _row(line: str, cells: Sequence[str]) -> tuple[str | None, TopicPartition, int]:
-    """Return the group (None: the line names none), the partition and its offset."""
-    if len(cells) in (3, 4):
-        *owner, topic, partition, offset = cells
-        is_number = NUMBER.fullmatch(partition) and NUMBER.fullmatch(offset)
-        if topic and is_number and int(partition) <= MAX_PARTITION and int(offset) <= MAX_OFFSET:
-            return owner[0] if owner else None, TopicPartition(topic, int(partition)), int(offset)
-    raise BadInputError(
+def _owner(line: str, cells: Sequence[str]) -> str | None:
+    """Return the group; None: the line names none."""
+    if len(cells) not in (3, 4):
+        raise _other_form(line, cells)
+    return cells[0] if len(cells) == 4 else None
+
+
+def _row(line: str, cells: Sequence[str]) -> tuple[TopicPartition, int]:
+    """Return the partition and its offset."""
+    topic, partition, offset = cells[-3:]
+    is_number = NUMBER.fullmatch(partition) and NUMBER.fullmatch(offset)
+    if not topic or not is_number or int(partition) > MAX_PARTITION or int(offset) > MAX_OFFSET:
+        raise _other_form(line, cells)
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
+def _other_form(line: str, cells: Sequence[str]) -> BadInputError:
+    return BadInputError(
         f"{line}: expected topic,partition,offset or group,topic,partition,offset, such as {EXAMPLE}; got {short(','.join(cells))}"
     )

@@ -1,4 +1,4 @@
-"""Sharing a cap out over partitions."""
+"""Shares a cap out over partitions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
     """Shorten ranges so that their span is at most the cap, exactly.
 
-    Small partitions are served whole and the others are filled up to one common level, like connected vessels. What the
-    level leaves over goes out one offset each, round robin over all partitions: with a cap below the number of
-    partitions the level is zero, and a quiet partition must get its turn although busy ones have larger backlogs.
+    Small partitions get all of their offsets, and the others are filled up to one common level, like connected vessels. The
+    rest goes out one offset at a time, round robin over all partitions. If the cap is below the number of partitions, the
+    level is zero, and a quiet partition still gets its turn although busy ones have larger backlogs.
     """
     if max_offsets is None or ranges.span <= max_offsets:
         return ranges
@@ -40,7 +40,7 @@ def _water_fill(spans: dict[TopicPartition, int], amount: int, turn: int) -> dic
 def _rest(
     spans: dict[TopicPartition, int], thirsty: list[TopicPartition], share: int, rest: int, turn: int
 ) -> dict[TopicPartition, int]:
-    # A capped window moves the sum of all starts by the cap: the turn goes round all partitions and leaves none out.
+    # A capped window moves the sum of all starts by the cap. So the turn goes round all partitions and leaves none out.
     order = sorted(spans)
     first = turn % len(order)
     waiting = set(thirsty)

@@ -1,8 +1,8 @@
-"""Which windows a run gets: its own, those that dead runs left behind, or new ones (docs/design.md, rules 1 to 3, 5 and 10).
+"""Which windows a run gets: its own, those that dead runs left, or new ones (docs/design.md, rules 1 to 3, 5 and 10).
 
-A group belongs to one task of one DAG, in all of its runs: the first that cut a live window. Two tasks that shared one by mistake
-would divide its records between their outputs, each green. So only the owner gets live windows. Others may replay, which is how a
-DAG of its own replays for the same output. A DAG or task that was renamed takes the group over by a person's act.
+A group belongs to one task of one DAG, in all of its runs: the task that cut its first live window. If two tasks shared a group by mistake,
+both would be green, but each output would have only a part of the records. So only the owner gets live windows. Other tasks may replay, so
+that a separate DAG can replay for the same output. If a DAG or task was renamed, a person gives the group to the new one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Position:
     Attributes:
         offsets: the next offset of each topic-partition.
         topic_ids: the id of each topic.
-        leader_epochs: the epoch of the leader that told the offset, see `core.leader_epochs`; where it is not there, none
-            was noted.
+        leader_epochs: the epoch of the leader that reported the offset, see `core.leader_epochs`; a partition is missing if
+            none was noted.
     """
 
     offsets: Offsets
@@ -71,7 +71,7 @@ class Owner:
 
     @classmethod
     def of(cls, claim: Claim) -> Owner:
-        """Return what a claim is of."""
+        """Return the task of a claim."""
         return cls(claim.dag_id, claim.task_id)
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ class GroupState:
         position: where the next live window starts; None: there never was one.
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.
-        elsewhere: the ids of windows that the asking claim has in other groups, and of none in this one; a few of them.
-        owner: the task that the group belongs to; None: the first that plans live.
+        elsewhere: if the asking claim has no window in this group: the ids of a few windows that it has in other groups.
+        owner: the task that the group belongs to; None: it will belong to the first task that plans live.
     """
 
     version: int = 0
@@ -105,7 +105,7 @@ class Choice:
 
     Attributes:
         adopt: open windows of dead runs, oldest first, as they are.
-        cut: how many new windows it may cut behind all others, 0 or more.
+        cut: how many new windows it may cut after all others, 0 or more.
     """
 
     adopt: tuple[Held, ...]
@@ -113,7 +113,7 @@ class Choice:
 
 
 class How(StrEnum):
-    """How a run came by a window."""
+    """How a run got a window."""
 
     AGAIN = "again"
     ADOPTED = "adopted"
@@ -125,10 +125,10 @@ class How(StrEnum):
 def own_windows(state: GroupState) -> tuple[Held, ...]:
     """Return the windows that the asking run has; none: it asks for the first time.
 
-    An abandoned window owns nothing any more: its run asks like a new one.
+    An abandoned window no longer owns anything, so its run asks like a new one.
 
     Raises:
-        IllegalStepError: one was superseded by a reset: run again, it would write what others own now.
+        IllegalStepError: a reset superseded one of them. A rerun would write what other windows own now.
     """
     superseded = [held.window.id for held in state.claimed if held.window.state is State.SUPERSEDED]
     if superseded:
@@ -140,39 +140,39 @@ def own_windows(state: GroupState) -> tuple[Held, ...]:
 
 
 def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
-    """Refuse a run that had windows in another group: in this one it would get others, and not run its own again.
+    """Refuse a run that had windows in another group: here it would get other windows, and would not run its own again.
 
     Raises:
         BadInputError: with these windows, and what to do.
     """
     if state.elsewhere:
         raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now: it has no window there, and a "
-            f"run that is cleared or tried again gets no new one. Trigger a new run for what is new in {group}. To run the old window "
-            'again, replay it by a task whose group has the old name. To rename a group: "Rename a group" in the docs (docs/howto/rename-a-group.md)'
+            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task now reads group {group}, where it has no window. A "
+            f"run that is cleared or tried again gets no new window. For what is new in {group}, trigger a new run. To run the old window "
+            'again, replay it with a task whose group has the old name. To rename a group: "Rename a group" in the docs (docs/howto/rename-a-group.md)'
         )
 
 
 def made_again(claim: Claim, own: Sequence[Held]) -> str:
-    """Return what a person should know of a run that has windows before its first try: it was deleted and made again."""
+    """Return the warning about a run that has windows before its first try: it was deleted and made again."""
     ids = name_some([held.window.id for held in own], ", ")
     return (
-        f"{claim} is at its first try and had {ids} before: a run of this id was deleted and made again. It is the same run to the "
-        "ledger: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
+        f"{claim} is at its first try and had {ids} before: a run of this id was deleted and made again. To the ledger it is "
+        "the same run: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
         "under another id"
     )
 
 
 def is_owner(owner: Owner | None, claim: Claim) -> bool:
-    """Whether a claim may have live windows: the group is its task's, or no one's yet."""
+    """Whether a claim may have live windows: the group belongs to its task, or to no one yet."""
     return owner is None or owner == Owner.of(claim)
 
 
 def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> str | None:
-    """Return what a person should know before the first window of a group whose task has planned the same topics under another name.
+    """Return the warning before the first window of a group whose task has planned the same topics under another name.
 
     Args:
-        group: which no window was cut of.
+        group: a group without a window.
         owner: the task that plans it.
         owned: the groups that belong to that task, as they were defined when they last planned.
 
@@ -184,13 +184,13 @@ def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> 
         return None
     return (
         f"{owner} has planned the same topics as group {name_some(same, ', ')}, and {group.name} is another group: it owns none of those "
-        "windows, and begins at its own starting_offsets. If the name is a slip, correct it before a job runs. If it is a rename, "
+        "windows, and begins at its own starting_offsets. If the name is a mistake, correct it before a job runs. If it is a rename, "
         'see "Rename a group" in the docs (docs/howto/rename-a-group.md)'
     )
 
 
 def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
-    """Refuse live windows to another DAG or task than the group's.
+    """Refuse live windows to a DAG or task that the group does not belong to.
 
     Raises:
         ForeignGroupError: with the ways to share the group on purpose, and to take it over.
@@ -212,7 +212,7 @@ def take_over_command(group: str, owner: Owner) -> str:
 
 
 def reset_command(group: str, to: Offsets) -> str:
-    """Return the command that moves a group's watermark; of many partitions only its form, as no one can paste these."""
+    """Return the command that moves a group's watermark; for many partitions only its form, because no one can paste so many."""
     offsets = dump_offsets(to) if len(to) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
     return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
 
@@ -232,8 +232,8 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
         if unread := _unread(held.window, topics):
             names, window_id = name_some(unread, ", "), held.window.id
             raise UnreadTopicError(
-                f"Window {window_id} has records of {names}, which group {group} does not read any more, and its run is over. "
-                f"To have them read: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
+                f"Window {window_id} has records of {names}, which group {group} no longer reads, and its run is over. "
+                f"To read them: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
                 f"until the window is committed. To leave them out: kafka-offsets abandon {window_id} --why '...' --yes, "
                 "and remove what was written under this id"
             )
@@ -242,9 +242,9 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
 def check_replays(
     group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
 ) -> None:
-    """Refuse a replay by another DAG or task than the group's of a window with records that its definition does not read.
+    """Refuse a replay by a DAG or task that does not own the group, if a window has records of a topic that it does not read.
 
-    Of its owner such a window is not strange: the topic has left the group since.
+    The owner may have such a window: the topic has left the group since.
 
     Raises:
         UnreadTopicError: with the ways out.
@@ -263,17 +263,17 @@ def check_replays(
 def check_given(
     group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
 ) -> None:
-    """Refuse windows that are asked for by name to who could neither adopt nor replay them.
+    """Refuse windows by name to a claim that could neither adopt nor replay them.
 
-    A run hands its windows to its tasks, and a task has what it had. Of other runs, the tasks of the owner's DAG may take over
-    what is open, as its planner may; those of other DAGs may only replay.
+    A run hands its windows to its tasks, and a task keeps what it had. A task of the owner's DAG may also take over open
+    windows of other runs, as its planner may. A task of another DAG may only replay them.
 
     Args:
         group: its name.
         topics: those that the definition reads.
         state: the group, as the claim sees it.
         claim: who asks.
-        held_windows: the windows, whose holders are over.
+        held_windows: the windows; their holders are over.
 
     Raises:
         ForeignGroupError, UnreadTopicError: with the ways out.
@@ -298,12 +298,12 @@ def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open
 
     Args:
         state: the group.
-        over: those holders of its open windows that are over.
+        over: the holders of its open windows that are over.
         at_most: how many windows the run can work on.
         max_open: how many live windows may be open at once.
 
     Raises:
-        WindowBusyError: others work on all that is open, and no more may be.
+        WindowBusyError: others work on all open windows, and no more windows may be open.
     """
     adopt = tuple(held for held in state.open if held.holder in over)[:at_most]
     cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
@@ -313,14 +313,14 @@ def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open
 
 
 def check_something(state: GroupState, adopted: Sequence[Held], spans: Collection[int]) -> None:
-    """Refuse a run for which nothing is left but an empty window behind those that others work on.
+    """Refuse a run that would get only an empty window, after the windows that others work on.
 
-    An empty window is committed at once. Behind an open one it would keep the offsets of that one from being planned again.
+    An empty window is committed at once. After an open window, it would keep that one's offsets from being planned again.
 
     Args:
         state: the group.
         adopted: what the run takes over.
-        spans: those of the windows that it would cut, without the empty ones.
+        spans: the spans of the windows that it would cut, without the empty ones.
 
     Raises:
         WindowBusyError: others work on all that there is to read.
@@ -336,12 +336,12 @@ def _busy(state: GroupState) -> WindowBusyError:
 
 @dataclass(frozen=True, slots=True)
 class Abandonment:
-    """What it means to give a window up.
+    """What it means to abandon a window.
 
     Attributes:
         window: the window, abandoned.
         position: where the next live window starts from now on; None: where it would have started anyway.
-        skipped: offsets that no one owns then, below what later windows own: the recorded gap.
+        skipped: the recorded gap: offsets that no one owns then, below those of later windows.
     """
 
     window: Window
@@ -350,7 +350,7 @@ class Abandonment:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the ledger's record of the act says of it."""
+        """What the ledger records with the act."""
         return {"window": self.window.id, **({"skipped": named_ranges(self.skipped)} if self.skipped else {})}
 
     @property
@@ -360,11 +360,11 @@ class Abandonment:
 
 
 def abandonment(window: Window, position: Position | None, newest: int | None) -> Abandonment:
-    """Work out what it means to give a window up.
+    """Work out what it means to abandon a window.
 
-    What it owned was seen. The newest live window gives its offsets back: the next one starts where this one did, also in
-    partitions that no window owned before it. Behind an older one nothing can be planned again, as later windows start
-    where it ends: its offsets become a gap, which a replay can fill.
+    The newest live window gives its offsets back: the next one starts where this one did, also in partitions that no window
+    owned before it. The offsets of an older window can't be planned again, because later windows start where it ends. They
+    become a gap, which a replay can fill.
 
     Args:
         window: the window.
@@ -372,7 +372,7 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
         newest: the number of the newest live window of the group that owns its offsets; None: there is none.
 
     Raises:
-        IllegalStepError: its life does not have this step.
+        IllegalStepError: its state does not allow this step.
     """
     abandoned = window.to(State.ABANDONED)
     nothing = OffsetRanges({})
@@ -390,7 +390,7 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
 
 
 def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
-    """Want a yes before offsets are left without an owner.
+    """Require a confirmation before offsets are left without an owner.
 
     Raises:
         ConfirmationError: with the ranges, and how they can be read later.
@@ -405,9 +405,9 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
 
 
 def to_abandon(state: GroupState) -> Held | None:
-    """Return the open window that a person gives up first to have none open: the newest, so that no gap is left.
+    """Return the open window that a person abandons first, until none is open: the newest, so that no gap is left.
 
-    None: all that is open is committing, and only a run can finish that.
+    None: all open windows are committing, and only a run can finish that.
     """
     return next((held for held in reversed(state.open) if held.window.state is State.PLANNED), None)
 
@@ -415,7 +415,7 @@ def to_abandon(state: GroupState) -> Held | None:
 def watermark(state: GroupState) -> Position | None:
     """Return the next offset that is not committed: where the oldest open window starts, or where the next one will.
 
-    Offsets that were lost before the open window started count as done: no one can commit them any more.
+    Offsets that were lost before the open window started count as done: no one can ever commit them.
     """
     if state.open:
         oldest = state.open[0].window
@@ -424,11 +424,11 @@ def watermark(state: GroupState) -> Position | None:
 
 
 def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
-    """Whether someone who was refused a window need not wait for it any longer.
+    """Whether a run that was refused a window no longer has to wait for it.
 
     Args:
         window: where it stands now.
-        is_rerun: whether it was committed when it was refused: then its rerun waits, and not the window behind it.
+        is_rerun: whether it was committed when it was refused. Then the run waits to rerun it, and not for the window after it.
         holder_is_over: whether its holder is over.
     """
     if window.state in (State.ABANDONED, State.SUPERSEDED):
@@ -439,13 +439,13 @@ def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
 
 
 def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
-    """Whether a claim may work on a window without asking who is over.
+    """Whether a claim may work on a window without asking whether its holder is over.
 
     Args:
         held: the window.
         claim: who asks.
-        is_known: the claim had the window, or was given its name by the plan task of its run. Then plan task and workers
-            of one run hand it to each other: the plan task works on nothing, and says what the others work on.
+        is_known: the claim had the window, or got its name from the plan task of its run. Then the plan task and the workers
+            of one run hand it to each other: the plan task works on nothing, it only decides what the others work on.
     """
     is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
     return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
@@ -458,9 +458,9 @@ def of_others(state: GroupState, held_windows: Iterable[Held], claim: Claim, how
 
 
 def to_hold(held_windows: Sequence[Held], claim: Claim) -> list[Held]:
-    """Return which of the windows that a claim gets it holds from now on, in the order of their numbers.
+    """Return which of the windows that it gets a claim holds from now on, in the order of their numbers.
 
-    A plan task leaves to the other tasks of its run what they have.
+    A plan task leaves the other tasks of its run the windows that they have.
     """
     mine = [
         h for h in held_windows if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)

@@ -1,4 +1,4 @@
-"""From a position and the log to the next window's ranges: one verdict per topic-partition (docs/design.md, Planning)."""
+"""Finds the next window's ranges from a position and the log: one verdict per topic-partition (docs/design.md, Planning)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Plan(Draft):
     Partitions of topics that the group no longer reads keep their place as empty ranges.
 
     Attributes:
-        verdicts: what was said of each partition; empty: of the backfill lane.
+        verdicts: the verdict on each partition; empty in the backfill lane.
         warnings: sentences for the log.
     """
 
@@ -53,7 +53,7 @@ class Plan(Draft):
 
 
 def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recovered: Bounds | None = None) -> Verdict:
-    """Say what planning makes of one topic-partition that the group reads.
+    """Return the verdict on one topic-partition that the group reads.
 
     Args:
         tp: the topic-partition.
@@ -74,7 +74,7 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
         return Verdict.NEW_PARTITION
     if bounds.beginning > watermark:
         return Verdict.DATA_LOSS
-    # What an open transaction hides, or a leader that lags, is not lost.
+    # Records that an open transaction hides, or that a slow leader does not show yet, are not lost.
     if max(bounds.end, recovered.end if recovered else 0) < watermark:
         return Verdict.TRUNCATED
     return Verdict.CONTINUE
@@ -106,16 +106,16 @@ def judge_all(
     read = set(group.topics)
     return {
         tp: judge(tp, position, log, again.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP
-        for tp in sorted({**known.offsets, **log.bounds})  # in order nearly: a set would lose that
+        for tp in sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
     }
 
 
 SECOND_LOOK_LEVEL = IsolationLevel.READ_UNCOMMITTED
-"""How to look again at `suspects`: the high watermark says what Kafka lost, whatever an open transaction hides."""
+"""The level for the second look at `suspects`: the high watermark shows what Kafka lost, and no transaction changes it."""
 
 
 def suspects(position: Position | None, log: LogSnapshot) -> list[TopicPartition]:
-    """Name the partitions whose log seems to be truncated: look again, at `SECOND_LOOK_LEVEL`, before believing it."""
+    """Return the partitions whose log seems to be truncated. Look again, at `SECOND_LOOK_LEVEL`, before you believe it."""
     return [tp for tp in log.bounds if judge(tp, position, log) is Verdict.TRUNCATED]
 
 
@@ -129,7 +129,7 @@ def plan_all(
     recovered: Mapping[TopicPartition, Bounds] | None = None,
     ends: Mapping[TopicPartition, int | None] | None = None,
 ) -> Plan:
-    """Plan one live window of all that there is to read, whatever the cap; there may be nothing.
+    """Plan one live window of all that there is to read, without the cap. It may be empty.
 
     Args:
         group: topics and policy.
@@ -171,13 +171,13 @@ def plan_all(
 
 
 def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
-    """Cut a plan into windows, one after the other, each at most the cap: at least one, even if it is empty.
+    """Cut a plan into windows, one after the other, each at most the cap. There is at least one, even if it is empty.
 
-    One look at the log, one judgement: a later window is what the cap left over, and can't be refused for itself.
+    All of them come from one look at the log: a later window is what the cap left over, so it is not judged again.
 
     Args:
         whole: what there is to read.
-        number: how many windows at most; what these leave is not planned.
+        number: how many windows at most; what they leave over is not planned.
         max_offsets: the cap; None: the first window has all.
     """
     plans = [_capped(whole, max_offsets)]
@@ -202,7 +202,7 @@ def with_held_back(
     ends: Mapping[TopicPartition, int | None],
     beyond_now: Mapping[TopicPartition, int | None],
 ) -> Plan:
-    """Warn of partitions that a record dated in the future holds back: no window by time passes it before that date.
+    """Warn of partitions that a record dated in the future holds back: no window that ends by time passes it before that date.
 
     Args:
         plan: a window that ends by time.
@@ -218,7 +218,7 @@ def with_held_back(
     if not held:
         return plan
     warning = (
-        "a record dated in the future holds its partition back until that date, as windows end by time: "
+        "a record dated in the future holds its partition back until that date, because windows end by time: "
         f"{name_some(held, ', ')}. A run that is triggered by hand ends at the end offset, and so reads past it"
     )
     return replace(plan, warnings=(*plan.warnings, warning))
@@ -240,8 +240,8 @@ def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str,
     warnings = []
     if fell_back:
         warnings.append(
-            "the end offset lay before the watermark, and nothing is lost: nothing is read now of "
-            f"{name_some(fell_back, ', ')}. A leader lagged for a moment, or an open transaction hides records that were read "
+            "the end offset was before the watermark, but nothing is lost. This window reads nothing of "
+            f"{name_some(fell_back, ', ')}. Either a leader lagged for a moment, or an open transaction hides records that were read "
             "already (read_uncommitted before, read_committed now)"
         )
     if lost:
@@ -274,7 +274,7 @@ def _refuse(
         raise TopicRecreatedError.naming(
             {
                 tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
-                f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} means nothing any more"
+                f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} no longer means anything"
                 for tp in gone
             },
             f"To read the new topic from its beginning: kafka-offsets reset {group.name} --topic "
@@ -283,7 +283,7 @@ def _refuse(
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            "If it was deleted on purpose, take the topic out of the group's topics",
+            "If it was deleted on purpose, remove the topic from the group's topics",
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
@@ -303,23 +303,23 @@ def _refuse(
                 f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
                 for tp in gone
             },
-            "To go on without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
+            "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
             + reset_command(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
-    # A reset goes up to the last stable offset; one to there would give up what Kafka has, behind an open transaction.
+    # A reset goes at most to the last stable offset. Behind an open transaction, that takes away offsets that Kafka still has.
     hidden: dict[TopicPartition, int] = {}
     if group.isolation_level is IsolationLevel.READ_COMMITTED:
         hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
     told = ""
     if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
-        told += f". To go on at the log's end: {reset_command(group.name, to)}"
+        told += f". To continue at the log's end: {reset_command(group.name, to)}"
     if hidden:
         names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
         told += (
             f". An open transaction still hides {name_some(names, ', ')}: wait until it has ended, and let the task run again; the "
-            "error then names where to go on"
+            "error then names where to continue"
         )
     return told

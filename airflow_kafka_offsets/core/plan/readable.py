@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.window import Window
 
 
 def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
-    """Refuse a window whose topics are no longer those that it was cut from: plausible offsets prove nothing.
+    """Refuse a window whose topics are no longer those that it was cut from, even if its offsets exist.
 
     Raises:
         TopicRecreatedError: a topic has another id now.
@@ -29,7 +29,7 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     wanted = list(window.ranges.without_empty())
     gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
-        raise MissingPartitionError.naming(gone, _unreadable(window, "then take the topic out of the group's topics"))
+        raise MissingPartitionError.naming(gone, _unreadable(window, "then remove the topic from the group's topics"))
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
@@ -40,17 +40,17 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
 
 
 def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
-    """Name the partitions whose log seems to end before the window does."""
+    """Return the partitions whose log seems to end before the window does."""
     return [tp for tp, r in window.ranges.without_empty().items() if tp in log.bounds and log.bounds[tp].end < r.end]
 
 
 def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
-    """Refuse to run a window again that Kafka no longer holds as a whole.
+    """Refuse to run a window again if Kafka no longer holds all of it.
 
     Args:
         window: the window.
         log: what Kafka holds.
-        epoch_ends: where the leader epochs end that are in doubt, see `leader_epochs.of_windows`.
+        epoch_ends: the ends of the leader epochs that are in doubt, see `leader_epochs.of_windows`.
 
     Raises:
         DataLossError: retention removed offsets of the window, or its log was truncated.
@@ -62,7 +62,7 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     if missing:
         raise MissingPartitionError.naming(missing, _unreadable(window, "then reset the group"))
     gone = {
-        tp: f"{tp}: offsets {r} are not all there any more (beginning offset {b.beginning}, end offset {b.end})"
+        tp: f"{tp}: offsets {r} are no longer all there (beginning offset {b.beginning}, end offset {b.end})"
         for tp, r in wanted.items()
         if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
     }
@@ -95,7 +95,7 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
     partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
     gone = name_some([f"{id_}: {name_some(exc.partitions.values())}" for id_, exc in errors.items()], ". ")
     raise type(error)(
-        f"{len(errors)} of {counted(len(windows), 'window')} can't be read any more. {gone}. "
+        f"{len(errors)} of {counted(len(windows), 'window')} can no longer be read. {gone}. "
         + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")
         + _give_up(window for window in windows if window.id in errors),
         partitions,
@@ -103,10 +103,10 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
 
 
 def _give_up(unreadable: Iterable[Window]) -> str:
-    # The newest first: it leaves no gap, if nothing lies behind it.
+    # The newest first: it leaves no gap if no window follows it.
     if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
         return ""
-    return ". To give up those that are open: " + name_some(
+    return ". To abandon those that are open: " + name_some(
         [f"kafka-offsets abandon {window.id} --why '...'" for window in is_open]
     )
 
@@ -114,7 +114,7 @@ def _give_up(unreadable: Iterable[Window]) -> str:
 def _unreadable(window: Window, then: str) -> str:
     if window.state.is_open:
         return (
-            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy; to keep that: "
-            f"kafka-offsets commit {window.id} --why '...'. To give the window up: kafka-offsets abandon {window.id} --why '...'; {then}"
+            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy. To keep that: "
+            f"kafka-offsets commit {window.id} --why '...'. To abandon the window: kafka-offsets abandon {window.id} --why '...'; {then}"
         )
-    return f"Window {window.id} is {window.state} and can't be read again; what it wrote then is all there is"
+    return f"Window {window.id} is {window.state} and can't be read again; what it wrote is the only copy"

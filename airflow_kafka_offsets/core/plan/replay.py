@@ -1,4 +1,4 @@
-"""Who owns the offsets of a replay: windows that are run again, and new backfill windows for what no one owned.
+"""Which windows own the offsets of a replay: windows that are run again, and new backfill windows for what no one owned.
 
 docs/design.md, rules 6 and 7.
 """
@@ -35,7 +35,7 @@ Gaps = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 def may_replay(window: Window) -> bool:
-    """Whether a replay may run the window: it is committed, or a backfill window that a replay left behind."""
+    """Whether a replay may run the window: it is committed, or a backfill window that an earlier replay left open."""
     return window.state is State.COMMITTED or (window.lane is Lane.BACKFILL and window.state.is_open)
 
 
@@ -43,7 +43,7 @@ def check_replayable(window: Window) -> None:
     """Refuse a window that a person named and that can't be replayed.
 
     Raises:
-        IllegalStepError: it is the live lane's, or owns nothing any more.
+        IllegalStepError: it is an open live window, or no longer owns anything.
     """
     if may_replay(window):
         return
@@ -53,19 +53,19 @@ def check_replayable(window: Window) -> None:
             "to read them. The next ordinary run of its DAG takes it over when the run that has it is over"
         )
     raise IllegalStepError(
-        f"Window {window.id} was {window.state}, and owns nothing any more. Name the time span or the offsets instead: that "
-        "finds the windows which own them now, and reads what no one owns"
+        f"Window {window.id} was {window.state}, and no longer owns anything. Name the time span or the offsets instead: that "
+        "finds the windows that own them now, and reads what no one owns"
     )
 
 
 def between_times(
     starts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int | None], log: LogSnapshot
 ) -> OffsetRanges:
-    """Return the offsets between two times: spans that follow each other tile the log, whatever the order of timestamps.
+    """Return the offsets between two times. Consecutive time spans tile the log, whatever the order of timestamps.
 
     Args:
         starts: the first offset of the first time or later, by the timestamp index; None: there is none.
-        ends: the same of the second time.
+        ends: the same for the second time.
         log: what Kafka holds.
     """
     bounds = log.bounds
@@ -74,11 +74,11 @@ def between_times(
 
 
 def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> list[Held]:
-    """Return the windows that own any of these offsets, in the topics of today.
+    """Return the windows that own any of these offsets, in today's topics.
 
     Args:
         asked: offset ranges.
-        owners: windows that own their offsets: those of the live lane last, the newest of them first.
+        owners: windows that own their offsets: first backfill windows, then live windows from the newest to the oldest.
         topic_ids: the ids that the asked offsets belong to.
     """
     wanted = asked.without_empty()
@@ -86,7 +86,7 @@ def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[
 
 
 def _down_to(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> Iterator[Held]:
-    # Live windows tile the log. So none owns any of this that is older than one which starts before all of it.
+    # Live windows tile the log. Once one starts before all that is asked, no older one has any of it.
     for held in owners:
         yield held
         window = held.window
@@ -134,7 +134,7 @@ def _shared(
 
 
 def without_owner(asked: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
-    """Return what is left of the asked ranges when all that these windows own is taken away."""
+    """Return the asked ranges without what these windows own."""
     left: dict[TopicPartition, list[OffsetRange]] = {tp: [r] for tp, r in asked.without_empty().items()}
     for window in owners:
         for tp, taken in _shared(window, asked, topic_ids):
@@ -151,7 +151,7 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
 
 
 def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
-    """Leave out what the live lane has not read yet, and will."""
+    """Leave out what the live lane will still read."""
     marks = (watermark(state) or NOWHERE).offsets
     return OffsetRanges(
         (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
@@ -166,7 +166,7 @@ def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot,
     """
     assert state.position
     check_in_log(gaps, log, state.position)
-    # What is above the watermark is not lost when the log ends before it: no one has written it yet.
+    # Offsets above both the watermark and the log's end are not lost: no one has written them yet.
     check_below_watermark(gaps, state, log)
     check_not_truncated(gaps, log)
     ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
@@ -175,7 +175,7 @@ def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot,
 
 
 def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> None:
-    """Refuse offsets without an owner that the live lane will read; a new partition it reads from its beginning.
+    """Refuse offsets without an owner that the live lane will read. It reads a new partition from its beginning.
 
     Raises:
         BadInputError: with the partitions and numbers.
@@ -188,12 +188,12 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         if pieces[-1].end > mark:
             above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
     if above:
-        wait = "Let an ordinary run of the DAG read it"
+        wait = "Let an ordinary run of the DAG read them"
         if state.open:
             open_id = state.open[0].window.id
             wait = f"Window {open_id} is open and holds the watermark: let it be committed, then ask again"
         raise NotYetError(
-            f"A replay ends below the watermark, and this is above it: {name_some(above)}. {wait}, or ask for an earlier end"
+            f"A replay can only read below the watermark, and these offsets are above it: {name_some(above)}. {wait}, or ask for an earlier end"
         )
 
 
@@ -220,7 +220,7 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
-    """Refuse offsets below the watermark that lie behind the end of their log.
+    """Refuse offsets below the watermark that lie beyond the end of their log.
 
     Raises:
         LogTruncatedError: with the numbers.
@@ -241,7 +241,7 @@ def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
 
 
 def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
-    """Cut gaps into windows: one range a partition in each, and none larger than the cap.
+    """Cut gaps into windows. Each has at most one range of a partition, and none is larger than the cap.
 
     Raises:
         BadInputError: that makes too many windows.
@@ -266,7 +266,7 @@ def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
 
 
 def check_divides(span: TimeSpan) -> None:
-    """Refuse a data interval that no window's cut time can lie in.
+    """Refuse a data interval that can't contain a window's cut time.
 
     Raises:
         BadInputError: it has no width.
@@ -284,7 +284,7 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError
 
     Args:
         what: what was asked.
-        owners: windows that own the records of the asked time, and were cut at another.
+        owners: windows that own the records of the asked time, but were cut at another time.
     """
     hint = (
         f" Its records belong to windows with another cut time: {name_some([w.id for w in owners], ', ')}; name these"

@@ -17,13 +17,13 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 WINDOWS, FROM, TO = "windows", "from", "to"
 STARTING_OFFSETS, ENDING_OFFSETS = "starting_offsets", "ending_offsets"
 REPLAY_KEYS = (WINDOWS, FROM, TO, STARTING_OFFSETS, ENDING_OFFSETS)
-"""The params, or keys of a run's conf, that choose a replay; one that is null says nothing."""
+"""The params, or keys of a run's conf, that choose a replay. One that is null is ignored."""
 
 LIKE = 0.85
-"""How much of a longer key must be ours for it to be a slip: one letter, not another word."""
+"""How similar a longer key must be to one of ours to count as a misspelling: a letter may differ, a word may not."""
 
 GROUP = "group"
-"""The param, or key of a run's conf, that says of which group a replay is. By itself it chooses none."""
+"""The param, or key of a run's conf, that names the group of a replay. By itself it chooses no replay."""
 
 OUR_KEYS = (*REPLAY_KEYS, GROUP)
 """All keys of a run's conf that mean something to us."""
@@ -38,7 +38,7 @@ class Live:
 
     Attributes:
         until: the cut time of new windows; None: the moment of planning.
-        ends_at: where new windows end, by Kafka's timestamp index; None: at the end offset of the moment.
+        ends_at: where new windows end, by Kafka's timestamp index; None: at the end offset at the moment of planning.
         at_most: how many windows the run can work on.
     """
 
@@ -56,12 +56,12 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """Ask for a time span: the windows with ``start < until <= end``, and records of then that no one owns.
+    """Ask for a time span: the windows with ``start < until <= end``, and records of that time that no one owns.
 
     Attributes:
         start, end: in UTC, whatever zone they are given in.
-        is_interval: it is the data interval of an Airflow backfill's run: the windows are divided among such runs, one
-            without any is no error, and one that had windows already gets them too.
+        is_interval: it is the data interval of an Airflow backfill's run. The windows are divided among such runs: a run
+            without any window is no error, and a run that had windows already gets them, too.
     """
 
     start: datetime
@@ -69,7 +69,7 @@ class TimeSpan:
     is_interval: bool = False
 
     def __post_init__(self) -> None:
-        # Python compares two times of one zone by their clocks, and in autumn these say one hour twice.
+        # Python compares two times of one zone by their clocks, and in autumn these show one hour twice.
         object.__setattr__(self, "start", self.start.astimezone(UTC))
         object.__setattr__(self, "end", self.end.astimezone(UTC))
 
@@ -93,10 +93,10 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
 
     Args:
         group: the group's name.
-        params: what the run was given; values that are null or empty say nothing, other keys are not ours.
+        params: what the run was given; values that are null or empty, and other keys, are ignored.
 
     Raises:
-        BadInputError: more than one way at once, half a way, or a value that can't be read.
+        BadInputError: more than one way at once, only half of one, or a value that can't be read.
     """
     given = _given(params)
     ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
@@ -121,11 +121,11 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
 
 
 def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[str] = OUR_KEYS) -> None:
-    """Refuse a run that was given a key which only looks like one of ours: it would read what is new, or of another group.
+    """Refuse a run with a key that looks like a misspelled one of ours. The run would read what is new, or another group.
 
     Args:
         conf: what a person gave the run.
-        own: the params that the DAG declares: these it means otherwise.
+        own: the params that the DAG declares. It uses them for something else.
         ours: the keys that count in such a run.
 
     Raises:
@@ -144,7 +144,7 @@ def _meant(key: str, ours: Collection[str]) -> str | None:
     letters = _letters(key)
     for one in ours:
         likeness = SequenceMatcher(None, letters, _letters(one)).ratio()
-        # Words as short as `from` and `to` are like too many others.
+        # Short words such as `from` and `to` are similar to too many others.
         if letters == _letters(one) or (len(one) > len(FROM) and likeness >= LIKE):
             return one
     return WINDOWS if letters == "windowid" and WINDOWS in ours else None
@@ -159,9 +159,9 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
 
     Args:
         group: the group whose task asks.
-        groups: those that its DAG plans windows of.
+        groups: the groups that its DAG plans.
         params: what the run was given.
-        must_name: with several groups, one has to be named; else it is of all when it names none.
+        must_name: with several groups, the run has to name one. If False, a run that names none means all of them.
 
     Raises:
         BadInputError: it names another group than these, or none of several.
@@ -170,7 +170,7 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
     if _is_empty(named):
         if must_name and len(known) > 1:
             raise BadInputError(
-                f"This DAG plans windows of the groups {name_some(known, ', ')}, and the replay does not say of which: add it "
+                f"This DAG plans windows of the groups {name_some(known, ', ')}, and the replay does not name one: add it "
                 f'to the conf, e.g. "{GROUP}": "{known[0]}"'
             )
         return True
@@ -180,7 +180,7 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:
-    """Whether a run was given anything that chooses a replay, be it right or wrong."""
+    """Whether a run was given anything that chooses a replay, valid or not."""
     return bool(_given(params))
 
 
@@ -213,7 +213,7 @@ def parse_windows(group: str, text: str) -> list[int]:
     [3, 12, 13, 14, 20]
 
     Raises:
-        BadInputError: it is something else, too much, or a window of another group.
+        BadInputError: it is something else, names too many windows, or names a window of another group.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
@@ -279,7 +279,7 @@ def _time(key: str, value: Any) -> datetime:
     except ValueError as exc:
         raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
     if time.tzinfo is None:
-        raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 behind it")
+        raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 after it")
     try:
         return time.astimezone(UTC)
     except OverflowError as exc:

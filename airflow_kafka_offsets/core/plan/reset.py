@@ -26,12 +26,12 @@ class Reset:
         position: where the next live window will start.
         moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
         skipped: offsets that no one will own: the recorded gap.
-        superseded: windows that lose their offsets, oldest first; their output has to go.
-        irreplaceable: offsets of these windows that Kafka holds no more: their output is the only copy.
+        superseded: windows that lose their offsets, oldest first; their output has to be removed.
+        irreplaceable: offsets of these windows that Kafka no longer holds: their output is the only copy.
         replaced: offsets below the new watermark that Kafka gave to other records after they were read: no one will read
             these.
-        unread: what these windows own of topics that the group no longer reads, or that were recreated since, by window:
-            no one owns it then, a gap too.
+        unread: by window, what these windows own of topics that the group no longer reads, or that were recreated since.
+            After the reset, no one owns it: it is a gap, too.
     """
 
     position: Position
@@ -44,7 +44,7 @@ class Reset:
 
     @property
     def changes_something(self) -> bool:
-        """Whether there is anything to do: a watermark moves, or one that stays settles what Kafka replaced below it."""
+        """Whether there is anything to do: to move a watermark, or to settle what Kafka replaced below one that stays."""
         return bool(self.moves or self.replaced)
 
 
@@ -52,7 +52,7 @@ def check_no_open_window(group: str, state: GroupState) -> None:
     """Refuse a reset while a window waits for its commit.
 
     Raises:
-        IllegalStepError: with the command that gives the window up.
+        IllegalStepError: with the command that abandons the window.
     """
     if not state.open:
         return
@@ -62,8 +62,8 @@ def check_no_open_window(group: str, state: GroupState) -> None:
     others = [h.window.id for h in reversed(state.open) if h != held and h.window.state is State.PLANNED]
     raise IllegalStepError(
         f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
-        f"or give it up first: kafka-offsets abandon {held.window.id} --why '...'"
-        + (f". Then the same of {name_some(others, ', ')}" if others else "")
+        f"or abandon it first: kafka-offsets abandon {held.window.id} --why '...'"
+        + (f". Then do the same with {name_some(others, ', ')}" if others else "")
     )
 
 
@@ -86,7 +86,7 @@ def plan_reset(
         log: what Kafka holds of the topics of `target`.
         committed: the committed live windows, newest first.
         backfill: the backfill windows that own their offsets.
-        epoch_ends: where the leader epochs end that are in doubt.
+        epoch_ends: the ends of the leader epochs that are in doubt.
         reads: the topics that the group reads; None: all that its windows have.
 
     Raises:
@@ -104,7 +104,7 @@ def plan_reset(
     if unnamed:
         raise BadInputError(f"The topic was recreated: name all of its partitions, {name_some(unnamed, ', ')} too")
     touched = {tp.topic for tp in target}
-    # Watermarks of an older incarnation and of partitions that are gone mean nothing any more.
+    # Watermarks of an older incarnation and of partitions that are gone no longer mean anything.
     kept = {
         tp: offset
         for tp, offset in before.offsets.items()
@@ -116,7 +116,7 @@ def plan_reset(
         leader_epochs.after_reset(before, target, log),
     )
     moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
-    # What has no watermark would have started at its beginning offset.
+    # A partition without a watermark would have started at its beginning offset.
     starts = {tp: log.bounds[tp].beginning if old is None else old for tp, (old, _) in moves.items()}
     skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
@@ -131,7 +131,7 @@ def plan_reset(
 
 
 def _of_today(window: Window, position: Position) -> OffsetRanges:
-    """Return what a window has of the topics as they are now: in one that was recreated its offsets mean nothing."""
+    """Return a window's ranges without those of recreated topics, where its offsets mean nothing."""
     same = {topic for topic, known in window.topic_ids.items() if position.topic_ids.get(topic) == known}
     return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
@@ -159,18 +159,18 @@ def _superseded(
 ) -> tuple[Window, ...]:
     if not back:
         return ()
-    # Committed live windows tile the log: behind the first that ends before the target, all do.
+    # Committed live windows tile the log. Once one ends before the target, all older ones do.
     reached = takewhile(lambda window: _reaches(window, position, back), committed)
     owners = [window for window in chain(reached, backfill) if _overlaps(window, position, back)]
     return tuple(sorted(owners, key=lambda window: window.seq))
 
 
 def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> str:
-    # The oldest whose start Kafka still holds: where a live window starts, no other of the live lane is cut.
+    # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
     found: Window | None = None
     starts: dict[TopicPartition, int] = {}
     for window in reversed([window for window in superseded if window.lane is Lane.LIVE]):
-        # A partition that came later goes back to where it was taken up, see `window_starts`.
+        # A partition that came later goes back to where a window first took it up, see `window_starts`.
         starts.update(_of_today(window, position).without_empty().starts)
         if _is_held(starts, log):
             found = window
@@ -178,7 +178,7 @@ def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log
         backfill = [window for window in superseded if window.lane is Lane.BACKFILL]
         found = next((w for w in backfill if _is_held(_of_today(w, position).without_empty().starts, log)), None)
     if found is None:
-        return "Kafka does not hold the start of any such window any more: read the topic under another group's name"
+        return "Kafka no longer holds the start of any such window: read the topic under another group's name"
     return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
 
 
@@ -190,8 +190,8 @@ def _is_held(starts: Offsets, log: LogSnapshot) -> bool:
 def _refuse_open(group: str, window: Window) -> None:
     if window.state.is_open:
         raise IllegalStepError(
-            f"Window {window.id} of group {group} is {window.state}, and a replay is to fill its offsets. Let it be "
-            f"committed, or give it up first: kafka-offsets abandon {window.id} --why '...'"
+            f"Window {window.id} of group {group} is {window.state}, and a replay will read its offsets. Let it be "
+            f"committed, or abandon it first: kafka-offsets abandon {window.id} --why '...'"
         )
 
 
@@ -214,8 +214,8 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
             continue
         if position.offsets.get(tp, 0) > owned.start:
             raise IllegalStepError(
-                f"Window {window.id} owns {tp} offsets {owned}, and would own a part of them no more: no one would read "
-                f"the rest again. {way_out}"
+                f"Window {window.id} owns {tp} offsets {owned}, and the reset would take away only a part of them: no one would "
+                f"read the rest again. {way_out}"
             )
 
 
@@ -238,7 +238,7 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
     if other and not same.span:
         raise IllegalStepError(
             f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: its offsets mean nothing "
-            f"in the one of today. To read that one from its beginning: kafka-offsets reset {window.group} "
+            f"in today's topic. To read today's topic from its beginning: kafka-offsets reset {window.group} "
             f"--topic {other[0]} --to earliest --why '...'"
         )
     starts: dict[TopicPartition, int] = {}
@@ -251,7 +251,7 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
 
 
 def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
-    """Want a yes before windows lose their offsets.
+    """Require a confirmation before windows lose their offsets.
 
     Raises:
         ConfirmationError: with the windows, and the replay that is usually meant.
@@ -267,7 +267,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         only_copy += "".join(f" {told}" for told in nobody_reads(reset))
         raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
-            f"under new ids, so the output under the old ids has to be removed, or records count twice, and none of their "
+            f"under new ids, so the output under the old ids has to be removed, or records count twice. None of their "
             f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
             f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'. """
             "If you do mean it: add --supersede"
@@ -275,7 +275,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
 
 
 def nobody_reads(reset: Reset) -> list[str]:
-    """Say of what the windows lose that no one reads again, why that is so and what can be done: a sentence for each reason."""
+    """Return a sentence for each reason why no one reads some of these offsets again, with what can be done."""
     recreated: list[str] = []
     left: list[str] = []
     for window in reset.superseded:
@@ -291,7 +291,7 @@ def nobody_reads(reset: Reset) -> list[str]:
     if left:
         told.append(
             f"The group no longer reads the topic of {name_some(left, ', ')}: no one reads these records again (recorded as a "
-            "gap). Keep that part of the output, or take the topic into the group's topics again before."
+            "gap). Keep that part of the output, or first put the topic back into the group's topics."
         )
     return told
 

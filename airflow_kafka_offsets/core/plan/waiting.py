@@ -1,4 +1,4 @@
-"""Whether what a sensor waits for is there: decided from what ledger and Kafka hold at one moment."""
+"""Decides whether what a sensor waits for is there, from what ledger and Kafka hold at one moment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OffsetsAt = Mapping[TopicPartition, int | None]
 
 
 CALL_AGAIN_AFTER = timedelta(minutes=15)
-"""When a run that was called for has not planned by then, and none works on a window, another one is called."""
+"""If no run has planned this long after the trigger asked for one, and no window is open, it asks for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def decide(condition: LogCondition, seen: Seen) -> Decision:
     """Decide a condition on what Kafka holds.
 
     Raises:
-        LogError: what planning would say: records are gone, a topic is missing or another one.
+        LogError: planning would raise it, too: records are gone, or a topic is missing or was recreated.
     """
     match condition:
         case UnreadAtLeast():
@@ -104,7 +104,7 @@ def decide(condition: LogCondition, seen: Seen) -> Decision:
 
 
 def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
-    # What the next plan would read if it had no cap: with its verdicts, and so with its errors.
+    # What the next plan would read without a cap, with the same verdicts and errors.
     first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
     position = position_for(condition, seen.state)
     return plan_all(condition.group, position, seen.log, until=seen.now, first=first, recovered=seen.recovered).ranges
@@ -138,7 +138,7 @@ def _is_forgotten(last: Event, seen: Seen) -> bool:
 
 
 def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
-    judge_all(condition.group, None, seen.log)  # a topic that is missing would count as passed
+    judge_all(condition.group, None, seen.log)  # otherwise a missing topic would count as passed
     facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
     if seen.now < condition.until:
         return Decision(False, facts | {"held_back_by": ["the clock"]})
@@ -153,10 +153,10 @@ def decide_window(window: Standing) -> Decision:
     """Decide whether a window is committed.
 
     Raises:
-        IllegalStepError: it was given up, and never will be.
+        IllegalStepError: it was abandoned or superseded, so it never will be.
     """
     if not window.state.owns:
-        raise IllegalStepError(f"Window {window.id} is {window.state} and will not be committed any more")
+        raise IllegalStepError(f"Window {window.id} is {window.state} and will never be committed")
     return Decision(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
 
 

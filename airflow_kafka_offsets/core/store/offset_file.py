@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets, re
 from airflow_kafka_offsets.core.store_address import MIN_KEEP
 
 LEFTOVER_AGE = timedelta(days=1)
-"""A temporary file that is older has no writer any more."""
+"""A temporary file that is older no longer has a writer."""
 MAX_DELETED = 20
 """How many files one advance deletes at most. There may be more if the rights to delete were granted late."""
 

@@ -31,6 +31,13 @@ def test_of_several_groups_one_is_taken() -> None:
     assert load_csv("x", text, "g,1", is_chosen=True) == {tp(0): 5}
 
 
+def test_lines_of_other_groups_need_no_offsets() -> None:
+    text = "group,topic,partition,offset\nother,orders,0,-\nlake,orders,0,6\n"
+    assert load_csv("x", text, "lake") == {tp(0): 6}
+    with pytest.raises(BadInputError, match="no line of group sea; it has group, lake, other"):
+        load_csv("x", text, "sea")
+
+
 def test_a_file_without_a_line_has_no_offsets() -> None:
     assert load_csv("x", "\n\n", "lake") == {}
 
@@ -46,6 +53,7 @@ def test_a_file_without_a_line_has_no_offsets() -> None:
         ("orders,2147483648,5\n", "line 1: expected"),
         ("orders,0,9223372036854775808\n", "line 1: expected"),
         ("orders,0,٣\n", "line 1: expected"),
+        ("a,b,orders,0,5\n", "line 1: expected"),
         ("orders,0\n", "line 1: expected topic,partition,offset or group,topic,partition,offset"),
         ("GROUP TOPIC PARTITION CURRENT-OFFSET\n", "line 1: expected"),
         ("orders,0,5\norders,0,6\n", "line 2: orders-0 is there twice"),

@@ -260,7 +260,7 @@ def test_which_windows_a_replay_may_run(lane: Lane, state: State, may: bool) -> 
     if may:
         check_replayable(one)
         return
-    why = "the live lane is about" if state.is_open else "owns nothing any more"
+    why = "the live lane is about" if state.is_open else "no longer owns anything"
     with pytest.raises(IllegalStepError, match=f"lake-000004 (is|was) {state}.*{why}"):
         check_replayable(one)
 
