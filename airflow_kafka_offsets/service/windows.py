@@ -523,8 +523,8 @@ class WindowService:
                 launcher ran the job and the green task is the only evidence.
 
         Returns:
-            True: this commit did it; False: the window was committed before and this was a rerun, or another commit or a plan
-            has finished this commit.
+            True: this commit did it; False: the window was committed before and this was a rerun, or someone else finished
+            this commit first: another commit, or a plan.
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
