@@ -702,7 +702,7 @@ class WindowService:
                     f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = window_starts(window, position, committed_windows(self._ledger, group.name))
+            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.topics)
             return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
         if not to.lstrip().startswith("{"):
             return None
