@@ -62,6 +62,7 @@ _LONGEST_FIRST = (
     "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
     "operators",
     "launchers",
+    "stores/test_kafka.py",
     "ledger/test_races.py",
     "adapters",
     "stores",

@@ -126,7 +126,7 @@ class WindowCommitted:
 
 @dataclass(frozen=True, slots=True)
 class WindowFree:
-    """Another run may work on one of these windows, or on the next one: a holder is over, or a window is committed or abandoned.
+    """Whoever was refused these windows can ask again: the holder of one is over, or one is committed or abandoned.
 
     Attributes:
         window_ids: the windows.

@@ -145,7 +145,7 @@ class ReplayPlanner:
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
     def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Allocation:
-        """Return what belongs to a span, without the windows that the run has. If it has some, the live lane keeps what it will read.
+        """Return what belongs to a span, without the windows that the run has. A run that has some gets nothing that the live lane will read.
 
         Raises:
             BadInputError, LogError: see `plan`.

@@ -523,8 +523,8 @@ class WindowService:
                 launcher ran the job and the green task is the only evidence.
 
         Returns:
-            True: this commit did it; False: the window was committed before and this was a rerun, or another commit or a plan
-            has finished this commit.
+            True: this commit did it; False: the window was committed before and this was a rerun, or someone else finished
+            this commit first: another commit, or a plan.
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
@@ -702,7 +702,7 @@ class WindowService:
                     f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = window_starts(window, position, committed_windows(self._ledger, group.name))
+            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.topics)
             return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
         if not to.lstrip().startswith("{"):
             return None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
+    from tests.lab.databases import Postgres
     from tests.spark.conftest import MakeWindow, Ranges
 
 ID = "lake.orders-000012"
@@ -112,6 +113,32 @@ def test_rows_are_converted_as_by_a_direct_write(
     assert [(n, float(at), note) for n, at, note in database.ask(f"SELECT n, {seconds}, note FROM {table}")] == [
         (1, 1774747800.123, "x")
     ]
+
+
+def test_whoever_makes_the_tables_beside_the_target_at_the_same_moment_does_not_fail_the_job(
+    make_window: MakeWindow, postgres: Postgres, ranges: Ranges, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL may tell the second of two that a type exists, in spite of IF NOT EXISTS; see _make_lock()."""
+    database = Database(postgres.create_database(f"twins_{topic}"))
+    database.create("orders")
+    once, others = jdbc._update, {"kafka_offsets_published", "kafka_offsets_digests"}
+
+    def beside_another_job(connection: Any, statement: str, *arguments: Any, **more: Any) -> int:
+        made = next((name for name in others if statement.startswith("CREATE TABLE") and name in statement), None)
+        if made is None:
+            return once(connection, statement, *arguments, **more)
+        others.remove(made)
+        database.run(f"CREATE TYPE {made} AS ENUM ()")
+        try:
+            return once(connection, statement, *arguments, **more)
+        finally:
+            database.run(f"DROP TYPE {made}", statement)
+
+    monkeypatch.setattr(jdbc, "_update", beside_another_job)
+    window = make_window(ranges)
+    assert write(window, values(window), database, "orders") == 10
+    assert database.numbers("orders") == [*range(10)]
+    assert not others
 
 
 def test_rows_without_a_digest_are_replaced_only_by_a_window_that_was_committed(

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -233,17 +232,16 @@ class _Commit:
         """Commit in one transaction; False: another writer fenced this one."""
         if producer is None:
             return self._lost()
-        seconds = self._store._timeout
         try:
             producer.begin_transaction()
             with closing(Consumer(self._consumer_settings)) as consumer:
                 metadata = consumer.consumer_group_metadata()
             for chunk in self._chunks():
-                _in_time(partial(producer.send_offsets_to_transaction, chunk, metadata, seconds), self._group, seconds)
+                self._step(producer.send_offsets_to_transaction, chunk, metadata)
         except KafkaException as exc:
             return self._failed(producer, exc)
         try:
-            _in_time(partial(producer.commit_transaction, seconds), self._group, seconds)
+            self._step(producer.commit_transaction)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED or error.txn_requires_abort():
@@ -298,7 +296,7 @@ class _Commit:
                     "error_cb": self._reports.append,
                 }
             )
-            _in_time(partial(producer.init_transactions, store._timeout), self._group, store._timeout)
+            self._step(producer.init_transactions)
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() in _FENCED:
@@ -312,7 +310,7 @@ class _Commit:
         if error.code() in _FENCED:
             return self._lost()
         try:
-            _in_time(partial(producer.abort_transaction, self._store._timeout), self._group, self._store._timeout)
+            self._step(producer.abort_transaction)
         except KafkaException as ended:
             # If two writers change a transaction at the same moment, the broker may answer UNKNOWN. Only a read shows the outcome.
             if ended.args[0].code() in _FENCED:
@@ -321,6 +319,29 @@ class _Commit:
                 raise self._store._unknown(self._group, error) from exc
             # Nothing is committed: the open transaction ends with its time-out, or with the next writer.
         raise self._store._error(self._group, error, tuple(self._reports)) from exc
+
+    def _step(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Take a step of the transaction, with the store's time-out, and wait for it at most twice as long.
+
+        While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456). If such a
+        step comes back later, nothing is written, as no one commits the transaction. Only a commit that comes back later may be written.
+
+        Raises:
+            KafkaException: it took too long.
+            Exception: of the step.
+        """
+        raised: list[Exception] = []
+
+        def step() -> None:
+            try:
+                call(*arguments, self._store._timeout)
+            except Exception as exc:  # also one that is no answer of Kafka: silence would count as success
+                raised.append(exc)
+
+        if not _ends_in_time(step, f"transaction of {self._group}", 2 * self._store._timeout):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the coordinator did not answer"))
+        if raised:
+            raise raised[0]
 
     def _lost(self) -> bool:
         # Without a random pause, two writers could fence each other again and again.
@@ -365,31 +386,12 @@ class _Commit:
             yield commits[start : start + CHUNK]
 
 
-def _in_time(step: Callable[[], None], group: str, seconds: float) -> None:
-    """Take a step of a transaction, and wait for it at most twice as long as it was told to take.
-
-    While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456). A step
-    that comes back later changes nothing: the transaction is never committed.
-
-    Raises:
-        KafkaException: it took too long.
-        Exception: of the step.
-    """
-    raised: list[Exception] = []
-
-    def run() -> None:
-        try:
-            step()
-        except Exception as exc:  # also one that is no answer of Kafka: silence would count as success
-            raised.append(exc)
-
-    thread = threading.Thread(target=run, name=f"transaction of {group}", daemon=True)
+def _ends_in_time(step: Callable[[], None], name: str, seconds: float) -> bool:
+    """Take a step in a thread of its own, and return whether it ended in time. If not, the thread is left behind."""
+    thread = threading.Thread(target=step, name=name, daemon=True)
     thread.start()
-    thread.join(2 * seconds)
-    if thread.is_alive():
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the coordinator did not answer"))
-    if raised:
-        raise raised[0]
+    thread.join(seconds)
+    return not thread.is_alive()
 
 
 @contextmanager
@@ -402,10 +404,7 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
     try:
         yield consumer
     finally:
-        closer = threading.Thread(target=consumer.close, name=f"{CLOSING}{group}", daemon=True)
-        closer.start()
-        closer.join(seconds)
-        if closer.is_alive():
+        if not _ends_in_time(consumer.close, f"{CLOSING}{group}", seconds):
             logger.warning("Group %s: a commit got no answer; Kafka's client repeats it until this process ends", group)
 
 

@@ -444,8 +444,8 @@ def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
     Args:
         held: the window.
         claim: who asks.
-        is_known: the claim had the window, or got its name from the plan task of its run. Then the plan task and the workers
-            of one run hand it to each other: the plan task works on nothing, it only decides what the others work on.
+        is_known: whether the claim had the window before, or got its name from the plan task of its run. Then the tasks of the
+            run hand it to each other: the plan task works on no window itself.
     """
     is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
     return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
@@ -458,7 +458,7 @@ def of_others(state: GroupState, held_windows: Iterable[Held], claim: Claim, how
 
 
 def to_hold(held_windows: Sequence[Held], claim: Claim) -> list[Held]:
-    """Return which of the windows that it gets a claim holds from now on, in the order of their numbers.
+    """Return the windows that a claim holds from now on, of those that it gets, in the order of their numbers.
 
     A plan task leaves the other tasks of its run the windows that they have.
     """

@@ -309,7 +309,7 @@ def _refuse(
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
-    # A reset goes at most to the last stable offset. Behind an open transaction, that takes away offsets that Kafka still has.
+    # A reset goes at most to the last stable offset. While a transaction is open, windows would lose offsets that Kafka still has.
     hidden: dict[TopicPartition, int] = {}
     if group.isolation_level is IsolationLevel.READ_COMMITTED:
         hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}

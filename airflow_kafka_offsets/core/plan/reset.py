@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
@@ -219,7 +219,9 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
             )
 
 
-def window_starts(window: Window, position: Position, committed: Iterable[Window]) -> dict[TopicPartition, int]:
+def window_starts(
+    window: Window, position: Position, committed: Iterable[Window], reads: Collection[str] | None = None
+) -> dict[TopicPartition, int]:
     """Return the target of a reset to where a window starts.
 
     A partition that came later goes back to where the first window after this one took it up. So does one of a topic that
@@ -229,6 +231,7 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
         window: the window; it may be one that no longer owns its offsets.
         position: where the next live window would start.
         committed: the committed live windows, newest first.
+        reads: the topics that the group reads; None: all.
 
     Raises:
         IllegalStepError: all records of the window are of topics that were recreated since.
@@ -238,8 +241,7 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
     if other and not same.span:
         raise IllegalStepError(
             f"Window {window.id} was cut from an earlier topic of the name {name_some(other, ', ')}: its offsets mean nothing "
-            f"in today's topic. To read today's topic from its beginning: kafka-offsets reset {window.group} "
-            f"--topic {other[0]} --to earliest --why '...'"
+            f"in today's topic. {_from_its_beginning(window.group, [t for t in other if reads is None or t in reads])}"
         )
     starts: dict[TopicPartition, int] = {}
     for later in committed:
@@ -248,6 +250,12 @@ def window_starts(window: Window, position: Position, committed: Iterable[Window
         starts.update(_of_today(later, position).starts)
     starts.update(same.starts)
     return {tp: start for tp, start in starts.items() if position.offsets.get(tp) != start}
+
+
+def _from_its_beginning(group: str, topics: Sequence[str]) -> str:
+    if not topics:
+        return "The group no longer reads it: to read today's topic, read it under another group's name"
+    return f"To read today's topic from its beginning: kafka-offsets reset {group} --topic {topics[0]} --to earliest --why '...'"
 
 
 def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:

@@ -230,13 +230,17 @@ class JdbcTable:
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
         """Make sure that there is a row to lock: two jobs that insert it at once would not see each other's."""
-        made = [(self.target.create_published(), ()), (self.target.create_digests(), ())]
-        for statement, values in [*made, (self.target.insert_published(), (window_id,))]:
+        for statement in (self.target.create_published(), self.target.create_digests()):
             try:
-                _update(connection, statement, *values)
-            except Exception as exc:
-                if not _sql_state(exc).startswith("23"):  # it is there already
-                    raise
+                _update(connection, statement)
+            except Exception:
+                # For PostgreSQL, IF NOT EXISTS is no lock: who comes second may fail, in one of three ways. Now it is there.
+                _update(connection, statement)
+        try:
+            _update(connection, self.target.insert_published(), window_id)
+        except Exception as exc:
+            if not _sql_state(exc).startswith("23"):  # it is there already
+                raise
 
     def _check_transactions(self, connection: Any) -> None:
         if not self.target.is_mysql:

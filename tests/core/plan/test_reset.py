@@ -174,6 +174,14 @@ def test_a_window_of_an_earlier_topic_is_no_target() -> None:
         window_starts(SECOND, position({tp(0): 30}, orders="new"), WINDOWS)
 
 
+def test_what_goes_on_after_an_earlier_topic_is_a_command_for_a_topic_that_the_group_reads() -> None:
+    before = position({tp(0): 4, CLICKS: 3}, orders="new", clicks="new")
+    with pytest.raises(IllegalStepError, match="--topic orders --to earliest"):
+        window_starts(BOTH, before, [BOTH], reads=["orders"])
+    with pytest.raises(IllegalStepError, match=r"no longer reads it: .* under another group's name"):
+        window_starts(BOTH, before, [BOTH], reads=["payments"])
+
+
 def test_the_summary_is_json() -> None:
     reset = plan_reset("lake", BEFORE, {tp(0): 50}, LOG, WINDOWS)
     facts = json.loads(json.dumps(summary_of_reset(reset)))
