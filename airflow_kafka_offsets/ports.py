@@ -14,6 +14,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
+from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
@@ -164,6 +165,10 @@ class Ledger(Protocol):
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer."""
+        ...
+
+    def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
+        """Return where groups stand; one that the ledger does not have is not in the answer."""
         ...
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from airflow_kafka_offsets.cli.documents import Document, window_document
@@ -12,17 +13,17 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, LogError, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, KafkaOffsetsError, LogError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.request import name_windows
-from airflow_kafka_offsets.core.window import OPEN, Lane, State
+from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service.windows import second_look
+from airflow_kafka_offsets.service import watch
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -32,10 +33,10 @@ def status(args: Namespace) -> Answer:
     ledger = open_ledger(args)
     groups = [ledger.group(args.group)] if args.group is not None else ledger.groups()
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
-    states = {group.name: ledger.load(group.name) for group in groups}
-    answers = _looks(args, groups, states)
-    found = [_group_document(ledger, group, states[group.name], answers[group.name]) for group in groups]
-    errors = list(dict.fromkeys(look.error for look in answers.values() if look.error))
+    overviews = ledger.overviews([group.name for group in groups])
+    seen = {} if args.offline else _look(args, groups, {name: found.state for name, found in overviews.items()})
+    found = [_group_document(group, overviews[group.name], seen.get(group.name)) for group in groups]
+    errors = list(dict.fromkeys(str(error) for error in seen.values() if isinstance(error, KafkaOffsetsError)))
     return Answer(
         {"offline": args.offline, "groups": found},
         lambda: _one_text(found[0]) if args.group is not None else _all_text(found),
@@ -44,75 +45,54 @@ def status(args: Namespace) -> Answer:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What Kafka answered about a group.
-
-    Attributes:
-        log: what it holds; None: it was not asked, or did not answer.
-        recovered: what a second look said of logs that seem to end before the watermark.
-        error: why there is no answer.
-    """
-
-    log: LogSnapshot | None = None
-    recovered: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
-    error: str | None = None
+_Seen = Seen | KafkaAnswerError | BadInputError
 
 
-def _looks(args: Namespace, groups: Sequence[KafkaGroup], states: Mapping[str, GroupState]) -> Mapping[str, _Look]:
-    # A Kafka that did not answer for one group is not waited for again.
-    silent: dict[str, _Look] = {}
-    looks: dict[str, _Look] = {}
+def _look(args: Namespace, groups: Sequence[KafkaGroup], states: Mapping[str, GroupState]) -> dict[str, _Seen]:
+    """Ask each Kafka once for all groups that read it: for what each holds, or why that is not known."""
     is_one_kafka = kafka_config(args) is not None
+    of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
     for group in groups:
         where = "" if is_one_kafka else group.kafka_conn_id
-        look = silent.get(where) or _look(args, group, watermark(states[group.name]))
-        if look.error:
-            silent[where] = look
-        looks[group.name] = look
-    return looks
+        of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
+    found: dict[str, _Seen] = {}
+    for same in of_kafka.values():
+        for name, seen in watch.look(same, states, partial(open_log, args, same[0])).items():
+            if not isinstance(seen, _Seen):
+                raise seen
+            found[name] = seen
+    return found
 
 
-def _look(args: Namespace, group: KafkaGroup, position: Position | None) -> _Look:
-    if args.offline:
-        return _Look()
-    try:
-        kafka = open_log(args, group)
-        log = kafka.snapshot(group.topics, group.isolation_level)
-        return _Look(log, second_look(kafka, position, log))
-    except (KafkaAnswerError, BadInputError) as exc:
-        return _Look(error=str(exc))
-
-
-def _group_document(ledger: Ledger, group: KafkaGroup, state: GroupState, look: _Look) -> Document:
+def _group_document(group: KafkaGroup, overview: Overview, seen: _Seen | None) -> Document:
+    state, look = overview.state, seen if isinstance(seen, Seen) else None
     position = watermark(state)
     partitions, trouble = _partitions(group, position, look)
     lags = [p["lag"] for p in partitions if p["lag"] is not None]
-    committed = ledger.windows(group.name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
-    is_open = ledger.windows(group.name, states=tuple(OPEN))
+    committed = overview.last_committed
     return {
         "group": group.name,
         "topics": list(group.topics),
         "owner": state.owner,
         "kafka_conn_id": group.kafka_conn_id,
         "isolation_level": group.isolation_level.value,
-        "lag": sum(lags) if look.log is not None and position is not None else None,
-        "kafka_error": look.error,
+        "lag": sum(lags) if look is not None and position is not None else None,
+        "kafka_error": str(seen) if isinstance(seen, Exception) else None,
         "trouble": trouble,
-        "open_windows": [window_document(row) for row in reversed(is_open)],
-        "last_committed": window_document(committed[0]) if committed else None,
-        "acts": [asdict(act) for act in ledger.acts(group.name)],
+        "open_windows": [window_document(row) for row in reversed(overview.open)],
+        "last_committed": window_document(committed) if committed else None,
+        "acts": [asdict(act) for act in overview.acts],
         "partitions": partitions,
     }
 
 
-def _partitions(group: KafkaGroup, position: Position | None, look: _Look) -> tuple[list[Document], str | None]:
+def _partitions(group: KafkaGroup, position: Position | None, look: Seen | None) -> tuple[list[Document], str | None]:
     known = position.offsets if position else {}
-    bounds = look.log.bounds if look.log else {}
+    bounds = look.log.bounds if look else {}
     verdicts: Mapping[TopicPartition, Verdict] = {}
     missing = ""
     try:
-        verdicts = judge_all(group, position, look.log, look.recovered) if look.log else {}
+        verdicts = judge_all(group, position, look.log, look.recovered) if look else {}
     except LogError as exc:
         missing = str(exc)
     rows = [

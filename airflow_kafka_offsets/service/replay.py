@@ -56,6 +56,7 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
     asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
     if newest is None or not asked:
         return
+    above, step = newest.seq + 1, 1  # what is asked lies below the window of this number
 
     def is_above(seq: int) -> bool:
         nonlocal above
@@ -65,7 +66,6 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         above = window.seq
         return True
 
-    above, step = newest.seq + 1, 1  # what is asked lies below the window of this number
     while (below := above - step) > 0 and is_above(below):
         step *= 2
     below = max(below, 0)  # no window up to this number lies above what is asked

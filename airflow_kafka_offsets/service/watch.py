@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from airflow_kafka_offsets.core.conditions import (
     CommittedUntil,
     Condition,
+    LagAtMost,
     LedgerCondition,
     LogCondition,
     TimePassed,
@@ -25,6 +26,7 @@ from airflow_kafka_offsets.core.errors import (
     counted,
     no_window,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -76,6 +78,26 @@ def ask(
     return [_attempt(partial(look.answer, c)) for c in conditions]
 
 
+def look(
+    groups: Sequence[KafkaGroup], states: Mapping[str, GroupState], open_log: Callable[[], LogOffsets]
+) -> dict[str, Seen | Exception]:
+    """Return what one Kafka holds of each group, or why that is not known. An error of one group does not affect the others.
+
+    Args:
+        groups: groups that read this Kafka.
+        states: their states by name, from before Kafka is asked: a commit in between must not look like a log that ends too early.
+        open_log: opens Kafka.
+    """
+    look = _Look(_no_ledger, open_log, None, utc_now(), dict(states))
+    conditions = {group.name: LagAtMost(group, 0) for group in groups}
+    look.look_at_kafka(list(conditions.values()))
+    return {name: _attempt(partial(look.seen, condition)) for name, condition in conditions.items()}
+
+
+def _no_ledger() -> Ledger:
+    raise AssertionError("the states are known")
+
+
 @dataclass(eq=False)
 class _Look:
     """What one poll saw. Instead of a value, there may be an error."""
@@ -84,9 +106,9 @@ class _Look:
     open_log: Callable[[], LogOffsets] | None
     is_over: IsOver | None
     now: datetime
+    states: dict[str, GroupState | Exception] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._states: dict[str, GroupState | Exception] = {}
         self._frontiers: dict[str, Frontier | Exception] = {}
         self._windows: dict[str, Standing | Exception] = {}
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
@@ -112,14 +134,14 @@ class _Look:
             return
         failed = _attempt(lambda: self._ask_ledger(list(names), list(until), list(dict.fromkeys(ids))))
         if isinstance(failed, Exception):  # a ledger that is away takes seconds to say so: it is asked once
-            self._states = dict.fromkeys(names, failed)
+            self.states = dict.fromkeys(names, failed)
             self._frontiers = dict.fromkeys(until, failed)
             self._windows = dict.fromkeys(ids, failed)
 
     def _ask_ledger(self, names: Sequence[str], until: Sequence[str], ids: Sequence[str]) -> None:
         ledger = self._ledger
         with ledger.one_connection():
-            self._states = _together(names, ledger.load_all, lambda _: GroupState())
+            self.states = _together(names, ledger.load_all, lambda _: GroupState())
             self._frontiers = _together(until, ledger.frontiers, lambda _: Frontier())
             self._windows = _together(ids, ledger.standings, _unknown)
 
@@ -184,14 +206,19 @@ class _Look:
             case CommittedUntil(name):
                 return decide_until(condition, _value(self._frontiers[name]))
             case _:
-                return decide(condition, self._seen(condition))
+                return decide(condition, self.seen(condition))
 
     def _is_free(self, window_id: str, is_rerun: bool) -> bool:
         window = _value(self._windows[window_id])
         assert self.is_over, "conditions on holders need it"
         return ownership.is_free(window, is_rerun=is_rerun, holder_is_over=self.is_over(window.holder))
 
-    def _seen(self, condition: LogCondition) -> Seen:
+    def seen(self, condition: LogCondition) -> Seen:
+        """Return what was seen for a condition.
+
+        Raises:
+            Exception: as `answer`.
+        """
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
         at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self.now)}
         recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
@@ -203,7 +230,7 @@ class _Look:
 
     def _state(self, condition: LogCondition) -> GroupState:
         name = _group_name(condition)
-        return _value(self._states[name]) if name else GroupState()
+        return _value(self.states[name]) if name else GroupState()
 
     def _log_of(self, condition: LogCondition) -> LogSnapshot:
         parts = [_value(self._logs[condition.group.isolation_level][topic]) for topic in condition.group.topics]

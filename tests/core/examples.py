@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Draft, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Standing, State, Window
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -56,6 +56,11 @@ def window(
     """Make a live window of the group `lake`."""
     draft = Draft(ranges(bounds), ids(bounds) | topic_ids, NOON, IsolationLevel.READ_COMMITTED)
     return replace(draft.named("lake", seq), state=state)
+
+
+def standing(state: State, seq: int = 1) -> Standing:
+    """Let a live window of the group `lake` stand so; another run has it."""
+    return Standing("lake", seq, Lane.LIVE, state, 5, claim("other"))
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:

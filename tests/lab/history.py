@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, func, insert, select
 
-from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, pack
+from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import writing
+from airflow_kafka_offsets.adapters.ledger.packing import pack
 from airflow_kafka_offsets.adapters.ledger.tables import attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel

@@ -55,7 +55,7 @@ def _difference(read: Callable[[Engine], int], engine: Engine, step: Callable[[]
 
 def _read_by_postgres(engine: Engine) -> int:
     others = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
     entries = text(
         "SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)"

@@ -50,7 +50,8 @@ QUESTIONS: dict[str, Question] = {
     "what is open": rows(states=tuple(OPEN)),
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
-    "what was not capped": rows(states=[State.COMMITTED], lane=Lane.LIVE, is_capped=False),
+    "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
+    "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
     "some by number": rows(seqs=[2, 3]),
     "a page of long ago": rows(before=30, limit=20),
     "the cut of an hour long ago": lambda ledger, history: ledger.windows(

@@ -5,30 +5,23 @@
 ``epoch`` holds leader epochs (`core.leader_epochs`). It is missing if none is known, and in documents of earlier versions, which
 ignore it.
 
-A document of more than `MAX_PLAIN` characters is packed: bytes beside a plain text that names the topics. The bytes are JSON,
-compressed by zlib (RFC 1950), with the same columns in fewer characters. Equal or consecutive numbers are pairs of the first one and how
-many there are, and ``start`` is counted from ``base``:
-
-``{"orders":{"id":"wDQp...","partitions":[[0,2]],"base":10,"start":[0,10],"span":[5,0],"epoch":[[3,1],[null,1]]}}``
+A document of many partitions is packed, see `packing`.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from airflow_kafka_offsets.adapters.ledger.packing import unpack
 from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-
-MAX_PLAIN = 16_384
-"""The most characters that a document of a window has before it is packed: about 700 partitions."""
 
 
 @contextmanager
@@ -70,80 +63,15 @@ def dump_ranges(
     for columns in topics.values():
         if all(epoch is None for epoch in columns["epoch"]):
             del columns["epoch"]
-    return _json(topics)
+    return json.dumps(topics, separators=(",", ":"))
 
 
 def load_ranges(
     text: str, packed: bytes | None = None
 ) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
-    """Read what `dump_ranges` wrote, and `pack` may have packed."""
+    """Read what `dump_ranges` wrote, and `packing.pack` may have packed."""
     bounds, topic_ids, leader_epochs = _load(text, packed)
     return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, leader_epochs
-
-
-def pack(text: str) -> tuple[str, bytes | None]:
-    """Return how a document of `dump_ranges` is stored: as it is, or as a plain text with the names and the packed bytes."""
-    if len(text) <= MAX_PLAIN:
-        return text, None
-    topics = json.loads(text)
-    names = {topic: {"id": columns["id"], "packed": len(columns["partitions"])} for topic, columns in topics.items()}
-    small = {topic: _packed(columns) for topic, columns in topics.items()}
-    return _json(names), zlib.compress(_json(small).encode())
-
-
-def _packed(columns: Mapping[str, Any]) -> dict[str, Any]:
-    base = min(columns["start"], default=0)
-    epochs = {"epoch": list(_runs(columns["epoch"], 0))} if "epoch" in columns else {}
-    return {
-        **columns,
-        "partitions": list(_runs(columns["partitions"], 1)),
-        "base": base,
-        "start": [start - base for start in columns["start"]],
-        **epochs,
-    }
-
-
-def _unpacked(text: str, packed: bytes | None) -> dict[str, Any]:
-    if packed is None:
-        return dict(json.loads(text))
-    return {topic: _plain(columns) for topic, columns in json.loads(_decompressed(packed)).items()}
-
-
-def _decompressed(packed: bytes) -> bytes:
-    try:
-        return zlib.decompress(packed)
-    except zlib.error as exc:
-        raise ValueError(f"its packed bytes can't be decompressed: {exc}") from exc
-
-
-def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
-    base = columns["base"]
-    epochs = {"epoch": _numbers(columns["epoch"], 0)} if "epoch" in columns else {}
-    return {
-        **columns,
-        "partitions": _numbers(columns["partitions"], 1),
-        "start": [base + start for start in columns["start"]],
-        **epochs,
-    }
-
-
-def _runs(numbers: Iterable[int | None], step: int) -> Iterator[list[int | None]]:
-    """Pack numbers that follow each other by a step into pairs of the first one and how many there are."""
-    first: int | None = None
-    many = 0
-    for number in numbers:
-        if many and number == (None if first is None else first + step * many):
-            many += 1
-            continue
-        if many:
-            yield [first, many]
-        first, many = number, 1
-    if many:
-        yield [first, many]
-
-
-def _numbers(runs: Iterable[tuple[int | None, int]], step: int) -> list[int | None]:
-    return [None if first is None else first + step * n for first, many in runs for n in range(many)]
 
 
 def dump_position(position: Position) -> str:
@@ -165,7 +93,7 @@ def _load(
     bounds: list[tuple[TopicPartition, int, int]] = []
     topic_ids: dict[str, str] = {}
     leader_epochs: dict[TopicPartition, int] = {}
-    for topic, columns in _unpacked(text, packed).items():
+    for topic, columns in (json.loads(text) if packed is None else unpack(packed)).items():
         if columns["id"] is not None:
             topic_ids[topic] = columns["id"]
         partitions = [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
@@ -175,10 +103,6 @@ def _load(
             epochs = zip(partitions, columns["epoch"], strict=True)
             leader_epochs |= {tp: epoch for tp, epoch in epochs if epoch is not None}
     return bounds, topic_ids, leader_epochs
-
-
-def _json(document: object) -> str:
-    return json.dumps(document, separators=(",", ":"))
 
 
 def _columns(topic_id: str | None) -> dict[str, Any]:

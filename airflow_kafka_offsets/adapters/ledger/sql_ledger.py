@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -41,9 +41,9 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     intact,
     load_position,
     load_ranges,
-    pack,
 )
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
+from airflow_kafka_offsets.adapters.ledger.packing import pack
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
@@ -56,6 +56,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -88,6 +89,9 @@ logger = logging.getLogger(__name__)
 
 MAX_PARAMETERS = 1000
 """How many values one statement may have: databases have a limit."""
+
+MAX_OPEN = 50
+"""How many open windows of a group an overview has."""
 
 _T = TypeVar("_T")
 
@@ -391,6 +395,14 @@ class SqlLedger:
                     found[window.id] = window
             return found
 
+    def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
+        """Return where groups stand; one that the ledger does not have is not in the answer."""
+        with self._reading() as connection:
+            found: dict[str, Overview] = {}
+            for some in _chunks(names):
+                found |= _overviews(connection, groups.c.name.in_(some))
+            return found
+
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
         """Return how far groups have come in time, without any ranges; one that never planned is not in the answer."""
         with self._reading() as connection:
@@ -471,7 +483,10 @@ def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], clai
 
 
 def _states(connection: Connection, which: ColumnElement[bool]) -> dict[str, GroupState]:
-    found = connection.execute(_standing_groups().where(which)).all()
+    return _states_of(connection, connection.execute(_standing_groups().where(which)).all())
+
+
+def _states_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, GroupState]:
     positions = _positions(connection, found)
     is_open = _open(connection, [row.id for row in found if row.planned or row.committing])
     return {
@@ -480,6 +495,50 @@ def _states(connection: Connection, which: ColumnElement[bool]) -> dict[str, Gro
         )
         for row in found
     }
+
+
+def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, Overview]:
+    found = connection.execute(_standing_groups().where(which)).all()
+    states, ids = _states_of(connection, found), [row.id for row in found]
+    committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
+    last = {row.group_id: _window_row(row) for row in _rows_of(connection, committed.items())}
+    is_open = _newest_open(connection, ids)
+    query = select(acts, groups.c.name).join(groups).where(acts.c.group_id.in_(ids)).order_by(acts.c.id)
+    done: dict[int, list[Act]] = {}
+    for row in connection.execute(query):
+        done.setdefault(row.group_id, []).append(_act(row.name, row))
+    return {
+        row.name: Overview(
+            states[row.name], last.get(row.id), tuple(is_open.get(row.id, ())), tuple(done.get(row.id, ()))
+        )
+        for row in found
+    }
+
+
+def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
+    """Find windows by group id and number, with their history."""
+    which = tuple_(windows.c.group_id, windows.c.seq)
+    return [row for some in _chunks(list(pairs)) for row in connection.execute(_history().where(which.in_(some)))]
+
+
+def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRow]]:
+    """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
+    each = [
+        select(windows.c.group_id, windows.c.seq).where(
+            windows.c.group_id.in_(group_ids), windows.c.lane == lane, windows.c.state == state
+        )
+        for lane in Lane
+        for state in sorted(OPEN)
+    ]
+    is_open = union_all(*each).subquery()
+    place = func.row_number().over(partition_by=is_open.c.group_id, order_by=is_open.c.seq.desc()).label("place")
+    ranked = select(is_open, place).subquery()
+    pairs = connection.execute(select(ranked.c.group_id, ranked.c.seq).where(ranked.c.place <= MAX_OPEN)).all()
+    found: dict[int, list[WindowRow]] = {}
+    rows = _rows_of(connection, ((row.group_id, row.seq) for row in pairs))
+    for row in sorted(rows, key=lambda row: -row.seq):
+        found.setdefault(row.group_id, []).append(_window_row(row))
+    return found
 
 
 @cache

@@ -129,7 +129,7 @@ windows = Table(
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
-    # Of a window with many partitions: the ranges, compressed (`documents.pack`).
+    # Of a window with many partitions: the ranges, compressed (`packing.pack`).
     Column("packed", LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")),
     Column("lost", document()),
     # Whether max_offsets cut the window, so that records before its cut time may be unplanned.

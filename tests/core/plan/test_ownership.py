@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     watermark,
 )
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State
-from tests.core.examples import claim, position, ranges, tp, window
+from tests.core.examples import claim, position, ranges, standing, tp, window
 
 HERE = position({tp(): 10})
 OPEN = Held(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
@@ -116,8 +116,7 @@ def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
     ],
 )
 def test_when_waiting_ends(state: State, is_rerun: bool, holder_is_over: bool, free: bool) -> None:
-    held = Held(window({tp(): (5, 10)}, 7, state), claim("other"))
-    assert is_free(held, is_rerun=is_rerun, holder_is_over=holder_is_over) is free
+    assert is_free(standing(state, 7), is_rerun=is_rerun, holder_is_over=holder_is_over) is free
 
 
 @pytest.mark.parametrize("newest", [7, 5, None])

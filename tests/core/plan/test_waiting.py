@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +33,7 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     may_pass,
 )
+from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -46,7 +46,7 @@ from airflow_kafka_offsets.core.plan.waiting import (
     lookup_times,
 )
 from airflow_kafka_offsets.core.window import Held, State, Window
-from tests.core.examples import NOON, claim, group, log, position, tp, window
+from tests.core.examples import NOON, claim, group, log, position, standing, tp, window
 
 HOUR = timedelta(hours=1)
 
@@ -295,42 +295,30 @@ def test_lag_is_at_most_the_bound(end: int, expected: bool) -> None:
     ("life", "expected"), [(State.PLANNED, False), (State.COMMITTING, False), (State.COMMITTED, True)]
 )
 def test_a_window_is_committed_or_waited_for(life: State, expected: bool) -> None:
-    assert decide_window(window({tp(0): (0, 5)}, state=life)).is_met is expected
+    assert decide_window(standing(life)).is_met is expected
 
 
 @pytest.mark.parametrize("life", [State.ABANDONED, State.SUPERSEDED])
 def test_a_window_that_was_given_up_is_not_waited_for(life: State) -> None:
     with pytest.raises(IllegalStepError, match=f"lake-000001 is {life}"):
-        decide_window(window({tp(0): (0, 5)}, state=life))
-
-
-def numbered(seq: int, life: State = State.COMMITTED, until: datetime = NOON, *, is_capped: bool = False) -> Window:
-    """Make a window with a number and a cut time."""
-    return replace(window({tp(0): (seq, seq + 1)}, seq, life), until=until, is_capped=is_capped)
+        decide_window(standing(life))
 
 
 @pytest.mark.parametrize(
-    ("open_windows", "committed", "expected"),
+    ("frontier", "expected"),
     [
-        ([], [], None),
-        ([], [numbered(1)], "lake-000001"),
-        ([], [numbered(1, until=NOON - HOUR)], None),
-        ([numbered(2, State.PLANNED)], [numbered(1)], "lake-000001"),
-        ([numbered(1, State.PLANNED)], [numbered(2)], None),  # committed ahead of an older one
-        ([numbered(2, State.PLANNED)], [numbered(3), numbered(1, until=NOON + HOUR)], "lake-000001"),
-        ([], [numbered(2, until=NOON - HOUR), numbered(1, until=NOON)], "lake-000001"),
-        ([], [numbered(1, is_capped=True)], None),  # the rest of that time is not planned yet
-        ([numbered(2, State.PLANNED)], [numbered(1, is_capped=True)], None),  # the rest is in the open one
-        ([], [numbered(2, until=NOON + HOUR), numbered(1, is_capped=True)], "lake-000002"),
-        ([], [numbered(2, until=NOON + HOUR, is_capped=True), numbered(1)], "lake-000001"),
+        (Frontier(), None),
+        (Frontier("lake-000001", NOON), "lake-000001"),
+        (Frontier("lake-000001", NOON + HOUR, ("lake-000002",)), "lake-000001"),
+        (Frontier("lake-000001", NOON - HOUR, ("lake-000002", "lake-000003")), None),
+        (Frontier(open=("lake-000001",)), None),
     ],
 )
-def test_all_that_was_there_at_a_cut_time_is_committed(
-    open_windows: list[Window], committed: list[Window], expected: str | None
-) -> None:
-    found = decide_until(CommittedUntil("lake", NOON), state({tp(0): 9}, *open_windows), committed)
+def test_all_that_was_there_at_a_cut_time_is_committed(frontier: Frontier, expected: str | None) -> None:
+    found = decide_until(CommittedUntil("lake", NOON), frontier)
     assert found.is_met is (expected is not None)
     assert found.facts["window_id"] == expected
+    assert found.facts["held_back_by"] == ([] if found.is_met else list(frontier.open))
 
 
 # What users write
