@@ -183,6 +183,14 @@ class Ledger(Protocol):
         """Let all questions of this thread use one connection meanwhile."""
         ...
 
+    def turn(self, group: str) -> AbstractContextManager[None]:
+        """Wait for a group, and let no one else change it meanwhile. All that this thread asks and writes then is one transaction.
+
+        Raises:
+            ConcurrentChangeError: as the writes of this transaction.
+        """
+        ...
+
     def add_windows(
         self,
         group: KafkaGroup,

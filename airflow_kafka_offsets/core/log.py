@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 
 
 class IsolationLevel(StrEnum):
@@ -42,3 +42,19 @@ class LogSnapshot:
 
     topic_ids: Mapping[str, str]
     bounds: Mapping[TopicPartition, Bounds]
+
+    def grown_to(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> LogSnapshot | None:
+        """Return what this snapshot would show today at least, if others have seen these offsets since; None: it may show other topics or partitions.
+
+        Args:
+            offsets: next offsets, which Kafka has reached.
+            topic_ids: the ids of their topics.
+        """
+        bounds = dict(self.bounds)
+        for tp, offset in offsets.items():
+            if (topic_id := self.topic_ids.get(tp.topic)) is None:
+                continue  # a topic that was not asked for
+            if tp not in bounds or topic_ids.get(tp.topic) != topic_id:
+                return None
+            bounds[tp] = replace(bounds[tp], end=max(offset, bounds[tp].end))
+        return LogSnapshot(self.topic_ids, bounds)

@@ -1,7 +1,7 @@
 """The use cases: plan, commit, abandon, reset. Each loads, calls a core function, and saves.
 
 No Kafka call is made while a transaction of the ledger is open. Whoever loses a race gets `ConcurrentChangeError`
-and looks again, up to `RACES` times.
+and looks again, up to `RACES` times. A plan that lost waits for its turn: then it asks only the ledger, and cannot lose.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from airflow_kafka_offsets.core import leader_epochs
@@ -57,6 +59,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
+from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
@@ -186,8 +189,9 @@ class WindowService:
             LogError: Kafka does not hold what the plan needs; nothing was written.
             KafkaAnswerError, LedgerError, StoreError: as they say.
         """
-        asking = _Asking(group, claim, is_over, self._clock(), this_try, at_most)
-        planned = self._racing(lambda: self._plan(asking, request))
+        memory = Memory(self._kafka, is_over)
+        asking = _Asking(group, claim, memory.is_over, self._clock(), this_try, at_most)
+        planned = self._with(memory, asking.now)._plan_by_turns(memory, asking, request)
         for p in planned:
             for warning in p.warnings:
                 logger.warning("Group %s: %s", group.name, warning)
@@ -209,8 +213,37 @@ class WindowService:
         """
         return bool(ownership.own_windows(self._ledger.load(group, claim)))
 
-    def _plan(self, asking: _Asking, request: Request | None) -> list[Planned]:
+    def _with(self, memory: Memory, now: datetime) -> WindowService:
+        """Return this service as one plan uses it: what it has asked it knows, and no time passes."""
+        same = copy(self)
+        same._kafka, same._clock, same._sleep = memory, lambda: now, partial(memory.sleep, self._sleep)
+        same._replays = ReplayPlanner(self._ledger, memory, same._clock)
+        return same
+
+    def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
+        """Plan; whoever loses a race waits for its turn, in which the ledger alone is asked."""
+
+        def first_or_in_turn() -> list[Planned]:
+            try:
+                return self._plan(memory, asking, request)
+            except ConcurrentChangeError as lost:
+                if self._publisher.place:  # between its steps the store has to be asked
+                    raise
+                logger.info("%s; waiting for its turn", lost)
+            try:
+                with self._ledger.turn(asking.group.name), memory.alone():
+                    return self._plan(memory, asking, request)
+            except (NotKnownError, LogError) as exc:  # what Kafka said long ago is no reason to fail
+                memory.forget()
+                raise ConcurrentChangeError(
+                    f"Group {asking.group.name} was changed by another process just now"
+                ) from exc
+
+        return self._racing(first_or_in_turn)
+
+    def _plan(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
+        memory.position = state.position
         try:
             return self._plan_on(asking, request, state)
         except LogError:

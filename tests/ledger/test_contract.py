@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from threading import Event
 
 import pytest
 from sqlalchemy import event, select, update
@@ -648,6 +650,67 @@ class LedgerContract:
         assert found == {one: ledger.load(one) for one in names[:3]}
         assert [len(found[one].open) for one in names[:3]] == [0, 0, 2]
         assert found[names[0]].position == where
+
+    def test_many_groups_are_looked_at_as_each_alone(self, ledger: Ledger, name: str) -> None:
+        names = [f"{name}.{number}" for number in range(4)]
+        where = Position({TopicPartition("orders", 0): 5}, {"orders": "id-of-orders"})
+        ledger.found(group(names[0]), where, act("import"))
+        for start in (0, 10):
+            commit(ledger, add(ledger, names[1], start, start + 10))
+        ledger.record(names[1], act("export"))
+        add_all(ledger, names[2], [draft(0, 10), draft(10, 20)])
+        add(ledger, names[2], 0, 5, lane=Lane.BACKFILL)
+        found = ledger.overviews([*names, f"{name}.none"])
+        assert list(found) == names[:3]
+        for one, seen in found.items():
+            assert seen.state == ledger.load(one)
+            assert seen.open == tuple(ledger.windows(one, states=tuple(OPEN)))
+            assert seen.acts == tuple(ledger.acts(one))
+            newest = ledger.windows(one, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
+            assert seen.last_committed == (newest[0] if newest else None)
+        assert [len(seen.open) for seen in found.values()] == [0, 0, 3]
+
+    def test_of_many_open_windows_the_newest_are_looked_at(self, ledger: Ledger, name: str) -> None:
+        add_all(ledger, name, [draft(start, start + 1) for start in range(60)])
+        shown = ledger.overviews([name])[name].open
+        assert [row.held.window.seq for row in shown] == list(range(60, 10, -1))
+
+    def test_in_its_turn_a_process_changes_a_group_alone(self, ledger: Ledger, name: str) -> None:
+        commit(ledger, add(ledger, name, 0, 10))
+        began, done = Event(), Event()
+
+        def other() -> Held:
+            began.set()
+            with ledger.turn(name):
+                done.set()
+                return add(ledger, name, 20, 30, claim("run-3"))
+
+        with ThreadPoolExecutor(1) as pool:
+            with ledger.turn(name):
+                state = ledger.load(name)
+                waiting = pool.submit(other)
+                assert began.wait(20)
+                [mine] = ledger.add_windows(group(name), state.version, [draft(10, 20)], claim("run-2"), NOW)
+                assert ledger.load(name).open == (mine,)
+                assert not done.wait(0.2)
+            theirs = waiting.result(60)
+        assert ledger.load(name).open == (mine, theirs)
+        check_laws(ledger, name)
+
+    def test_a_turn_that_fails_has_changed_nothing(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        before = ledger.load(name)
+
+        def fail() -> None:
+            with ledger.turn(name):
+                add(ledger, name, 10, 20, claim("run-2"))
+                ledger.abandon(held.window.id, act(), leave_gap=True)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert ledger.load(name) == before
+        assert ledger.acts(name) == []
 
     def test_after_a_reset_a_group_stands_where_it_was_reset_to(self, ledger: Ledger, name: str) -> None:
         for start in (0, 10, 20):

@@ -67,7 +67,7 @@ def test_twenty_thousand_partitions_take_less_than_a_hundred_kilobytes() -> None
         zlib.compress(b'{"orders":5}\n'),
         zlib.compress(b'{"orders":{"id":"x","partitions":[[0,3]],"base":0,"widths":[1,1]}}\n12345'),
         zlib.compress(b'{"orders":{"id":"x","partitions":[[0,999999999999]],"base":0,"widths":[1,1]}}\n12345'),
-        zlib.compress(b'{"orders":{"id":"x","partitions":[[0,2]],"base":-9,"widths":[1,1]}}\n1234'),
+        zlib.compress(b'{"orders":{"id":"x","partitions":[[0,2]],"base":-9,"widths":[1,1]}}\n\0\0\1\1'),
         zlib.compress(b'{"orders":{"id":"x","partitions":[[0,2]],"base":0,"widths":[0,1]}}\n12'),
     ],
 )

@@ -2,21 +2,23 @@
 
 A packed document is compressed by zlib (RFC 1950). Inside there is one line of JSON, and the bytes of the numbers after it:
 
-``{"orders":{"id":"wDQp...","partitions":[[0,2]],"base":10,"widths":[1,1],"epoch":[[3,1],[null,1]]}}``
+``{"orders":{"id":"wDQp...","partitions":[[0,500]],"base":10,"widths":[3,2,1]}}``
 
-- ``partitions`` and ``epoch``: consecutive numbers (equal ones for epochs) are pairs of the first one and how many there are.
+- ``partitions``: consecutive numbers are pairs of the first one and how many there are.
 - ``base``: the smallest start.
-- ``widths``: how many bytes a start (counted from ``base``) has, and how many a span.
+- ``widths``: how many bytes each start (counted from ``base``), each span, and each leader epoch has. An epoch is stored as the
+  number after it; 0: none is known. Without a third width no epoch is.
 
-After the line there are, for each topic, the lowest bytes of all starts, their next bytes, and so on; then the same of the spans.
-Side by side, the high bytes of all numbers are nearly equal, so they take no space.
+After the line there are, for each topic, the lowest bytes of all starts, their next bytes, and so on; then the same of the spans and
+the epochs. Side by side, the high bytes of all numbers are nearly equal, so they take no space.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 MAX_PLAIN = 16_384
@@ -33,9 +35,13 @@ def pack(text: str) -> tuple[str, bytes | None]:
     numbers = bytearray()
     for topic, columns in topics.items():
         base = min(columns["start"], default=0)
-        starts, spans = [start - base for start in columns["start"]], columns["span"]
-        heads[topic] = _head(columns, base, [_width(starts), _width(spans)])
-        for column, width in zip((starts, spans), heads[topic]["widths"], strict=True):
+        each = [[start - base for start in columns["start"]], columns["span"]]
+        if "epoch" in columns:
+            each.append([0 if epoch is None else epoch + 1 for epoch in columns["epoch"]])
+        widths = [_width(column) for column in each]
+        partitions = list(_fold(columns["partitions"]))
+        heads[topic] = {"id": columns["id"], "partitions": partitions, "base": base, "widths": widths}
+        for column, width in zip(each, widths, strict=True):
             numbers += _planes(column, width)
     return _json(names), zlib.compress(_json(heads).encode() + b"\n" + numbers)
 
@@ -53,27 +59,23 @@ def unpack(packed: bytes) -> dict[str, dict[str, Any]]:
     topics: dict[str, dict[str, Any]] = {}
     at = 0
     for topic, columns in json.loads(head).items():
-        many = sum(number for _, number in columns["partitions"])
-        base, (start_width, span_width) = columns["base"], columns["widths"]
-        if many * (start_width + span_width) > len(numbers) - at:
+        many, widths = sum(number for _, number in columns["partitions"]), columns["widths"]
+        if many * sum(widths) > len(numbers) - at:
             raise ValueError("its packed bytes are too few")
-        starts = _numbers(numbers[at : (at := at + many * start_width)], start_width)
-        spans = _numbers(numbers[at : (at := at + many * span_width)], span_width)
-        epochs = {"epoch": list(_unfold(columns["epoch"], 0))} if "epoch" in columns else {}
+        each = []
+        for width in widths:
+            each.append(_numbers(numbers[at : at + many * width], width))
+            at += many * width
+        starts, spans, *epochs = each
         topics[topic] = {
             "id": columns["id"],
-            "partitions": list(_unfold(columns["partitions"], 1)),
-            "start": [base + start for start in starts],
+            "partitions": list(_unfold(columns["partitions"])),
+            "start": [columns["base"] + start for start in starts],
             "span": spans,
-            **epochs,
         }
+        if epochs:
+            topics[topic]["epoch"] = [epoch - 1 if epoch else None for epoch in epochs[0]]
     return topics
-
-
-def _head(columns: Mapping[str, Any], base: int, widths: Sequence[int]) -> dict[str, Any]:
-    epochs = {"epoch": list(_fold(columns["epoch"], 0))} if "epoch" in columns else {}
-    partitions = list(_fold(columns["partitions"], 1))
-    return {"id": columns["id"], "partitions": partitions, "base": base, "widths": list(widths), **epochs}
 
 
 def _width(numbers: Sequence[int]) -> int:
@@ -94,25 +96,16 @@ def _numbers(planes: bytes, width: int) -> list[int]:
     return [int.from_bytes(together[at : at + width], "little") for at in range(0, len(together), width)]
 
 
-def _fold(numbers: Iterable[int | None], step: int) -> Iterator[tuple[int | None, int]]:
-    """Return numbers that follow each other by a step as pairs of the first one and how many there are."""
-    first: int | None = None
-    many = 0
-    for number in numbers:
-        if many and number == (None if first is None else first + step * many):
-            many += 1
-            continue
-        if many:
-            yield first, many
-        first, many = number, 1
-    if many:
-        yield first, many
+def _fold(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Return consecutive numbers as pairs of the first one and how many there are."""
+    for _, run in groupby(enumerate(numbers), key=lambda numbered: numbered[1] - numbered[0]):
+        found = [number for _, number in run]
+        yield found[0], len(found)
 
 
-def _unfold(pairs: Iterable[tuple[int | None, int]], step: int) -> Iterator[int | None]:
+def _unfold(pairs: Iterable[tuple[int, int]]) -> Iterator[int]:
     for first, many in pairs:
-        for n in range(many):
-            yield None if first is None else first + step * n
+        yield from range(first, first + many)
 
 
 def _json(document: object) -> str:

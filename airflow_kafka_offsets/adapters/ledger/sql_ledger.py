@@ -134,23 +134,47 @@ class SqlLedger:
     @contextmanager
     def one_connection(self) -> Iterator[None]:
         """Let all questions of this thread use one connection meanwhile; each still sees the ledger of its own moment."""
-        with reading(self._engine) as connection:
-            self._shared.connection = connection
-            try:
+        with reading(self._engine) as connection, self._sharing(connection):
+            yield
+
+    @contextmanager
+    def turn(self, group: str) -> Iterator[None]:
+        """Wait for a group, and let no one else change it meanwhile. All that this thread asks and writes then is one transaction."""
+        with writing(self._engine) as connection:
+            # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
+            connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
+            with self._sharing(connection):
                 yield
-            finally:
-                del self._shared.connection
+
+    @contextmanager
+    def _sharing(self, connection: Connection) -> Iterator[None]:
+        self._shared.connection = connection
+        try:
+            yield
+        finally:
+            self._shared.connection = None
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        connection = getattr(self._shared, "connection", None)
+        connection: Connection | None = getattr(self._shared, "connection", None)
         if connection is None:
             with reading(self._engine) as connection:
                 yield connection
-        else:
-            with translated(self._engine):
-                yield connection
+            return
+        with translated(self._engine):
+            yield connection
+            if connection.get_execution_options().get("only_reads"):
                 connection.rollback()  # or a later question would see what this one saw
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        connection: Connection | None = getattr(self._shared, "connection", None)
+        if connection is None or connection.get_execution_options().get("only_reads"):
+            with writing(self._engine) as connection:
+                yield connection
+            return
+        with translated(self._engine):
+            yield connection
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
@@ -180,7 +204,7 @@ class SqlLedger:
     ) -> list[Held]:
         """Add new windows held by the claim, and give it others as `hold` does, all or none. Return the new ones."""
         definition = json.dumps(group.to_json())
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             if version == 0:
                 origin = dump_position(Position(drafts[0].ranges.starts, drafts[0].topic_ids))
                 _add_group(connection, group.name, definition, origin, now, version=0)
@@ -205,19 +229,19 @@ class SqlLedger:
             row = _group(connection, group.name, groups.c.definition, *_OWNER)
         is_new = row.definition != definition  # an unchanged definition takes no lock
         if is_new and is_owner(_owner(row), claim):
-            with writing(self._engine) as connection:
+            with self._writing() as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
     def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
         """Give windows to a claim, all or none, if each still has the holder and the state that were read."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             (group_id,) = _group(connection, held_windows[0].window.group, groups.c.id)
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that a try begins, and return its number. Running attempts of earlier tries at the window become lost."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             claim_id = _claim_id(connection, claim)
             group_id, running = _group_and_earlier(connection, window, claim_id, this_try.number)
             _lose(connection, running, now)
@@ -247,7 +271,7 @@ class SqlLedger:
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
         """Record how a try ended. A recorded end is never changed."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             connection.execute(
                 update(attempts)
                 .where(attempts.c.id == attempt, attempts.c.outcome == Outcome.RUNNING)
@@ -292,14 +316,14 @@ class SqlLedger:
 
     def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
         """Finish commits: windows that are `committing` become `committed`, all or none."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             _advance(connection, group, version)
             (group_id,) = _group(connection, group, groups.c.id)
             _step(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
 
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
         """Abandon an open window: it no longer owns its offsets."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             # Together with the version: any change from here on makes the compare-and-set below fail.
             row = _find_window(connection, _held_windows().add_columns(groups.c.version), window_id)
             held = _held(row)
@@ -328,7 +352,7 @@ class SqlLedger:
 
     def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
         """Move the watermark to a position, and mark the superseded windows."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             _advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             (group_id,) = _group(connection, group, groups.c.id)
             _step(connection, group_id, superseded, State.COMMITTED, state=State.SUPERSEDED)
@@ -336,21 +360,21 @@ class SqlLedger:
 
     def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
         """Give a group to another task."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             (group_id,) = _group(connection, group, groups.c.id)
             _advance(connection, group, version, **_owner_values(owner))
             _record(connection, group_id, act)
 
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
         """Add a group that has never planned, and where its first window starts."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             definition, origin = json.dumps(group.to_json()), dump_position(position)
             group_id = _add_group(connection, group.name, definition, origin, act.at, version=1)
             _record(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
         """Record a person's act that changes nothing in the ledger."""
-        with writing(self._engine) as connection:
+        with self._writing() as connection:
             (group_id,) = _group(connection, group, groups.c.id)
             _record(connection, group_id, act)
 
