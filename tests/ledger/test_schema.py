@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import Column, Engine, Integer, MetaData, String, create_engine, event, inspect, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
 
 from airflow_kafka_offsets.adapters.ledger import schema, steps
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, writing
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError, NotYetError
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope
-from tests.ledger.examples import NOW, act, add, claim, group, succeed
+from tests.ledger.examples import NOW, act, add, check_laws, claim, commit, group, succeed
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
@@ -85,6 +102,50 @@ def test_a_step_of_a_migration_that_was_done_is_not_done_again() -> None:
         assert [index["name"] for index in found.get_indexes("things")] == ["ix_things_name"]
 
 
+def upgrade_to(engine: Engine, revision: str) -> None:
+    """Make the tables of an earlier version."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def fill(engine: Engine, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Insert rows, and return them as the database gives them back."""
+    with engine.begin() as connection:
+        for name in ("groups", "claims", "windows", "claim_windows", "attempts", "acts"):
+            table = reflected(connection, f"kafka_offsets_{name}")
+            rows = [
+                {column: _typed(table.c[column], value) for column, value in row.items()} for row in tables[table.name]
+            ]
+            connection.execute(table.insert(), rows)
+    return rows_of(engine, {name: rows for name, rows in tables.items() if rows})
+
+
+def _typed(column: Column[Any], value: Any) -> Any:
+    """Return what SQLite has as text or a number as the value of another database's type."""
+    if value is not None and isinstance(column.type, DateTime):
+        return datetime.fromisoformat(value)
+    return bool(value) if column.name == "is_capped" else value
+
+
+def rows_of(engine: Engine, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of tables, in the columns that these rows have."""
+    found = {}
+    with engine.connect() as connection:
+        for name, rows in tables.items():
+            table = reflected(connection, name)
+            query = table.select().order_by(*table.primary_key)
+            found[name] = [{column: row._mapping[column] for column in rows[0]} for row in connection.execute(query)]
+    return found
+
+
+def reflected(connection: Connection, name: str) -> Table:
+    """Return a table as it is."""
+    return Table(name, MetaData(), autoload_with=connection)
+
+
 class SchemaContract:
     """Each subclass gives an empty database of its own with a fixture `empty`."""
 
@@ -140,6 +201,30 @@ class SchemaContract:
         for _ in range(2):
             assert schema.upgrade(open_engine(empty)) == schema.REVISION
         assert SqlLedger(empty).groups() == []
+
+    def test_a_ledger_of_an_earlier_version_keeps_every_row(self, empty: str) -> None:
+        """Of the revision before, written by the code of that time: every state of a window, both lanes, 1,200 partitions, acts."""
+        engine = open_engine(empty)
+        upgrade_to(engine, "0004")
+        written = fill(engine, json.loads(Path(__file__).with_name("ledger_0004.json").read_text()))
+        assert schema.upgrade(engine) == schema.REVISION
+        assert rows_of(engine, written) == written
+        ledger = SqlLedger(empty)
+        states = {row.held.window.seq: row.held.window.state.value for row in ledger.windows("lake")}
+        named = "committed abandoned committed superseded superseded committed committed planned committed"
+        assert [states[seq] for seq in sorted(states)] == named.split()
+        state = ledger.load("lake")
+        assert [held.window.id for held in state.open] == ["lake-000008"]
+        assert state.owner == Owner("dag", "other")
+        assert [act.kind for act in ledger.acts("lake")] == ["abandon", "reset", "take-over"]
+        wide = ledger.window("wide-000001").held.window
+        assert (len(wide.ranges), wide.span) == (1_200, sum(p % 7 + 1 for p in range(1_200)))
+        assert [row.held.window.lane for row in ledger.windows("late")] == [Lane.BACKFILL, Lane.LIVE, Lane.LIVE]
+        for name in ("lake", "wide", "late"):
+            check_laws(ledger, name)
+        # And work goes on.
+        commit(ledger, ledger.window("lake-000008").held)
+        assert ledger.load("lake").open == ()
 
     def test_attempts_of_an_older_ledger_are_kept_and_no_try_continues_them(self, empty: str) -> None:
         schema.upgrade(open_engine(empty))
