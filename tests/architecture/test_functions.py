@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.test_imports import broken, imports_of, is_in, is_standard, modules_in, name_of, top
+from tests.architecture.test_imports import MODULES, broken, imports_of, is_in, is_standard, modules_in, name_of, top
 
 # Of the standard library, what only computes.
 PURE = (
@@ -55,7 +55,14 @@ def test_the_ledger_knows_nobody_who_could_ask_kafka() -> None:
 def test_no_transaction_of_the_ledger_is_open_while_somebody_else_works() -> None:
     (path,) = [path for path in modules_in(LEDGER) if name_of(path).endswith(".sql_ledger")]
     (ledger,) = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef) and n.name == "SqlLedger"]
-    methods = [node for node in ledger.body if isinstance(node, ast.FunctionDef)]
+    # These two hand out a connection: one that only reads, and a turn, for which the next test is there.
+    methods = [
+        node
+        for node in ledger.body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and node.name not in ("one_connection", "turn")
+    ]
     assert methods
     for method in methods:
         assert "Callable" not in ast.unparse(method.args), (
@@ -63,3 +70,15 @@ def test_no_transaction_of_the_ledger_is_open_while_somebody_else_works() -> Non
         )
         is_generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(method))
         assert not is_generator, f"{method.name} hands out values, and may do so in its transaction"
+
+
+def test_in_a_turn_neither_kafka_nor_airflow_is_asked() -> None:
+    """A turn is a transaction: whoever takes one lets its memory ask no one meanwhile (`service.memory`)."""
+    turns = [
+        ast.unparse(node.items[0].context_expr) + " " + " ".join(ast.unparse(item) for item in node.items[1:])
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.With) and ".turn(" in ast.unparse(node.items[0].context_expr)
+    ]
+    assert turns
+    assert all(turn.endswith("memory.alone()") for turn in turns), turns
