@@ -180,11 +180,11 @@ class Ledger(Protocol):
         ...
 
     def one_connection(self) -> AbstractContextManager[None]:
-        """Let all questions of this thread use one connection meanwhile."""
+        """Let all questions of this context (`contextvars`) use one connection meanwhile."""
         ...
 
     def turn(self, group: str) -> AbstractContextManager[None]:
-        """Wait for a group, and let no one else change it meanwhile. All that this thread asks and writes then is one transaction.
+        """Wait for a group, and let no one else change it meanwhile. All that this context asks and writes then is one transaction.
 
         Raises:
             ConcurrentChangeError: as the writes of this transaction.

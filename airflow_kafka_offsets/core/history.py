@@ -96,6 +96,9 @@ class Frontier:
     open: tuple[str, ...] = ()
 
 
+NEXT_WINDOW = "next_window"
+"""In the details of a reset: the number of the first window after it."""
+
 MAX_WHO = 200
 
 

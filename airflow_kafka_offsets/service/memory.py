@@ -25,7 +25,7 @@ class NotKnownError(Exception):
 
 
 class Memory:
-    """Answers of Kafka (`ports.LogOffsets`) and of Airflow. Each question is asked once, until all is forgotten.
+    """Answers of Kafka (`ports.LogOffsets`), which is asked each question once, until all is forgotten; and of Airflow, for turns.
 
     Attributes:
         position: where the next live window starts, by the last look at the ledger.
@@ -53,9 +53,15 @@ class Memory:
         self._answers.clear()
 
     def is_over(self, claim: Claim) -> bool:
-        """Whether a claim is over. One that was not there at the last look at Airflow began since then: it is at work."""
-        if self._may_ask and claim not in self._over:
+        """Whether a claim is over. One that holds a window only since the last look at Airflow is at work.
+
+        Raises:
+            NotKnownError: it was over, and no one may be asked: it may have been cleared since.
+        """
+        if self._may_ask:
             self._over[claim] = self._is_over(claim)
+        elif self._over.get(claim):
+            raise NotKnownError
         return self._over.get(claim, False)
 
     def sleep(self, sleep: Callable[[float], None], seconds: float) -> None:
@@ -94,7 +100,7 @@ class Memory:
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
         """See `LogOffsets.epoch_ends`."""
         if not wanted:
-            return self._kafka.epoch_ends(wanted)  # Kafka is not asked
+            return {}
         return self._ask(("epochs", frozenset(wanted)), lambda: self._kafka.epoch_ends(wanted))
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import WindowRow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import replay
@@ -49,35 +49,62 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
 def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
     """Return the committed live windows from the newest that may own what is asked, newest first.
 
-    How much is read depends on how far back that is, and not on how long the history is: the steps back double until one goes too far,
-    and then they halve.
+    How much is read depends on how far back that is, and not on how long the history is: see `_first_above`.
     """
-    newest = _newest(ledger, group, None)
+    newest = _newest(ledger, group)
     asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
     if newest is None or not asked:
         return
-    above, step = newest.seq + 1, 1  # what is asked lies below the window of this number
+    resets = [act.details for act in ledger.acts(group) if act.kind == "reset"]
+    if not all(NEXT_WINDOW in details for details in resets):  # one of an earlier version
+        yield from pages(ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE)
+        return
+    for first, end in _stretches((details[NEXT_WINDOW] for details in resets), newest.seq + 1):
+        above = _first_above(ledger, group, asked, topic_ids, first, end)
+        yield from pages(ledger, group, before=above, since=first, states=(State.COMMITTED,), lane=Lane.LIVE)
+
+
+def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
+    """Return from where and up to which number windows start in the order of their numbers, the newest stretch first.
+
+    After a reset back, windows start again where earlier ones have been. An empty one of these may stay there, as it owns nothing.
+    """
+    for first in sorted({1, *resets}, reverse=True):
+        if first < end:
+            yield first, end
+            end = first
+
+
+def _first_above(
+    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str], first: int, end: int
+) -> int:
+    """Return a number from which on, up to the end, each window lies above all that is asked; the one before it may not.
+
+    The steps back from the end double until one goes too far, and then they halve.
+    """
+    above = end
 
     def is_above(seq: int) -> bool:
         nonlocal above
-        window = _newest(ledger, group, seq + 1)
+        window = _newest(ledger, group, seq + 1, first)
         if window is None or not replay.lies_above(window, asked, topic_ids):
             return False
         above = window.seq
         return True
 
-    while (below := above - step) > 0 and is_above(below):
+    step = 1
+    while (below := above - step) >= first and is_above(below):
         step *= 2
-    below = max(below, 0)  # no window up to this number lies above what is asked
+    below = max(below, first - 1)  # no window up to this number lies above what is asked
     while above - below > 1:
         middle = (above + below) // 2
         if not is_above(middle):
             below = middle
-    yield from pages(ledger, group, before=above, states=(State.COMMITTED,), lane=Lane.LIVE)
+    return above
 
 
-def _newest(ledger: Ledger, group: str, before: int | None) -> Window | None:
-    page = ledger.windows(group, before=before, states=(State.COMMITTED,), lane=Lane.LIVE, limit=1)
+def _newest(ledger: Ledger, group: str, before: int | None = None, since: int | None = None) -> Window | None:
+    page = ledger.windows(group, states=(State.COMMITTED,), lane=Lane.LIVE, before=before, since=since, limit=1)
     return page[0].held.window if page else None
 
 

@@ -143,7 +143,7 @@ class _Look:
         with ledger.one_connection():
             self.states = _together(names, ledger.load_all, lambda _: GroupState())
             self._frontiers = _together(until, ledger.frontiers, lambda _: Frontier())
-            self._windows = _together(ids, ledger.standings, _unknown)
+            self._windows = _together(ids, ledger.standings, _unknown) if ids else {}
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""

@@ -26,7 +26,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
         f"This would abandon window {WINDOW} (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
-    assert "Its last attempt has been running since 2026-01-31 00:13:00Z" in done.out
+    assert "Its last attempt has been running since 2026-01-31 00:12:00Z" in done.out
     assert "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here" in done.out
     assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
     assert lake.dump() == before

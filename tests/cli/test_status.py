@@ -21,7 +21,7 @@ def test_all_groups_in_short(cli: Cli) -> None:
         "lake.orders-000003",
         "orders/scheduled__3/load",
         "lake.orders-000002",
-        "2026-01-31 00:09:00Z",
+        "2026-01-31 00:08:00Z",
     ]
     assert clicks[:6] == ["lake.clicks", "clicks", "1", "0", "-", "-"]
 
@@ -33,7 +33,7 @@ def test_one_group_by_partition(cli: Cli) -> None:
         "open window:    lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
-    assert "last committed: lake.orders-000002 at 2026-01-31 00:09:00Z, span 400" in done.out
+    assert "last committed: lake.orders-000002 at 2026-01-31 00:08:00Z, span 400" in done.out
     assert [cells(line) for line in done.out.splitlines()[-2:]] == [
         ["orders", "0", "1000", "0", "1000", "0", "continue"],
         ["orders", "1", "300", "0", "5000", "4700", "continue"],

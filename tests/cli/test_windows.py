@@ -16,8 +16,8 @@ def test_windows_are_listed_newest_first(cli: Cli) -> None:
     assert header == ["id", "state", "lane", "until", "span", "records", "attempts", "last run"]
     third, second, first = rows
     assert third[:3] == ["lake.orders-000003", "planned", "live"]
-    assert third[3:] == ["2026-01-31 00:10:00Z", "1000", "-", "2", "orders/scheduled__3/load"]
-    assert second[1:7] == ["committed", "live", "2026-01-31 00:06:00Z", "400", "400", "1"]
+    assert third[3:] == ["2026-01-31 00:09:00Z", "1000", "-", "2", "orders/scheduled__3/load"]
+    assert second[1:7] == ["committed", "live", "2026-01-31 00:05:00Z", "400", "400", "1"]
     assert first[1:7] == ["committed", "live", "2026-01-31 00:01:00Z", "900", "900", "1"]
 
 
@@ -61,10 +61,10 @@ def test_windows_in_detail(cli: Cli) -> None:
         "1",
         "failed",
         "-",
+        "2026-01-31 00:10:00Z",
         "2026-01-31 00:11:00Z",
-        "2026-01-31 00:12:00Z",
     ]
-    assert running == ["2", "orders/scheduled__3/load", "2", "running", "-", "2026-01-31 00:13:00Z", "-"]
+    assert running == ["2", "orders/scheduled__3/load", "2", "running", "-", "2026-01-31 00:12:00Z", "-"]
 
 
 def test_which_windows_were_capped_is_known_to_programs(cli: Cli) -> None:

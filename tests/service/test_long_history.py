@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
@@ -82,7 +83,7 @@ class Story:
         same = [held.window for held in found if held.window.topic_ids == self.ids]
         if same:
             self.offsets |= same[-1].ranges.starts
-            self._reset([window.seq for window in same])
+            self._reset([window.seq for window in same if window.span])  # an empty one owns nothing, and stays
 
     def forward(self, offsets: int) -> None:
         """Reset past offsets that no one owns then."""
@@ -162,6 +163,24 @@ class Counting(SqlLedger):
         found = super().windows(group, **wanted)
         self.windows_read[group] += len(found)
         return found
+
+
+def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str) -> None:
+    """It did not record which window was the first one after it."""
+    ledger = SqlLedger(url)
+    story = Story(ledger, "earlier")
+    for _ in range(12):
+        story.window([5])
+    for _ in range(3):
+        story.window([0])
+    story.back(14)
+    for _ in range(12):
+        story.window([5])
+    with ledger._engine.begin() as connection:
+        connection.execute(text("UPDATE kafka_offsets_acts SET details = '{}'"))
+    asked = ranges_of({0: (3, 20)})
+    found = replay.overlapping(asked, live_windows(ledger, "earlier", asked, story.ids), story.ids)
+    assert [held.window.seq for held in found] == [20, 19, 18, 17, 16]
 
 
 @pytest.mark.parametrize("windows", [1_000, 20_000])

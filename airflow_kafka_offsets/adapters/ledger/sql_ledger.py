@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache
@@ -54,7 +54,7 @@ from airflow_kafka_offsets.core.errors import (
     no_window,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import (
@@ -115,7 +115,7 @@ class SqlLedger:
         """
         self._url = url
         self._engine: Engine = open_engine(url)
-        self._shared = threading.local()
+        self._shared: ContextVar[Connection | None] = ContextVar("shared", default=None)
         revision = schema.current_revision(self._engine)
         if revision == schema.REVISION:
             return
@@ -133,13 +133,13 @@ class SqlLedger:
 
     @contextmanager
     def one_connection(self) -> Iterator[None]:
-        """Let all questions of this thread use one connection meanwhile; each still sees the ledger of its own moment."""
+        """Let all questions of this context use one connection meanwhile; each still sees the ledger of its own moment."""
         with reading(self._engine) as connection, self._sharing(connection):
             yield
 
     @contextmanager
     def turn(self, group: str) -> Iterator[None]:
-        """Wait for a group, and let no one else change it meanwhile. All that this thread asks and writes then is one transaction."""
+        """Wait for a group, and let no one else change it meanwhile. All that this context asks and writes then is one transaction."""
         with writing(self._engine) as connection:
             # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
             connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
@@ -148,15 +148,15 @@ class SqlLedger:
 
     @contextmanager
     def _sharing(self, connection: Connection) -> Iterator[None]:
-        self._shared.connection = connection
+        token = self._shared.set(connection)
         try:
             yield
         finally:
-            self._shared.connection = None
+            self._shared.reset(token)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        connection: Connection | None = getattr(self._shared, "connection", None)
+        connection = self._shared.get()
         if connection is None:
             with reading(self._engine) as connection:
                 yield connection
@@ -168,7 +168,7 @@ class SqlLedger:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        connection: Connection | None = getattr(self._shared, "connection", None)
+        connection = self._shared.get()
         if connection is None or connection.get_execution_options().get("only_reads"):
             with writing(self._engine) as connection:
                 yield connection
@@ -354,9 +354,9 @@ class SqlLedger:
         """Move the watermark to a position, and mark the superseded windows."""
         with self._writing() as connection:
             _advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
-            (group_id,) = _group(connection, group, groups.c.id)
-            _step(connection, group_id, superseded, State.COMMITTED, state=State.SUPERSEDED)
-            _record(connection, group_id, act)
+            row = _group(connection, group, groups.c.id, groups.c.next_seq)
+            _step(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
+            _record(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
 
     def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
         """Give a group to another task."""

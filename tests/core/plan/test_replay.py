@@ -159,10 +159,12 @@ def test_the_search_ends_at_the_live_window_that_starts_before_all_that_is_asked
     assert [held.window.seq for held in found] == [3, 2]
 
 
-def test_a_window_that_does_not_know_a_partition_ends_no_search() -> None:
-    """The partition may have been read before by a window of other topics."""
-    held_windows = [Held(window({tp(0): (0, 9)}, 2), claim()), Held(window({tp(1): (0, 9)}, 1), claim())]
-    assert overlapping(ranges({tp(0): (3, 4), tp(1): (3, 4)}), held_windows, IDS) == held_windows
+def test_a_window_that_does_not_name_a_partition_ends_the_search_for_it() -> None:
+    """A live window names every partition of each earlier one, if only as an empty range."""
+    newer = Held(window({tp(0): (5, 9)}, 2), claim())
+    older = Held(window({tp(0): (0, 5), tp(1): (0, 9)}, 1), claim())
+    assert overlapping(ranges({tp(1): (3, 4)}), [newer, older], IDS) == []
+    assert overlapping(ranges({tp(0): (3, 4)}), [newer, older], IDS) == [older]
 
 
 # Refused, with numbers.
