@@ -165,6 +165,19 @@ class Counting(SqlLedger):
         return found
 
 
+def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(url: str) -> None:
+    """They lie above what was asked, and the windows after the reset, which are newer, lie below them."""
+    story = Story(SqlLedger(url), "empties")
+    for spans in ([5],) * 10 + ([0],) * 6:
+        story.window(spans)
+    story.back(15)
+    for _ in range(10):
+        story.window([5])
+    asked = ranges_of({0: (0, 5)})
+    found = replay.overlapping(asked, live_windows(story.ledger, "empties", asked, story.ids), story.ids)
+    assert [held.window.seq for held in found] == [17]
+
+
 def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str) -> None:
     """It did not record which window was the first one after it."""
     ledger = SqlLedger(url)
