@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Table, func, insert, select
 from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges
 from airflow_kafka_offsets.adapters.ledger.engine import writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
-from airflow_kafka_offsets.adapters.ledger.tables import attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -86,6 +86,15 @@ def write(engine: Engine, histories: Iterable[History]) -> None:
             for table, rows in _rows(history, group_id, first).items():
                 _insert(connection, table, rows)
             first += history.windows
+        follow_ids(connection)
+
+
+def follow_ids(connection: Connection) -> None:
+    """Let the next rows get larger ids than those that were given by hand: PostgreSQL counts by itself."""
+    if connection.dialect.name == "postgresql":
+        for table in (groups, claims, attempts, acts):
+            sequence = func.pg_get_serial_sequence(table.name, "id")
+            connection.execute(select(func.setval(sequence, select(func.max(table.c.id)).scalar_subquery())))
 
 
 def _group_values(history: History) -> dict[str, Any]:

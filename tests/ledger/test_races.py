@@ -173,14 +173,14 @@ class TestPostgres(Races):
     ) -> None:
         ledger, other = SqlLedger(url), SqlLedger(url)
         held = add(ledger, name, 0, 10)
-        look = sql_ledger._position
+        look = sql_ledger._positions
 
         def look_too_late(*args: Any) -> Any:
             monkeypatch.undo()
             other.abandon(held.window.id, act())
             return look(*args)
 
-        monkeypatch.setattr(sql_ledger, "_position", look_too_late)
+        monkeypatch.setattr(sql_ledger, "_positions", look_too_late)
         with pytest.raises(ConcurrentChangeError):
             ledger.abandon(held.window.id, act())
         assert len(ledger.acts(name)) == 1

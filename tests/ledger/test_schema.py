@@ -40,6 +40,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, 
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope
+from tests.lab.history import follow_ids
 from tests.ledger.examples import NOW, act, add, check_laws, claim, commit, group, succeed
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def fill(engine: Engine, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
                 {column: _typed(table.c[column], value) for column, value in row.items()} for row in tables[table.name]
             ]
             connection.execute(table.insert(), rows)
+        follow_ids(connection)
     return rows_of(engine, {name: rows for name, rows in tables.items() if rows})
 
 

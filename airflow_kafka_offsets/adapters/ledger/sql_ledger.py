@@ -162,9 +162,11 @@ class SqlLedger:
                 yield connection
             return
         with translated(self._engine):
-            yield connection
-            if connection.get_execution_options().get("only_reads"):
-                connection.rollback()  # or a later question would see what this one saw
+            try:
+                yield connection
+            finally:
+                if connection.get_execution_options().get("only_reads"):
+                    connection.rollback()  # or a later question would see what this one saw
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
