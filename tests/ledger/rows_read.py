@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -75,3 +76,32 @@ def _read_by_mariadb(engine: Engine) -> int:
     with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("SHOW GLOBAL STATUS LIKE 'Handler_read%'")
         return sum(int(value) for _, value in cursor.fetchall())
+
+
+def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
+    """Do something with a ledger, and return where its database's plans of the queries read a whole large table or index."""
+    engine, asked = ledger._engine, list[tuple[str, Any]]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        step()
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
+    with engine.connect() as connection:
+        return [
+            f"{line}: {statement}"
+            for statement, parameters in asked
+            for row in connection.exec_driver_sql(explain + statement, parameters)
+            if _is_scan(line := " ".join(map(str, row)))
+        ]
+
+
+def _is_scan(line: str) -> bool:
+    """Whether a line of a plan, of any of the databases, reads all of a table that grows with the history."""
+    is_all = re.search(r"\bSCAN\b|Seq Scan|\bALL\b|\bindex None\b", line)
+    return is_all is not None and any(f"kafka_offsets_{name}" in line for name in ("windows", "attempts", "claims"))

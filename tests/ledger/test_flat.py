@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Lane, Outcome
 from airflow_kafka_offsets.core.window_id import name_window
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
-from tests.ledger.rows_read import work
+from tests.ledger.rows_read import scans, work
 
 SHORT, LONG = 60, 6_000
 
@@ -140,6 +140,15 @@ class Flat:
         self, histories: tuple[SqlLedger, History, History], question: str
     ) -> None:
         self._check(histories, QUESTIONS[question])
+
+    def test_no_plan_reads_a_whole_table(self, histories: tuple[SqlLedger, History, History]) -> None:
+        ledger, _, long = histories
+        found = {
+            name: found
+            for name, step in {**QUESTIONS, **WRITES}.items()
+            if (found := scans(ledger, lambda step=step: step(ledger, long)))
+        }
+        assert found == {}
 
     @pytest.mark.parametrize("step", WRITES)
     def test_a_write_reads_no_more_of_a_long_history(
