@@ -20,7 +20,7 @@ from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
 from tests.ledger.rows_read import scans, work
 
-SHORT, LONG = 60, 6_000
+SHORT, LONG = 60, 20_000
 
 Question = Callable[[SqlLedger, History], Any]
 
