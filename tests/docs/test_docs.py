@@ -89,7 +89,7 @@ def extras() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_the_docs_install_can_be_installed(page: Path) -> None:
-    named = re.findall(r"airflow-provider-kafka-offsets\[([\w,-]+)\]", page.read_text())
+    named = re.findall(r"airflow-kafka-offsets\[([\w,-]+)\]", page.read_text())
     assert not [extra for names in named for extra in names.split(",") if extra not in extras()]
 
 
