@@ -10,7 +10,7 @@ _NAME = "Kafka Offsets"
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description. Airflow calls this in every process: import nothing heavy here."""
     return {
-        "package-name": "airflow-provider-kafka-offsets",
+        "package-name": "airflow-kafka-offsets",
         "name": _NAME,
         "description": "Kafka topics as replayable windows for scheduled Spark batches.",
         "integrations": [

@@ -19,7 +19,7 @@ orders = KafkaGroup(
 
 with DAG(
     "orders_by_hour",
-    # "@hourly" alone would make intervals without width, which a later `airflow backfill` could not divide.
+    # "@hourly" alone would make intervals that start and end at the same moment, which a later `airflow backfill` could not divide.
     schedule=CronDataIntervalTimetable("@hourly", timezone="UTC"),
     start_date=datetime(2026, 11, 1, tzinfo=UTC),
     catchup=True,

@@ -21,7 +21,12 @@ def test_the_entry_point_gives_the_description_of_this_distribution() -> None:
     ours = [p for p in entry_points(group="apache_airflow_provider") if p.value.startswith("airflow_kafka_offsets")]
     (point,) = ours
     info = point.load()()
-    assert info["package-name"] == metadata("airflow-provider-kafka-offsets")["Name"]
+    assert info["package-name"] == metadata("airflow-kafka-offsets")["Name"]
+
+
+def test_airflow_finds_the_package_by_the_name_of_its_distribution() -> None:
+    """It looks for example DAGs there, and logs a traceback in every process that can't import it."""
+    assert import_module(get_provider_info()["package-name"].replace("-", "_")).__name__ == "airflow_kafka_offsets"
 
 
 def test_every_module_that_the_description_names_is_there() -> None:

@@ -153,7 +153,7 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
     )
     no_replay = (
         f"Kafka no longer has all records of {name_some(gone, ', ')}, as a topic was "
-        "recreated, so no replay is possible: read what is missing under another group's name, and remove by hand what is there twice."
+        "recreated, so no replay is possible: read what is missing with a group of another name, and remove by hand what is there twice."
     )
     return [
         *([again] if seqs else []),

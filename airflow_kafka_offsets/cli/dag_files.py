@@ -161,7 +161,7 @@ def _asked(operator: Any, dag: Any) -> Ahead:
 
 def _dags_of_file(path: str) -> list[Any]:
     file = Path(os.path.expanduser(path)).absolute()
-    if not file.is_file():
+    if not os.path.isfile(file):  # Path.is_file() raises for a name that is too long
         raise BadInputError(f"There is no file {path}")
     # One that is not fetched yet can't have it.
     bundle = next((b for b in _bundles_or_none() if file.is_relative_to(b.path)), None)

@@ -44,5 +44,5 @@ def _told(document: Document) -> Iterator[str]:
         "sure that both write the same output: the new task writes whatever comes next."
     )
     if windows := document["open_windows"]:
-        yield "It takes over these windows as they are, each after the run that has it is over:"
+        yield "It adopts these windows as they are, each after the run that has it is over:"
         yield table(("id", "state", "span", "held_by"), windows)

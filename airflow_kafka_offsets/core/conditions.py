@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 
 @dataclass(frozen=True, slots=True)
 class UnreadAtLeast:
-    """Enough is unread, or something unread is old enough: Spark's minOffsetsPerTrigger and maxTriggerDelay.
+    """Enough is unread, or something unread is old enough, like Spark's minOffsetsPerTrigger and maxTriggerDelay.
 
     Attributes:
         group: the group whose watermark counts. Without a watermark, all that Kafka holds counts as unread, whatever the
@@ -60,7 +60,7 @@ class Arrived:
         enough: group and bounds. Only what the next window would read counts, and not what an open window has.
         last: the last time that a run was asked for. Until a run has planned, only what came later counts. After that, all
             that is left counts, so that runs read a backlog window by window. If no run plans, another one is asked for after
-            `waiting.CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to take over a dead run's window.
+            `waiting.CALL_AGAIN_AFTER`, unless a window is open: its run failed, or had to adopt a dead run's window.
     """
 
     enough: UnreadAtLeast

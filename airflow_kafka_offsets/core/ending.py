@@ -321,7 +321,7 @@ def _by_itself(one: Left) -> str:
     is_committed = one.is_rerun or one.state is State.COMMITTED
     if one.window.lane is Lane.BACKFILL or is_committed:
         return f"{ended}. Clear this task: {work}; or replay the window"
-    return f"{ended}. The next run of the DAG takes the window over as it is; or clear this task: {work}"
+    return f"{ended}. The next run of the DAG adopts the window as it is; or clear this task: {work}"
 
 
 def _offsets(window: Window) -> list[str]:

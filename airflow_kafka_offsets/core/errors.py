@@ -311,7 +311,7 @@ class StoreDriftError(StoreError):
         self, store: str, group: str, partitions: Mapping[TopicPartition, tuple[int | None, int, int]]
     ) -> None:
         named = [
-            f"{tp}: {found} (expected {after if before is None else before}, to become {after})"
+            f"{tp}: found {found}, expected {_either(before, after)}"
             for tp, (before, after, found) in sorted(partitions.items())
         ]
         super().__init__(
@@ -324,13 +324,24 @@ class StoreDriftError(StoreError):
         self.partitions = dict(partitions)
 
 
+def _either(before: int | None, after: int) -> str:
+    if before is None:
+        return f"nothing or {after}"
+    return str(after) if before == after else f"{before} (the old offset) or {after} (the new one)"
+
+
 class StoreBehindError(StoreError):
     """A person moved the watermark in the ledger, and the offset store did not follow."""
 
-    def __init__(self, store: str, group: str) -> None:
+    def __init__(self, store: str, group: str, cause: Exception) -> None:
+        # A drift names the same command, after the one that shows whether the ledger is right.
+        then = (
+            ""
+            if isinstance(cause, StoreDriftError)
+            else f". Before the next run, publish it again: {publish_again(group, store)}"
+        )
         super().__init__(
-            f"The watermark of group {group} has moved in the ledger, and {store} did not follow (see the cause). Before the "
-            f"next run, publish it again: {publish_again(group, store)}"
+            f"The watermark of group {group} has moved in the ledger, and {store} did not follow: {cause}{then}"
         )
         self.store = store
         self.group = group
@@ -366,11 +377,12 @@ class WindowBusyError(WindowError):
         way_out = (
             ""
             if is_rerun
-            else " To abandon the window for good, stop that job first, then: "
-            f"kafka-offsets abandon {window_id} --why '...', and remove what was written under this id"
+            else " To abandon it for good, first stop that run's job, and afterwards remove what was written under this id: "
+            f"kafka-offsets abandon {window_id} --why '...'"
         )
+        then = "run the window again" if is_rerun else "adopt the window"
         super().__init__(
-            f"Window {window_id} is being worked on by {holder}. It can be taken over when that run is over.{way_out}"
+            f"Window {window_id} is being worked on by {holder}. When that run is over, another run can {then}.{way_out}"
         )
         self.window_id = window_id
         self.holder = holder

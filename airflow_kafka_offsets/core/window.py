@@ -247,7 +247,7 @@ def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> boo
         True: commit it; False: it is committed already, and this was a rerun.
 
     Raises:
-        WindowBusyError: another run, or another task that works on it itself, has taken the window over.
+        WindowBusyError: another run, or another task that works on it itself, has adopted the window.
         NoEvidenceError: our launcher ran the job and did not record its success.
         IllegalStepError: the window was abandoned or superseded in the meantime.
     """

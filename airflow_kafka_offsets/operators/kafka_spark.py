@@ -70,8 +70,8 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
     :param emit_empty: let outlets have an asset event for an empty window, too.
     :param connector: ``"auto"``: the Kafka connector for the version of the task's own Spark, unless this Spark has one, or
         ``spark.jars.packages`` or ``spark.jars`` names one. Its jars are fetched once on each machine, and then given as files
-        (``kafka-offsets jars`` fetches them ahead of time). Coordinates: for ``spark.jars.packages``. None: Spark has the
-        connector, as a Connect server must.
+        (``kafka-offsets jars`` fetches them ahead of time). Maven coordinates: they are added to ``spark.jars.packages``.
+        None: Spark has the connector, as a Connect server must.
     :param start_archive: for the task's own Spark: see `KafkaSparkSubmitOperator`.
     :param compiler: for the task's own Spark: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
     """

@@ -67,7 +67,7 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
-    `replay_params`), and the run of an Airflow backfill, run past windows again, one after the other; a retry continues
+    `replay_params`), and the run of an Airflow backfill, run earlier windows again, one after the other; a retry continues
     where the try before it stopped. The job reads its window with
     ``airflow_kafka_offsets.spark.current_window(spark)``, which is shipped with the job. A job that does not use this package
     can get ``{starting_offsets}``, ``{ending_offsets}``, ``{assign}``, ``{isolation_level}``, ``{window_id}`` and
@@ -81,16 +81,16 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
     :param emit_empty: let outlets have an asset event for an empty window, too.
     :param connector: ``"auto"``: the Kafka connector for the version of the Spark that is launched, unless this Spark has one, or `packages`
         or `jars` names one. In client mode its jars are fetched once on each machine, and then given as files
-        (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Coordinates: for
-        ``--packages`` in any mode. None: the cluster has the connector.
+        (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Maven
+        coordinates: they are added to ``--packages`` in any mode. None: the cluster has the connector.
     :param ship: send the job side of this package with the job (``--py-files``); False: the cluster has it; a path or URL: the
         cluster finds its zip there.
     :param start_archive: in client mode, whether the driver's JVM starts from an archive: ``use`` one if it is there;
         ``make`` one after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
         configuration, else ``use``.
     :param compiler: in client mode, the compiler of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``late`` compiles
-        better, but only code that runs often; ``full`` is Java's default; ``auto``: quick for small windows and if the executors are on other
-        machines, else late.
+        better, but only code that runs often; ``full`` is Java's default; ``auto``: ``quick`` for a
+        window of at most 1,000,000 offsets, else ``late``.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")

@@ -111,7 +111,7 @@ class PlanWindowOperator(_PlanOperator):
 class PlanBacklogOperator(_PlanOperator):
     """Plan all windows of the run, for mapped tasks: ``KafkaSparkSubmitOperator.partial(...).expand(window=plan.output)``.
 
-    An ordinary run takes over what dead runs left and cuts new windows, up to the group's `max_open_windows` in all. A
+    An ordinary run adopts the open windows of dead runs and cuts new ones, up to the group's `max_open_windows` in all. A
     replay gives every window that it names. An empty window is committed at once. If no other window is left, the mapped tasks
     are skipped. Airflow's ``max_active_tis_per_dagrun`` of the mapped task limits how many run in parallel.
 

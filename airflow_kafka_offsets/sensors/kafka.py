@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class KafkaUnreadSensor(ConditionSensor):
     """Wait until enough is unread, or until something unread is old enough.
 
-    These are `minOffsetsPerTrigger` and `maxTriggerDelay` of Spark's streams. Unread is what lies between the group's
+    `min_span` and `max_age` correspond to `minOffsetsPerTrigger` and `maxTriggerDelay` of Spark's streams. Unread is what lies between the group's
     watermark and the end offset at its isolation level; for a group without a watermark, all that Kafka holds.
 
     :param group: the group.

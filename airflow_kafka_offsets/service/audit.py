@@ -46,7 +46,9 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
         raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
     if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
-        raise IllegalStepError(f"Not committed, so no table has to have them: {name_some(uncommitted, ', ')}")
+        raise IllegalStepError(
+            f"A table need not hold the records of windows that are not committed: {name_some(uncommitted, ', ')}. Name committed windows only"
+        )
 
 
 def _with_records(ledger: Ledger, found: Iterator[WindowRow]) -> Iterator[tuple[Window, int | None]]:

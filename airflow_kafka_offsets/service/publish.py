@@ -159,7 +159,7 @@ class Publisher:
             # Topics that the group no longer reads stay where they are.
             self._store.advance(group, before, {**before, **after})
         except (StoreError, ConcurrentChangeError) as exc:
-            raise StoreBehindError(self._store.name, group) from exc
+            raise StoreBehindError(self._store.name, group, exc) from exc
 
     def follow_gap(self, abandoned: Window) -> None:
         """Move the store over the gap that an abandoned window left, if that window held the watermark.

@@ -306,13 +306,13 @@ class WindowService:
     def _plans_behind(
         self, group: KafkaGroup, state: GroupState, request: Live, choice: ownership.Choice
     ) -> list[Plan]:
-        """Plan what a run cuts. If the run also takes over windows, it works on these even if nothing can be cut."""
+        """Plan what a run cuts. If the run also adopts windows, it works on these even if nothing can be cut."""
         try:
             plans = self.preview(group, state.position, request, choice.cut) if choice.cut else []
         except LogError as exc:
             if not choice.adopt:
                 raise
-            logger.warning("Group %s: no window is cut after those that are taken over: %s", group.name, exc)
+            logger.warning("Group %s: no window is cut after those that are adopted: %s", group.name, exc)
             return []
         if not state.open:
             return plans

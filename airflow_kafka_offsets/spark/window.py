@@ -73,7 +73,7 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
 
 
 class KafkaWindow(WindowReading):
-    """Offset ranges that this job reads, once, and whose output a rerun of the window replaces.
+    """The window of this job: offset ranges that the job reads once. A rerun of the window replaces its output.
 
     `WindowReading` says what a window is and how a job reads it. The methods that write take the frame of `read`, or a frame made
     of it. Each publishes only what is complete, unless its docs say otherwise, and can be run again. It writes the window's whole
@@ -142,9 +142,9 @@ class KafkaWindow(WindowReading):
             table: its name; with a ``/``, it is a path. The table is created if it does not exist.
             mode: ``replace`` or ``append``.
             partition_by: columns for further partitions, if the table is created.
-            check_first: whether ``replace``, too, lets Spark keep what it read, checks it, and then writes; over Spark Connect it
-                always does. Otherwise the check comes after the commit: if it fails, the rows are written, and the window stays
-                open.
+            check_first: True: with ``replace``, too, Spark caches what it reads, and the rows are written only after the check.
+                Over Spark Connect this is always so. False: the check comes after the commit. If it fails, the rows are written,
+                and the window stays open.
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
         Returns:
@@ -182,9 +182,9 @@ class KafkaWindow(WindowReading):
 
         - Without `merge_on`, one snapshot replaces the window's old rows by them, even if there are no new rows. The table is
           partitioned by that column.
-        - With `merge_on`, the table has one row for each key. The window is read and checked. Then its rows update those of the
-          same key, from any window, and rows of an earlier run whose keys the window no longer has are deleted. The values that
-          they had replaced do not come back: replay the window that wrote them.
+        - With `merge_on`, the table has one row for each key. The window is read and checked. Then its rows replace the rows
+          with the same key, from any window. Rows that an earlier run of this window wrote are deleted if their key no longer
+          occurs in it. The older values that those rows had replaced do not come back: replay the window that wrote them.
 
         Args:
             df: the frame of `read`, or a frame made of it.
@@ -291,10 +291,10 @@ class KafkaWindow(WindowReading):
 
         Args:
             df: the frame of `read`, or a frame made of it.
-            function: it runs one action of the whole frame.
-            check_first: whether Spark keeps what it read, so that the check comes before the call; over Spark Connect it always
-                does. Set it if the function can't undo an incomplete write, uses the frame twice, or uses ``foreachPartition``
-                or ``rdd``, which Spark does not count.
+            function: it must run one action over the whole frame, and no second one unless `check_first` is set.
+            check_first: True: Spark caches what it reads, and the function is called only after the check. Over Spark Connect
+                this is always so. Set it if the function can't undo an incomplete write, uses the frame twice, or uses
+                ``foreachPartition`` or ``rdd``, which Spark does not count.
 
         Raises:
             IncompleteReadError: not all planned offsets were read.

@@ -125,7 +125,7 @@ def test_a_replay_that_can_not_be_is_refused_with_the_numbers(lab: Lab) -> None:
             {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},
             "no window was cut after 2026-01-01T00:00:00+00:00",
         ),
-        "half": ({"from": "2026-01-01T00:00:00Z"}, "to is missing"),
+        "half": ({"from": "2026-01-01T00:00:00Z"}, "'to' is missing"),
     }
     before = lab.windows("drained_refused")
     runs = {name: lab.api.trigger("drained_refused", conf) for name, (conf, _) in refused.items()}

@@ -82,7 +82,7 @@ def test_a_store_that_moves_meanwhile_is_not_written(
     store.advance = others_first  # type: ignore[method-assign]
     done = cli(*COPY, "--from", "ledger", "--yes")
     assert (done.code, done.out) == (1, "")
-    assert "orders-0: 601 (expected 600, to become 1000)" in done.err
+    assert "orders-0: found 601, expected 600 (the old offset) or 1000 (the new one)" in done.err
     assert store.groups["lake.orders"] == {ORDERS_0: 601, ORDERS_1: 300}
     assert [act.details["moves"] for act in lake.ledger.acts("lake.orders")] == [{"orders-0": [600, 1000]}]
 

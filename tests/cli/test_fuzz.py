@@ -226,6 +226,8 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 @example(["export", "lake.orders", "--to=dangling", "--why=w", "--yes"])
 @example(["export", "lake.orders", "--to=" + "x" * 300, "--why=w", "--yes"])
 @example(["export", "lake.orders", "--to=", "--why=w", "--yes"])
+@example(["audit", "lake.orders", "--table=" + "x" * 300])
+@example(["plan", "--dag=" + "x" * 300 + ".py"])
 @example(["export", "lake.orders", "--from=csv:-", "--as="])
 @example(["import", "new", "--from=csv:there.csv", "--kafka-conn-id=", "--why=w", "--yes"])
 @settings(max_examples=2 * settings.default.max_examples)

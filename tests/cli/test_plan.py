@@ -90,7 +90,7 @@ def test_a_replay_that_would_be_refused_says_why(cli: Cli, lake: Lake) -> None:
     refused = {
         ("--windows", "3"): (1, "lake.orders-000003 is planned"),
         ("--windows", "9"): (2, "no window lake.orders-000009"),
-        ("--from", "2026-01-01T00:00:00Z"): (2, "to is missing"),
+        ("--from", "2026-01-01T00:00:00Z"): (2, "'to' is missing"),
         ("--starting-offsets", '{"orders":{"1":0}}', "--ending-offsets", '{"orders":{"1":5000}}'): (2, "watermark 300"),
     }
     for arguments, (code, message) in refused.items():

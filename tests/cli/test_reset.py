@@ -40,7 +40,7 @@ def test_yes_alone_does_not_supersede(cli: Cli, quiet: Lake) -> None:
     before = quiet.dump()
     done = cli(*RESET, "--to", "earliest", "--yes")
     assert (done.code, done.out) == (4, "")
-    assert "If you do mean it: add --supersede" in done.err
+    assert "To do it all the same, add --supersede" in done.err
     assert quiet.dump() == before
 
 

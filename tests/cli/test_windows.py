@@ -98,8 +98,11 @@ def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
         ("2-9", "The ledger has no window lake.orders-000004, lake.orders-000005,"),
         ("x", "'x' is not a window id such as lake.orders-000012"),
         ("2-", "'2-' is not a window id"),
-        ("1,,2", "'1,,2' names no window between two commas, or before or after one: write e.g. 3,12-14"),
-        ("2, ", "'2, ' names no window between two commas"),
+        (
+            "1,,2",
+            "'1,,2' has nothing between two commas, or before the first comma, or after the last: write e.g. 3,12-14",
+        ),
+        ("2, ", "'2, ' has nothing between two commas"),
         ("3-2", "'3-2' names no window"),
         ("0", "'0' names no window"),
         ("1-5000", "'1-5000' are more than 1000 windows"),

@@ -91,7 +91,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED),
-            ["no retry is left. The next run of the DAG takes the window over as it is; or clear this task: the job runs"],
+            ["no retry is left. The next run of the DAG adopts the window as it is; or clear this task: the job runs"],
         ),
         (
             Left(OPEN, State.PLANNED, "10 records read of 10 offsets", next_try=3),
@@ -111,7 +111,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED, can_reconnect=True),
-            ["takes the window over as it is; or clear this task: the job runs again"],
+            ["adopts the window as it is; or clear this task: the job runs again"],
         ),
         (
             Left(OPEN, State.PLANNED, next_try=2, has_policy=True),
@@ -155,7 +155,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         ),
         (
             Left(OPEN, State.PLANNED, was_skipped=True),
-            ["job: it skipped the task\n", "next: the task was skipped, so there is no retry. The next run of the DAG takes"],
+            ["job: it skipped the task\n", "next: the task was skipped, so there is no retry. The next run of the DAG adopts"],
         ),
         (Left(OPEN, State.PLANNED, NO_JOB), [f"job: {NO_JOB}\n"]),
         (Left(OPEN, State.ABANDONED, taken_by=OTHER), ["unless they were recorded as a gap"]),

@@ -8,6 +8,7 @@ from itertools import permutations
 import pytest
 
 from airflow_kafka_offsets.core import errors
+from airflow_kafka_offsets.core.offsets import TopicPartition
 
 REAL = {name: value for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
 
@@ -58,10 +59,32 @@ def test_a_list_names_ten_and_counts_the_rest(number: int) -> None:
     assert text.endswith(f"and {number - 10} more") is (number > 10)
 
 
+def drift(before: int | None, after: int) -> errors.StoreDriftError:
+    """Return the error of a store that holds 7 for one partition."""
+    return errors.StoreDriftError("memory://", "lake", {TopicPartition("orders", 0): (before, after, 7)})
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [(6, "6 (the old offset) or 8 (the new one)"), (8, "8"), (None, "nothing or 8")],
+)
+def test_a_drift_names_what_was_found_and_all_that_would_have_been_right(before: int | None, expected: str) -> None:
+    assert f": orders-0: found 7, expected {expected}. Someone else" in str(drift(before, 8))
+
+
+@pytest.mark.parametrize("cause", [errors.StoreUnavailableError("Redis did not answer"), drift(6, 8)])
+def test_a_store_that_is_behind_says_why_and_names_the_command_once_and_last(cause: errors.StoreError) -> None:
+    told = str(errors.StoreBehindError("memory://", "lake", cause))
+    assert f"memory:// did not follow: {cause}" in told
+    command = "kafka-offsets copy lake --from ledger --to 'memory://' --why '...' --yes"
+    assert told.count(command) == 1
+    assert told.endswith(command)
+
+
 def test_a_busy_window_names_who_works_on_it_and_the_way_out() -> None:
     error = errors.WindowBusyError("lake-000012", "dag/run/load")
     assert (error.window_id, error.holder) == ("lake-000012", "dag/run/load")
-    assert "kafka-offsets abandon lake-000012 --why '...'" in str(error)
+    assert str(error).endswith("kafka-offsets abandon lake-000012 --why '...'")
 
 
 @pytest.mark.parametrize("kind", REAL.values())

@@ -89,7 +89,7 @@ def extras() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_the_docs_install_can_be_installed(page: Path) -> None:
-    named = re.findall(r"airflow-provider-kafka-offsets\[([\w,-]+)\]", page.read_text())
+    named = re.findall(r"airflow-kafka-offsets\[([\w,-]+)\]", page.read_text())
     assert not [extra for names in named for extra in names.split(",") if extra not in extras()]
 
 
@@ -97,7 +97,7 @@ def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None
     pair = extras()["spark"]
     assert pair == [f"{name}=={version(name)}" for name in ("pyspark", "pyspark-client")]
     check_versions_agree(*(requirement.partition("==")[2] for requirement in pair))
-    install, *_ = blocks(ROOT / "docs" / "quickstart.md", "")
+    install = next(block for block in blocks(ROOT / "docs" / "quickstart.md", "") if "pip install" in block)
     assert "[spark]" in install
     assert f"`spark` brings Spark {version('pyspark')} " in (ROOT / "docs" / "quickstart.md").read_text()
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
 
 PROGRAMS = Path(sys.executable).parent
-INSTALL = r"pip install 'airflow-provider-kafka-offsets\[spark\]'"
+INSTALL = r"pip install 'airflow-kafka-offsets\[spark\]'"
 
 
 @pytest.fixture(autouse=True)

@@ -174,7 +174,7 @@ def test_a_window_belongs_to_the_span_that_contains_its_cut_time(hourly: World) 
 
 def test_a_span_without_windows_names_those_that_own_its_records(hourly: World) -> None:
     with pytest.raises(
-        BadInputError, match=r"no window was cut after .*09:20.* up to .*09:45.*lake-000002; name these"
+        BadInputError, match=r"no window was cut after .*09:20.* up to .*09:45.*Name these windows: lake-000002"
     ):
         hourly.ask(ONE, TimeSpan(NOON - timedelta(minutes=160), NOON - timedelta(minutes=135)))
     with pytest.raises(BadInputError, match="kafka-offsets windows lists what there is"):
@@ -200,7 +200,7 @@ def test_the_same_span_finds_its_windows_again_and_a_part_of_it_names_them(latec
     first = latecomer.run_all(ONE, TimeSpan(at(-4), at(-2)))
     again = latecomer.ask(TWO, TimeSpan(at(-4), at(-2)))
     assert [(p.window.id, p.is_rerun) for p in again] == [(w.id, True) for w in first]
-    with pytest.raises(BadInputError, match=f"{first[0].id}; name these"):
+    with pytest.raises(BadInputError, match=f"Name these windows: {first[0].id}"):
         latecomer.ask(THREE, TimeSpan(at(-4), at(-3)))
 
 

@@ -181,7 +181,7 @@ def test_a_writer_whose_object_was_overwritten_did_not_win(s3: S3, empty: str) -
     store = store_at(client, empty)
     store.advance(GROUP, {}, at("orders", 5))
     client.meta.events.register("after-call.s3.PutObject", overwrite)
-    with pytest.raises(StoreDriftError, match="orders-0: 99"):
+    with pytest.raises(StoreDriftError, match="orders-0: found 99, expected"):
         store.advance(GROUP, at("orders", 5), at("orders", 6))
 
 

@@ -130,7 +130,7 @@ def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixtur
     ("this_try", "error", "says"),
     [
         (FIRST, RuntimeError("half-way"), "next: Airflow starts try 2 of this task: the job runs again"),
-        (LAST, RuntimeError("half-way"), "next: no retry is left. The next run of the DAG takes the window over"),
+        (LAST, RuntimeError("half-way"), "next: no retry is left. The next run of the DAG adopts the window"),
         (FIRST, AirflowFailException("no"), "next: no retry is left."),
         (FIRST, AirflowSensorTimeout("no"), "next: no retry is left."),
         (FIRST, AirflowTaskTerminated("no"), "next: no retry is left."),
@@ -162,7 +162,7 @@ def test_a_skip_is_no_failure_and_promises_no_retry(world: World, caplog: pytest
         task(world, skip)
     last = caplog.records[-1]
     assert last.levelname == "INFO"
-    assert "next: the task was skipped, so there is no retry. The next run of the DAG takes" in last.getMessage()
+    assert "next: the task was skipped, so there is no retry. The next run of the DAG adopts" in last.getMessage()
 
 
 def test_what_can_not_be_told_changes_nothing(

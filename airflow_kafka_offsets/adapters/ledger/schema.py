@@ -133,7 +133,7 @@ def _refuse_newer(engine: Engine, revision: str | None) -> None:
     if revision is not None and revision > REVISION:
         raise LedgerSchemaError(
             f"The ledger {where(engine)} is at revision {revision}, newer than this package's {REVISION}: install the version "
-            "of airflow-provider-kafka-offsets that the other machines have (kafka-offsets db upgrade can't go back)"
+            "of airflow-kafka-offsets that the other machines have (kafka-offsets db upgrade can't go back)"
         )
 
 

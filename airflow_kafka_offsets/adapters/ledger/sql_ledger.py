@@ -944,7 +944,7 @@ def _change(connection: Connection, group_id: int, window: Window | Standing, ho
         .values(values)
     )
     if done.rowcount != 1:
-        raise ConcurrentChangeError(f"Another process took over or changed window {window.id} just now")
+        raise ConcurrentChangeError(f"Another process adopted or changed window {window.id} just now")
 
 
 def _commit(connection: Connection, group_id: int, window: Standing, now: datetime, *, in_two_steps: bool) -> None:

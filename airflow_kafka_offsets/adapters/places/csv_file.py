@@ -41,7 +41,7 @@ def read_csvs(place: str) -> Iterator[tuple[str, str]]:
     Raises:
         BadInputError: it can't be read, or the folder has none.
     """
-    is_folder = place != "-" and Path(place).is_dir()
+    is_folder = place != "-" and os.path.isdir(place)  # Path.is_dir() raises for a name that is too long
     files = sorted(str(file) for file in Path(place).glob("*.csv")) if is_folder else [place]
     if not files:
         raise BadInputError(f"{place} has no *.csv file")

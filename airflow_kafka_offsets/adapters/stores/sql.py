@@ -133,7 +133,8 @@ class SqlStore:
         is_atomic=True,
         compares=Compares.ANY_WRITER,
         caveat="The table needs a unique key over topic, group and partition, and on MySQL a transactional engine. Both are "
-        "checked before the first write. Names must not differ only by what the column's collation ignores (upper and lower case).",
+        "checked before the first write. Two names must not differ only in a way that the column's collation ignores (upper and lower "
+        "case).",
     )
 
     def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:

@@ -115,8 +115,11 @@ _PathsIn = Callable[[Mapping[str, Sequence[str] | None]], Sequence[str]]
 class NodeLayout:
     """Kafka's old layout: ``/consumers/<group>/offsets/<topic>/<partition>``, each node with its offset as text."""
 
-    limit = "about 10,000: 21 bytes, its path and its digits for each partition must fit into the servers' jute.maxbuffer (1 MB)"
-    caveat = f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once."
+    limit = "about 10,000"
+    caveat = (
+        f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once. "
+        "For each partition, a request has 21 bytes, the path and the digits. All of it must fit into jute.maxbuffer (1 MB)."
+    )
     way_out = "keep them in one node (option layout=json), or raise"
 
     def __init__(self, base: str) -> None:

@@ -147,9 +147,9 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
     """
     if state.elsewhere:
         raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task now reads group {group}, where it has no window. A "
-            f"run that is cleared or tried again gets no new window. For what is new in {group}, trigger a new run. To run the old window "
-            'again, replay it with a task whose group has the old name. To rename a group: "Rename a group" in the docs (docs/howto/rename-a-group.md)'
+            f"{claim} had {name_some(state.elsewhere, ', ')}, but its task now reads group {group}, and this run has no window there. "
+            f"A run that is cleared or tried again gets no new window: for what is new in {group}, trigger a new run. To run an old "
+            'window again, or to rename a group, see "Rename a group" in the docs (docs/howto/rename-a-group.md)'
         )
 
 
@@ -198,10 +198,9 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
     if is_owner(owner, claim):
         return
     raise ForeignGroupError(
-        f"{Owner.of(claim)} asks for live windows of group {group}, which belongs to {owner}: the two would divide the records "
-        "between their outputs. For another output, use another group: give it a name of its own. To run windows of this "
-        "group again for the same output, name a replay in the run's conf (windows, from and to, or starting_offsets and "
-        "ending_offsets) or start a backfill. If the DAG or task was renamed, take the group over: "
+        f"{Owner.of(claim)} asks for live windows of group {group}, which belongs to {owner}. For another output, use another "
+        'group; to run its windows again, name a replay: see "Rename a DAG, or share a group" in the docs '
+        "(docs/howto/rename-or-share-a-group.md). If the DAG or task was renamed: "
         f"{take_over_command(group, Owner.of(claim))}"
     )
 
@@ -234,8 +233,8 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
             raise UnreadTopicError(
                 f"Window {window_id} has records of {names}, which group {group} no longer reads, and its run is over. "
                 f"To read them: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
-                f"until the window is committed. To leave them out: kafka-offsets abandon {window_id} --why '...' --yes, "
-                "and remove what was written under this id"
+                f"until the window is committed. To leave them out, and then remove what was written under this id: "
+                f"kafka-offsets abandon {window_id} --why '...' --yes"
             )
 
 
@@ -265,7 +264,7 @@ def check_given(
 ) -> None:
     """Refuse windows by name to a claim that could neither adopt nor replay them.
 
-    A run hands its windows to its tasks, and a task keeps what it had. A task of the owner's DAG may also take over open
+    A run hands its windows to its tasks, and a task keeps what it had. A task of the owner's DAG may also adopt open
     windows of other runs, as its planner may. A task of another DAG may only replay them.
 
     Args:
@@ -319,7 +318,7 @@ def check_something(state: GroupState, adopted: Sequence[Held], spans: Collectio
 
     Args:
         state: the group.
-        adopted: what the run takes over.
+        adopted: what the run adopts.
         spans: the spans of the windows that it would cut, without the empty ones.
 
     Raises:

@@ -18,6 +18,8 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Window
 
+_NEXT_ERROR = "let the next run's error say what can be done"
+
 
 def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     """Refuse a window whose topics are no longer those that it was cut from, even if its offsets exist.
@@ -29,14 +31,14 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     wanted = list(window.ranges.without_empty())
     gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
-        raise MissingPartitionError.naming(gone, _unreadable(window, "then remove the topic from the group's topics"))
+        raise MissingPartitionError.naming(gone, _unreadable(window, "remove the topic from the group's topics"))
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
         if topic_ids[tp.topic] != window.topic_ids[tp.topic]
     }
     if changed:
-        raise TopicRecreatedError.naming(changed, _unreadable(window, "then reset the group"))
+        raise TopicRecreatedError.naming(changed, _unreadable(window, "reset the group"))
 
 
 def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
@@ -60,7 +62,7 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     wanted = window.ranges.without_empty()
     missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
     if missing:
-        raise MissingPartitionError.naming(missing, _unreadable(window, "then reset the group"))
+        raise MissingPartitionError.naming(missing, _unreadable(window, "reset the group"))
     gone = {
         tp: f"{tp}: offsets {r} are no longer all there (beginning offset {b.beginning}, end offset {b.end})"
         for tp, r in wanted.items()
@@ -69,9 +71,9 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     if gone:
         is_truncated = bool(ends_behind(window, log))
         error = LogTruncatedError if is_truncated else DataLossError
-        raise error.naming(gone, _unreadable(window, "the next run's plan then says what can be done"))
+        raise error.naming(gone, _unreadable(window, _NEXT_ERROR))
     if others := replaced_in(window, epoch_ends or {}):
-        raise LogTruncatedError.naming(others, _unreadable(window, "the next run's plan then says what can be done"))
+        raise LogTruncatedError.naming(others, _unreadable(window, _NEXT_ERROR))
 
 
 def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
@@ -115,6 +117,7 @@ def _unreadable(window: Window, then: str) -> str:
     if window.state.is_open:
         return (
             f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy. To keep that: "
-            f"kafka-offsets commit {window.id} --why '...'. To abandon the window: kafka-offsets abandon {window.id} --why '...'; {then}"
+            f"kafka-offsets commit {window.id} --why '...'. To abandon the window, and then {then}: "
+            f"kafka-offsets abandon {window.id} --why '...'"
         )
     return f"Window {window.id} is {window.state} and can't be read again; what it wrote is the only copy"

@@ -50,7 +50,7 @@ def check_replayable(window: Window) -> None:
     if window.state.is_open:
         raise IllegalStepError(
             f"Window {window.id} is {window.state}, and its offsets are at or above the watermark: the live lane is about "
-            "to read them. The next ordinary run of its DAG takes it over when the run that has it is over"
+            "to read them. The next ordinary run of its DAG adopts it when the run that has it is over"
         )
     raise IllegalStepError(
         f"Window {window.id} was {window.state}, and no longer owns anything. Name the time span or the offsets instead: that "
@@ -208,7 +208,9 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
     if unknown := sorted(gaps.keys() - log.bounds.keys()):
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     if changed := {tp: f"{tp}: topic {tp.topic} was recreated" for tp in gaps if _is_another(tp.topic, log, position)}:
-        raise TopicRecreatedError(f"{name_some(changed.values())}: what was before is gone", changed)
+        raise TopicRecreatedError(
+            f"{name_some(changed.values())}. Its earlier records are gone: ask for offsets of other topics", changed
+        )
     gone = {
         tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, b.beginning) - 1} (beginning offset {b.beginning})"
         for tp, pieces in gaps.items()
@@ -216,7 +218,7 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
     }
     if gone:
         why = "No one owns these offsets, and retention has removed them"
-        raise DataLossError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
+        raise DataLossError(f"{why}: {name_some(gone.values())}. Ask for offsets from the beginning offset on", gone)
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
@@ -232,7 +234,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
     }
     if gone:
         why = "No one owns these offsets, and the log ends before them although it once was longer"
-        raise LogTruncatedError(f"{why}: {name_some(gone.values())}. Ask for what is left", gone)
+        raise LogTruncatedError(f"{why}: {name_some(gone.values())}. Ask for offsets below the end offset", gone)
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
@@ -273,8 +275,8 @@ def check_divides(span: TimeSpan) -> None:
     """
     if span.start == span.end:
         raise BadInputError(
-            f"This run's data interval starts and ends at {span.start.isoformat()}, so no window belongs to it: with "
-            "schedule='@hourly' and other cron texts Airflow 3 makes intervals without width. For backfills use "
+            f"This run's data interval starts and ends at {span.start.isoformat()}, so no window belongs to it. With "
+            "schedule='@hourly' or another cron text, Airflow 3 gives each run an interval that starts and ends at the same moment. For backfills use "
             "CronDataIntervalTimetable('@hourly', timezone='UTC') or CronTriggerTimetable(..., interval=timedelta(hours=1))"
         )
 
@@ -287,7 +289,7 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError
         owners: windows that own the records of the asked time, but were cut at another time.
     """
     hint = (
-        f" Its records belong to windows with another cut time: {name_some([w.id for w in owners], ', ')}; name these"
+        f" The records of that time belong to windows with another cut time. Name these windows: {name_some([w.id for w in owners], ', ')}"
         if owners
         else " kafka-offsets windows lists what there is, with each cut time"
     )

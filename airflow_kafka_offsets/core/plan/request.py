@@ -104,11 +104,12 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
         return None
     if len(ways) > 1:
         raise BadInputError(
-            f"A replay is chosen by one of windows, from and to, or starting_offsets and ending_offsets; got {', '.join(given)}"
+            "Name a replay in one way only: by 'windows', by 'from' and 'to', or by 'starting_offsets' and 'ending_offsets'. "
+            f"Given: {name_some([repr(key) for key in given], ', ')}"
         )
     [way] = ways
     if missing := [key for key in way if key not in given]:
-        raise BadInputError(f"A replay by {' and '.join(way)} needs both; {missing[0]} is missing")
+        raise BadInputError(f"A replay by {' and '.join(map(repr, way))} needs both: {missing[0]!r} is missing")
     match way[0]:
         case "windows":
             return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
@@ -218,7 +219,7 @@ def parse_windows(group: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
         raise BadInputError(
-            f"{short(text)} names no window between two commas, or before or after one: write e.g. 3,12-14"
+            f"{short(text)} has nothing between two commas, or before the first comma, or after the last: write e.g. 3,12-14"
         )
     seqs = {seq for part in parts for seq in _parse_part(group, part)}
     if len(seqs) > MAX_NAMED_WINDOWS:

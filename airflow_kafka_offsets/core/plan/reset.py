@@ -102,7 +102,10 @@ def plan_reset(
     }
     unnamed = [tp for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
     if unnamed:
-        raise BadInputError(f"The topic was recreated: name all of its partitions, {name_some(unnamed, ', ')} too")
+        topics = name_some(sorted({tp.topic for tp in unnamed}), ", ")
+        raise BadInputError(
+            f"Topic {topics} was recreated, so name all of its partitions. Missing: {name_some(unnamed, ', ')}"
+        )
     touched = {tp.topic for tp in target}
     # Watermarks of an older incarnation and of partitions that are gone no longer mean anything.
     kept = {
@@ -178,7 +181,7 @@ def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log
         backfill = [window for window in superseded if window.lane is Lane.BACKFILL]
         found = next((w for w in backfill if _is_held(_of_today(w, position).without_empty().starts, log)), None)
     if found is None:
-        return "Kafka no longer holds the start of any such window: read the topic under another group's name"
+        return "Kafka no longer holds the start of any such window: use a group of another name for the topic"
     return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
 
 
@@ -254,7 +257,7 @@ def window_starts(
 
 def _from_its_beginning(group: str, topics: Sequence[str]) -> str:
     if not topics:
-        return "The group no longer reads it: to read today's topic, read it under another group's name"
+        return "The group no longer reads it: use a group of another name for today's topic"
     return f"To read today's topic from its beginning: kafka-offsets reset {group} --topic {topics[0]} --to earliest --why '...'"
 
 
@@ -267,18 +270,17 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
     if reset.superseded and not confirmed:
         ids = [window.id for window in reset.superseded]
         only_copy = (
-            f" But Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the "
-            "only copy, so put it aside before you remove it."
+            f" Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the only copy, "
+            "so put it aside first."
             if reset.irreplaceable
             else ""
         )
         only_copy += "".join(f" {told}" for told in nobody_reads(reset))
         raise ConfirmationError(
-            f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. They will be read again "
-            f"under new ids, so the output under the old ids has to be removed, or records count twice. None of their "
-            f"runs may be at work now.{only_copy} To run these windows again under their own ids, replay them instead: "
-            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'. """
-            "If you do mean it: add --supersede"
+            f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. Remove the output under "
+            "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at "
+            f"work.{only_copy} To do it all the same, add --supersede. To run these windows again instead, under their own ids: "
+            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'"""
         )
 
 

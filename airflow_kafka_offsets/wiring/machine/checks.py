@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.spark_versions import check_java, check_session_spark, check_versions_agree
 from airflow_kafka_offsets.spark.connector import spark_build
 
-_INSTALL = "pip install 'airflow-provider-kafka-offsets[spark]'"
+_INSTALL = "pip install 'airflow-kafka-offsets[spark]'"
 _SUBMIT = "spark-submit"
 
 

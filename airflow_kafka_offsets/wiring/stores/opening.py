@@ -51,7 +51,7 @@ def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[s
             raise
         raise BadInputError(
             f"The offset store {address} needs the Python module {exc.name}: "
-            f"pip install 'airflow-provider-kafka-offsets[{extra}]'"
+            f"pip install 'airflow-kafka-offsets[{extra}]'"
         ) from exc
 
 

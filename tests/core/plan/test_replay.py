@@ -205,7 +205,7 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
         check_in_log(gaps_of((3, 5), (15, 30)) | gaps_of((1, 9), partition=1), now, here)
     assert str(raised.value) == (
         "No one owns these offsets, and retention has removed them: orders-0: offsets 3 to 19 (beginning offset 20); "
-        "orders-1: offsets 1 to 8 (beginning offset 20). Ask for what is left"
+        "orders-1: offsets 1 to 8 (beginning offset 20). Ask for offsets from the beginning offset on"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 
@@ -318,8 +318,8 @@ def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:
     assert "kafka-offsets windows lists what there is" in str(nothing_to_replay("no window was cut then"))
     text = str(nothing_to_replay("no window was cut then", [window({tp(): (0, 1)}, 7)]))
     assert text == (
-        "There is nothing to replay: no window was cut then. Its records belong to windows with another cut time: "
-        "lake-000007; name these"
+        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another cut time. "
+        "Name these windows: lake-000007"
     )
 
 

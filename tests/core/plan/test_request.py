@@ -79,7 +79,7 @@ def test_an_id_is_an_id_whatever_the_groups_name(group: str) -> None:
         ("lake-0000012", "not a window id"),
         ("12-", "not a window id"),
         ("-12", "not a window id"),
-        ("1,,2", "'1,,2' names no window between two commas"),
+        ("1,,2", "'1,,2' has nothing between two commas"),
         ("1-2-3", "not a window id"),
         ("१२", "not a window id"),
         ("all", "not a window id"),
@@ -117,18 +117,21 @@ def test_one_window_is_named_by_number_or_id() -> None:
     ],
 )
 def test_two_ways_at_once_are_refused_and_named(params: dict[str, str]) -> None:
-    with pytest.raises(BadInputError, match="one of windows, from and to, or starting_offsets and") as raised:
+    with pytest.raises(
+        BadInputError,
+        match="Name a replay in one way only: by 'windows', by 'from' and 'to', or by 'starting_offsets' and",
+    ) as raised:
         parse_replay("lake", params)
-    assert str(raised.value).endswith("got " + ", ".join(params))
+    assert str(raised.value).endswith("Given: " + ", ".join(map(repr, params)))
 
 
 @pytest.mark.parametrize(
     ("params", "missing"),
     [
-        ({"from": FROM}, "to is missing"),
-        ({"to": TO, "from": None}, "from is missing"),
-        ({"starting_offsets": LOW}, "ending_offsets is missing"),
-        ({"ending_offsets": HIGH, "starting_offsets": ""}, "starting_offsets is missing"),
+        ({"from": FROM}, "'to' is missing"),
+        ({"to": TO, "from": None}, "'from' is missing"),
+        ({"starting_offsets": LOW}, "'ending_offsets' is missing"),
+        ({"ending_offsets": HIGH, "starting_offsets": ""}, "'starting_offsets' is missing"),
     ],
 )
 def test_half_a_way_is_refused_and_the_other_half_named(params: dict[str, Any], missing: str) -> None:
