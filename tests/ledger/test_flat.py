@@ -60,6 +60,12 @@ QUESTIONS: dict[str, Question] = {
     "the cut of the newest hour": lambda ledger, history: ledger.windows(
         history.group.name, states=tuple(OWNING), cut_in=(history.until - timedelta(minutes=10), history.until)
     ),
+    "the next page of the newest hour": lambda ledger, history: ledger.windows(
+        history.group.name,
+        states=tuple(OWNING),
+        cut_in=(history.until - timedelta(minutes=10), history.until),
+        before=history.windows - 3,
+    ),
     "one window": lambda ledger, history: ledger.window(newest(history)),
     "its attempts": lambda ledger, history: ledger.attempts(newest(history)),
     "what people did": lambda ledger, history: ledger.acts(history.group.name),
