@@ -31,14 +31,28 @@ FIRST_PAGE, LONGEST_PAGE = 10, 1_000
 PARTITIONS_PER_PAGE = 20_000
 
 
-def rows(ledger: Ledger, group: str, *, before: int | None = None, **wanted: Any) -> Iterator[WindowRow]:
-    """Return windows with their history in short, newest first, however many there are and however large they are."""
-    limit = FIRST_PAGE
+def rows(
+    ledger: Ledger, group: str, *, before: int | None = None, limit: int = FIRST_PAGE, **wanted: Any
+) -> Iterator[WindowRow]:
+    """Return windows with their history in short, newest first, however many there are and however large they are.
+
+    Args:
+        ledger: the ledger.
+        group: the group's name.
+        before: as in `Ledger.windows`.
+        limit: how many the first page has.
+        wanted: as in `Ledger.windows`.
+    """
     while page := ledger.windows(group, before=before, limit=limit, **wanted):
         yield from page
         newest, oldest = page[0].held.window, page[-1].held.window
-        limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(newest.ranges)))
+        limit = min(LONGEST_PAGE, _as_large(newest))
         before = oldest.seq
+
+
+def _as_large(window: Window) -> int:
+    """Return how many windows of this size a page should have."""
+    return 1 + PARTITIONS_PER_PAGE // (1 + len(window.ranges))
 
 
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
@@ -61,7 +75,8 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         return
     for first, end in _stretches((details[NEXT_WINDOW] for details in resets), newest.seq + 1):
         above = _first_above(ledger, group, asked, topic_ids, first, end)
-        yield from pages(ledger, group, before=above, since=first, states=(State.COMMITTED,), lane=Lane.LIVE)
+        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
+        yield from pages(ledger, group, limit=min(FIRST_PAGE, _as_large(newest)), **which)
 
 
 def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
