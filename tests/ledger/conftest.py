@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +12,7 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from tests.lab.memory import IN_MEMORY
+from tests.ledger.new_ledger import in_a_file, on_a_server
 from tests.ledger.races import Competition
 
 if TYPE_CHECKING:
@@ -24,18 +22,14 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def sqlite_url() -> Iterator[str]:
     """Return the URL of a ledger in a file."""
-    with TemporaryDirectory(dir=IN_MEMORY) as folder:
-        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
-        schema.upgrade(open_engine(url))
+    with in_a_file() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres: Postgres) -> str:
     """Return the URL of a ledger in PostgreSQL."""
-    url = postgres.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
-    schema.upgrade(open_engine(url))
-    return url
+    return on_a_server(postgres)
 
 
 @pytest.fixture(scope="session")
@@ -71,23 +65,17 @@ def competition() -> Iterator[Competition]:
 @pytest.fixture(scope="class")
 def new_sqlite_url() -> Iterator[str]:
     """Return the URL of a ledger of its own in a file."""
-    with TemporaryDirectory(dir=IN_MEMORY) as folder:
-        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
-        schema.upgrade(open_engine(url))
+    with in_a_file() as url:
         yield url
 
 
 @pytest.fixture(scope="class")
 def new_postgres_url(postgres: Postgres) -> str:
     """Return the URL of a ledger in a database of its own."""
-    url = postgres.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
-    schema.upgrade(open_engine(url))
-    return url
+    return on_a_server(postgres)
 
 
 @pytest.fixture(scope="class")
 def new_mariadb_url(mariadb: MariaDB) -> str:
     """Return the URL of a ledger in a database of its own."""
-    url = mariadb.create_database(f"ledger_{uuid.uuid4().hex[:8]}")
-    schema.upgrade(open_engine(url))
-    return url
+    return on_a_server(mariadb)

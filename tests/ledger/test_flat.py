@@ -14,7 +14,7 @@ from sqlalchemy import text
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Lane, Outcome, State
+from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
 from airflow_kafka_offsets.core.window_id import name_window
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
@@ -74,13 +74,20 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
-def plan_and_commit(ledger: SqlLedger, history: History) -> None:
-    """Add a window, work on it and commit it, as a run does."""
-    name, by = history.group.name, Claim("bench", f"run {next(_RUNS)}", "load")
-    state = ledger.load(name, by)
+def cut(ledger: SqlLedger, history: History) -> Held:
+    """Add a window, as a run does."""
+    by = Claim("bench", f"run {next(_RUNS)}", "load")
+    state = ledger.load(history.group.name, by)
     assert state.position
     start = max(state.position.offsets.values())
     [held] = ledger.add_windows(history.group, state.version, [draft(start, start + 1)], by, NOW)
+    return held
+
+
+def plan_and_commit(ledger: SqlLedger, history: History) -> None:
+    """Add a window, work on it and commit it, as a run does."""
+    held = cut(ledger, history)
+    by = held.holder
     attempt = ledger.start_attempt(held.window, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
     assert ledger.commit(held.window.id, by, attempt, NOW)
@@ -98,11 +105,7 @@ def take_over(ledger: SqlLedger, history: History) -> None:
 
 def abandon(ledger: SqlLedger, history: History) -> None:
     """Add a window, and give it up."""
-    name, by = history.group.name, Claim("bench", f"run {next(_RUNS)}", "load")
-    state = ledger.load(name, by)
-    assert state.position
-    start = max(state.position.offsets.values())
-    [held] = ledger.add_windows(history.group, state.version, [draft(start, start + 1)], by, NOW)
+    held = cut(ledger, history)
     ledger.abandon(held.window.id, act())
 
 

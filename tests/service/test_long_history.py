@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
@@ -14,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -27,16 +23,14 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
 from airflow_kafka_offsets.service.replay import live_windows, pages
 from tests.lab.history import History, write
-from tests.lab.memory import IN_MEMORY
 from tests.ledger.examples import NOW, group
+from tests.ledger.new_ledger import in_a_file
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Return the URL of a ledger in a file."""
-    with TemporaryDirectory(dir=IN_MEMORY) as folder:
-        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
-        schema.upgrade(open_engine(url))
+    with in_a_file() as url:
         yield url
 
 

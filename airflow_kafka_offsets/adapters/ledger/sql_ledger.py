@@ -604,25 +604,26 @@ def _newest(group: Row[Any]) -> int | None:
 
 def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
     """Find the live windows of groups that wait for their commit, the oldest first."""
-    found: dict[int, list[Held]] = {}
-    for some in _chunks(group_ids):
-        of_groups = _held_windows().where(windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE)
-        for state in sorted(OPEN):
-            for row in connection.execute(of_groups.where(windows.c.state == state)):
-                found.setdefault(row.group_id, []).append(_held(row))
-    return {group_id: sorted(held, key=lambda one: one.window.seq) for group_id, held in found.items()}
+    return {
+        group_id: [_held(row) for row in rows]
+        for group_id, rows in _open_rows(connection, _held_windows(), group_ids).items()
+    }
 
 
 def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    """Find the numbers of these windows, without their ranges."""
+    rows_of = _open_rows(connection, select(windows.c.group_id, windows.c.seq), group_ids)
+    return {group_id: [row.seq for row in rows] for group_id, rows in rows_of.items()}
+
+
+def _open_rows(connection: Connection, query: Select[Any], group_ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
+    found: dict[int, list[Row[Any]]] = {}
     for some in _chunks(group_ids):
-        of_groups = select(windows.c.group_id, windows.c.seq).where(
-            windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE
-        )
+        of_groups = query.where(windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE)
         for state in sorted(OPEN):
             for row in connection.execute(of_groups.where(windows.c.state == state)):
-                found.setdefault(row.group_id, []).append(row.seq)
-    return {group_id: sorted(seqs) for group_id, seqs in found.items()}
+                found.setdefault(row.group_id, []).append(row)
+    return {group_id: sorted(rows, key=lambda row: row.seq) for group_id, rows in found.items()}
 
 
 def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ...]:
@@ -809,8 +810,8 @@ def _page(
     states: Sequence[State],
     lane: Lane | None,
     *wanted: ColumnElement[bool],
-    is_ordered: bool = True,
-    limit: int | None = None,
+    is_ordered: bool,
+    limit: int,
 ) -> Subquery:
     """Find the numbers of windows, the newest first.
 
@@ -822,10 +823,10 @@ def _page(
         lane: the lane that is wanted; None: both.
         wanted: what else must hold.
         is_ordered: whether the index that serves is by number; otherwise it is by cut time.
-        limit: how many at most; None: all.
+        limit: how many at most.
     """
     mine = select(windows.c.seq).where(windows.c.group_id == _id_of(group), *wanted)
-    if is_ordered and limit is not None:
+    if is_ordered:
         mine = mine.order_by(windows.c.seq.desc()).limit(limit)
     if not states and lane is None and is_ordered:
         return mine.subquery("page")
