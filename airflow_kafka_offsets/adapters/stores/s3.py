@@ -40,8 +40,8 @@ class S3Place:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="S3's conditional write (If-None-Match, since August 2024) does the comparison. A service that ignores it is refused; one that "
-        "ignores it only if two writers write at the same moment is not noticed.",
+        caveat="S3's conditional write (If-None-Match, since August 2024) does the comparison. A service that ignores it is refused. "
+        "If a service ignores it only while two writers write at the same moment, this is noticed in most cases, but not in all.",
     )
 
     def __init__(self, make_client: Callable[[], Any], bucket: str, prefix: str = "") -> None:
