@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
@@ -34,10 +35,10 @@ class PartitionLag:
         beginning, end: the bounds of the log at the group's isolation level; None: Kafka has no such partition.
         verdict: what planning says of the partition; None: planning can't judge any.
         lag: end offset minus watermark, in offsets, never below 0; None: the two can't be compared.
-        lag_seconds: how long the oldest unread record has waited; 0 without lag. It is at most 1 s or 1 % too large, and never too
-            small. None: not known.
+        lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and never
+            too small. None: not known.
         headroom_seconds: how long until retention by time reaches the watermark. It is never too large, and too small by at most one
-            segment of the log, and 1 s or 1 %. 0: it may happen at any moment. None: there is no lag, retention by time
+            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: there is no lag, retention by time
             never removes records here, or it is not known.
         headroom_offsets: how many read offsets retention removes before it reaches the watermark: watermark minus beginning offset. Below 0:
             as many unread offsets are gone. None: the two can't be compared.
@@ -63,23 +64,6 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast a group commits, by its newest committed live windows.
-
-    Attributes:
-        last_commit_at: when the newest of them was committed; None: there is none.
-        interval_seconds: the usual time between two commits: the median of the last 10; None: there are fewer than two commits.
-        longest_seconds: the longest time from planning to commit, of the last 10; None: there is none.
-        caught_up_at: a moment up to which all records are committed, whatever their timestamps are; None: not known.
-    """
-
-    last_commit_at: datetime | None = None
-    interval_seconds: float | None = None
-    longest_seconds: float | None = None
-    caught_up_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class GroupLag:
     """How far behind a group is.
 
@@ -101,7 +85,7 @@ class GroupLag:
     verdict: GroupVerdict | None
     reason: str
     partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     needed_seconds: float | None = None
     error: str | None = None
     trouble: str | None = None
