@@ -134,7 +134,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     log = Kafka()
     log.create("orders", 2)
     log.create("clicks")
-    log.configure("orders", retention_ms="604800000")
     log.produce(ORDERS_0, 600)
     log.produce(ORDERS_1, 300)
     log.produce(CLICKS_0, 50)

@@ -175,7 +175,7 @@ def _warning(coming: Mapping[TopicPartition, Danger]) -> str:
 
 def _warning_of_cap(group: KafkaGroup, number: int, left: Mapping[TopicPartition, Danger]) -> str:
     return (
-        f"max_offsets={group.max_offsets} leaves records unread after {counted(number, 'window')} that retention may remove soon: "
+        f"with max_offsets={group.max_offsets}, {counted(number, 'window')} can't hold all that retention may remove soon: "
         f"{name_some([f'{tp} {danger}' for tp, danger in left.items()], ', ')}. What expires first is read first. To read faster, "
         "raise max_offsets, or let several windows run at once with max_open_windows"
     )
