@@ -180,3 +180,11 @@ def test_a_window_that_has_time_is_run_again_without_a_word(world: World, caplog
     world.plan(claim("second"), last_clear=1)
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
     assert "retention" not in caplog.text
+
+
+def test_a_kafka_that_does_not_tell_times_holds_up_no_retry(world: World) -> None:
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    window = world.plan(claim("second")).window
+    world.kafka.__class__ = NoTimes
+    assert world.plan(claim("second"), last_clear=1).window == window

@@ -86,9 +86,7 @@ def judged(
         trouble: what planning would refuse; None: nothing.
         notes: what is not known.
     """
-    needed = {
-        tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.lag and p.headroom_seconds is not None
-    }
+    needed = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     most = max(needed.values(), default=None)
     found = GroupLag(group, at, None, "", partitions, pace, needed_seconds=most, trouble=trouble, notes=notes)
     finding = _lost(found) or _at_risk(found, needed) or _late(found) or _fine(found)
