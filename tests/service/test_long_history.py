@@ -158,6 +158,11 @@ class Counting(SqlLedger):
         self.windows_read[group] += len(found)
         return found
 
+    def excerpt(self, group: str, *asked: Any, **wanted: Any) -> Any:
+        """See `SqlLedger.excerpt`."""
+        self.windows_read[group] += 1
+        return super().excerpt(group, *asked, **wanted)
+
 
 def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(url: str) -> None:
     """They lie above what was asked, and the windows after the reset, which are newer, lie below them."""
