@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
@@ -21,6 +22,7 @@ from tests.ledger.examples import NOW, act, draft, group
 from tests.ledger.rows_read import scans, work
 
 SHORT, LONG = 60, 20_000
+ASKED = [TopicPartition("orders", 0)]
 
 Question = Callable[[SqlLedger, History], Any]
 
@@ -47,6 +49,8 @@ QUESTIONS: dict[str, Question] = {
     "what a task did": lambda ledger, history: ledger.succeeded(history.group.name, claim_of(history, 3), Try()),
     "the newest page": rows(),
     "the newest committed one": rows(states=[State.COMMITTED], lane=Lane.LIVE, limit=1),
+    "some of the newest committed one": lambda ledger, history: ledger.excerpt(history.group.name, ASKED),
+    "some of one long ago": lambda ledger, history: ledger.excerpt(history.group.name, ASKED, before=30, since=1),
     "what is open": rows(states=tuple(OPEN)),
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),

@@ -31,18 +31,19 @@ def first_above(newest: Excerpt, first: int, asked: OffsetRanges, topic_ids: Map
         look: how to look at a window.
     """
     above, below, lower = _steps_back(newest, first, asked, topic_ids, look)
-    guesses = 0
-    while above.seq - below > 1:
+    guesses, factor = 0, 1
+    while (left := above.seq - below) > 1:
         seq = (below + above.seq) // 2
         if lower and guesses < MAX_GUESSES and len(ever_planned(asked, lower, topic_ids)) == len(asked):
-            guess = _between(asked, lower, above, is_wide=guesses % 2 == 1)
-            seq = min(max(guess, below + 1), above.seq - 1)
+            seq = min(max(_between(asked, lower, above, factor), below + 1), above.seq - 1)
             guesses += 1
         found = look(seq)
         if found and lies_above(found, asked, topic_ids):
             above = found
         else:
             below, lower = seq, found
+        # A guess may be near and leave nearly all on its other side. The next ones look there, further and further away.
+        factor = 1 if factor > 1 and 2 * (above.seq - below) <= left else 2 * factor
     return above.seq
 
 
@@ -70,22 +71,23 @@ def _steps_back(
     return above, first - 1, None
 
 
-def _between(asked: OffsetRanges, lower: Excerpt, above: Excerpt, *, is_wide: bool) -> int:
+def _between(asked: OffsetRanges, lower: Excerpt, above: Excerpt, factor: int) -> int:
     """Return the number of the window that should be the first one above all that is asked.
 
     Args:
         asked: offset ranges.
         lower: a window that does not lie above them.
         above: a later one that does.
-        is_wide: twice as far from the nearer one of both. It is a look at the other side of what is searched for.
+        factor: how many times as far from the nearer one of both, but at most half-way.
     """
     whole = above.seq - lower.seq
     back = _distance(asked, above, lower.seq, lower.ranges.starts)
     if back is None:
         return lower.seq + whole // 2
-    if not is_wide:
+    if factor == 1:
         return above.seq - back
-    return above.seq - 2 * back if 2 * back < whole else lower.seq + 2 * (whole - back)
+    half = whole // 2
+    return above.seq - min(factor * (back + 1), half) if back < half else lower.seq + min(factor * (whole - back), half)
 
 
 def _distance(asked: OffsetRanges, window: Excerpt, other_seq: int, other: Offsets) -> int | None:
