@@ -14,9 +14,12 @@ from sqlalchemy import text
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.plan.replay import overlapping
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.service.replay import live_windows
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
 from tests.ledger.rows_read import scans, work
@@ -42,6 +45,15 @@ def rows(**wanted: Any) -> Question:
     return lambda ledger, history: ledger.windows(history.group.name, **wanted)
 
 
+def owner_of_an_old_offset(ledger: SqlLedger, history: History) -> None:
+    """Find the window that a replay of an old offset runs again."""
+    seq = history.windows // 3
+    at = history.ranges(seq).starts[ASKED[0]]
+    asked = OffsetRanges({ASKED[0]: OffsetRange(at, at + 1)})
+    owners = live_windows(ledger, history.group.name, asked, history.topic_ids)
+    assert [held.window.seq for held in overlapping(asked, owners, history.topic_ids)] == [seq]
+
+
 QUESTIONS: dict[str, Question] = {
     "the state": lambda ledger, history: ledger.load(history.group.name),
     "the state for a new run": lambda ledger, history: ledger.load(history.group.name, Claim("bench", "new", "load")),
@@ -56,6 +68,7 @@ QUESTIONS: dict[str, Question] = {
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
+    "the owner of an old offset": owner_of_an_old_offset,
     "some by number": rows(seqs=[2, 3]),
     "a page of long ago": rows(before=30, limit=20),
     "the cut of an hour long ago": lambda ledger, history: ledger.windows(
