@@ -204,13 +204,13 @@ class Excerpt:
     Attributes:
         seq, topic_ids: those of the window.
         ranges: the ranges of the partitions that were asked for and that the window names.
-        partitions: how many partitions the window names.
+        partition_count: how many partitions the window names.
     """
 
     seq: int
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
-    partitions: int
+    partition_count: int
 
 
 @dataclass(frozen=True, slots=True)

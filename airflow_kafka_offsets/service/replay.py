@@ -65,7 +65,7 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
 def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
     """Return the committed live windows from the newest that may own what is asked, newest first.
 
-    How much is read depends on how far back that is, and not on how long the history is: see `core.plan.search`.
+    How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
     """
     newest = ledger.excerpt(group, asked)
     asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
@@ -82,7 +82,7 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
             look = partial(_look, ledger, group, asked, first)
             above = first_above(top, first, asked, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        yield from pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partitions)), **which)
+        yield from pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which)
 
 
 def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
@@ -222,7 +222,9 @@ class ReplayPlanner:
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),
         )
-        with self._ledger.one_connection():
-            found = replay.overlapping(asked, all_of_them, topic_ids) if asked.span else []
+        found: Sequence[Held] = ()
+        if asked.span:
+            with self._ledger.one_connection():
+                found = replay.overlapping(asked, all_of_them, topic_ids)
         owners = sorted(found, key=lambda held: held.window.seq)
         return owners, replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)

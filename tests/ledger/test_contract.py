@@ -805,7 +805,7 @@ class LedgerContract:
             seq=3,
             ranges=OffsetRanges({known: OffsetRange(20, 30)}),
             topic_ids={"orders": "id-of-orders"},
-            partitions=partitions,
+            partition_count=partitions,
         )
         assert [seq_of(before=number) for number in (1, 2, 3, 4, 9)] == [None, 1, 2, 3, 3]
         assert [seq_of(since=number) for number in (1, 3, 4)] == [3, 3, None]

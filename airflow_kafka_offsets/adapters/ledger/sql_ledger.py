@@ -502,7 +502,7 @@ class SqlLedger:
             return None
         with intact(f"window {row.seq} of group {group}"):
             ranges, topic_ids, many = load_some_ranges(row.ranges, row.packed, partitions)
-            return Excerpt(seq=row.seq, ranges=ranges, topic_ids=topic_ids, partitions=many)
+            return Excerpt(seq=row.seq, ranges=ranges, topic_ids=topic_ids, partition_count=many)
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""

@@ -1,6 +1,8 @@
 """Which windows to look at, to find the first one that lies above what is asked. Few, however many there are.
 
-Offsets mostly grow evenly. So how fast they grew between two windows tells about how far back to look.
+It is an exponential search back from the newest window, until one step goes too far. Between the last two windows follows an interpolation
+search: offsets mostly grow evenly, so how fast they grew from the one to the other tells about where to look. After a few such guesses it
+is a binary search.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def first_above(newest: Excerpt, first: int, asked: OffsetRanges, topic_ids: Map
             above = found
         else:
             below, lower = seq, found
-        # A guess may be near and leave nearly all on its other side. The next ones look there, further and further away.
+        # If less than half of what was left went away, the owner is far from the guess, on its other side: the next guesses go further.
         factor = 1 if factor > 1 and 2 * (above.seq - below) <= left else 2 * factor
     return above.seq
 
@@ -60,7 +62,7 @@ def _steps_back(
     for steps in count():
         if above.seq <= first:
             break
-        distance = _distance(asked, above, later_seq, later) or 0
+        distance = _distance(asked, above, later_seq, later)
         # The first guess may be right. After it, to go too far is better than to creep: the window is between two others then.
         step = max(distance if steps == 0 else 2 * distance, 2 ** max(0, steps - 1))
         seq = max(first, above.seq - step)
@@ -82,29 +84,27 @@ def _between(asked: OffsetRanges, lower: Excerpt, above: Excerpt, factor: int) -
     """
     whole = above.seq - lower.seq
     back = _distance(asked, above, lower.seq, lower.ranges.starts)
-    if back is None:
-        return lower.seq + whole // 2
     if factor == 1:
         return above.seq - back
     half = whole // 2
     return above.seq - min(factor * (back + 1), half) if back < half else lower.seq + min(factor * (whole - back), half)
 
 
-def _distance(asked: OffsetRanges, window: Excerpt, other_seq: int, other: Offsets) -> int | None:
+def _distance(asked: OffsetRanges, window: Excerpt, other_seq: int, other: Offsets) -> int:
     """Return how many windows before this one is the first one that starts at the end of all that is asked, or above it.
 
     Args:
         asked: offset ranges.
         window: a window that lies above them.
-        other_seq: the number of another window.
-        other: where it starts.
+        other_seq: the number of another window, or the one after the newest.
+        other: where windows from that number on start.
 
     Returns:
-        None: the partitions did not grow from the one to the other.
+        By the partition that comes first. Those that did not grow from the one window to the other tell nothing; 0: none grew.
     """
     found = [
         (start - wanted.end) * (window.seq - other_seq) // (start - other[tp])
         for tp, wanted in asked.items()
         if (start := window.ranges[tp].start) != other[tp]
     ]
-    return min(found, default=None)
+    return min(found, default=0)

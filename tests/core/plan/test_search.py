@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -20,11 +21,14 @@ from airflow_kafka_offsets.core.window import Excerpt
 
 IDS = {"orders": "1"}
 
+Shape = Callable[[int, random.Random], int]
+"""How many offsets a window has, by its number."""
+
 
 def excerpt(seq: int, bounds: Mapping[int, tuple[int, int]]) -> Excerpt:
     """Return a window by the start and end of its partitions."""
     ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(*found)) for p, found in bounds.items())
-    return Excerpt(seq=seq, ranges=ranges, topic_ids=IDS, partitions=len(bounds))
+    return Excerpt(seq=seq, ranges=ranges, topic_ids=IDS, partition_count=len(bounds))
 
 
 def asked_up_to(ends: Mapping[int, int]) -> OffsetRanges:
@@ -45,7 +49,7 @@ class Looks:
         return self._history[older - 1] if older else None
 
 
-def most(windows: int) -> int:
+def allowed(windows: int) -> int:
     """Return how many looks are allowed: steps that double, the guesses, and steps that halve."""
     return 2 * math.ceil(math.log2(windows + 1)) + MAX_GUESSES + 4
 
@@ -79,7 +83,7 @@ def test_the_first_window_above_what_is_asked_is_found(
     look, first = Looks(history), data.draw(st.integers(1, history[0].seq))
     expected = min(window.seq for window in history if lies_above(window, asked, IDS))
     assert first_above(newest, first, asked, IDS, look) == expected
-    assert look.many <= most(seq)
+    assert look.many <= allowed(seq)
 
 
 def even(number: int, _: random.Random) -> int:
@@ -102,17 +106,37 @@ def in_bursts(number: int, draw: random.Random) -> int:
     return 10**9 if number % 10_007 == 0 else 0
 
 
-@pytest.mark.parametrize(("spans", "looks"), [(even, 3), (by_day, 16), (growing, 16), (in_bursts, most(100_000))])
-def test_few_looks_are_needed_in_a_hundred_thousand_windows(
-    spans: Callable[[int, random.Random], int], looks: int
-) -> None:
+def one_jump(number: int, _: random.Random) -> int:
+    """One window has more than all others together, many times over."""
+    return 10**12 if number == 54_321 else 1
+
+
+@pytest.mark.parametrize(
+    ("shapes", "mean", "most"),
+    [
+        ([even], 2, 2),
+        ([by_day], 10, 14),
+        ([growing], 8, 12),
+        ([in_bursts], 34, 40),
+        ([one_jump], 22, 30),
+        ([even, by_day, growing], 8, 12),
+        ([in_bursts, even], 2, 2),
+    ],
+    ids=lambda given: "-".join(shape.__name__ for shape in given) if isinstance(given, list) else "",
+)
+def test_few_looks_are_needed_in_a_hundred_thousand_windows(shapes: list[Shape], mean: int, most: int) -> None:
+    """Each partition grows in its own way; one offset of each is asked for, of about the same time."""
     draw = random.Random(17)
-    starts = [0, *accumulate(spans(number, draw) for number in range(100_000))]
-    history = [excerpt(seq, {0: (starts[seq - 1], starts[seq])}) for seq in range(1, 100_001)]
+    starts = [[0, *accumulate(shape(number, draw) for number in range(100_000))] for shape in shapes]
+    history = [excerpt(seq, {p: (of[seq - 1], of[seq]) for p, of in enumerate(starts)}) for seq in range(1, 100_001)]
+    looks = []
     for _ in range(50):
-        end = draw.randrange(1, starts[-2])
+        share = draw.random()
+        ends = {p: 1 + int(share * (of[-2] - 1)) for p, of in enumerate(starts)}
         look = Looks(history)
-        found = first_above(history[-1], 1, asked_up_to({0: end}), IDS, look)
-        assert starts[found - 1] >= end
-        assert found == 1 or starts[found - 2] < end
-        assert look.many <= looks
+        found = first_above(history[-1], 1, asked_up_to(ends), IDS, look)
+        assert all(starts[p][found - 1] >= end for p, end in ends.items())
+        assert found == 1 or any(starts[p][found - 2] < end for p, end in ends.items())
+        looks.append(look.many)
+    assert max(looks) <= most
+    assert statistics.mean(looks) <= mean
