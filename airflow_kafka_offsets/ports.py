@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, Standing, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
 
 
 class LogOffsets(Protocol):
@@ -201,7 +201,7 @@ class Ledger(Protocol):
         ...
 
     def one_connection(self) -> AbstractContextManager[None]:
-        """Let all questions of this context (`contextvars`) use one connection meanwhile."""
+        """Let all questions of this context (`contextvars`) use one connection meanwhile: that of its turn, if it has one."""
         ...
 
     def turn(self, group: str) -> AbstractContextManager[None]:
@@ -405,6 +405,24 @@ class Ledger(Protocol):
             before: only windows with smaller numbers, for the next page.
             since: only windows with this number or a larger one.
             limit: how many at most.
+        """
+        ...
+
+    def excerpt(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        before: int | None = None,
+        since: int | None = None,
+    ) -> Excerpt | None:
+        """Return the newest committed live window, with the ranges of some partitions only; None: there is none.
+
+        Args:
+            group: its name.
+            partitions: which ranges to read.
+            before: only windows with smaller numbers.
+            since: only windows with this number or a larger one.
         """
         ...
 

@@ -197,6 +197,22 @@ class Held:
     committed_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """A window with the ranges of some partitions only: with 20,000 partitions all of them take longest to load.
+
+    Attributes:
+        seq, topic_ids: those of the window.
+        ranges: the ranges of the partitions that were asked for and that the window names.
+        partition_count: how many partitions the window names.
+    """
+
+    seq: int
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    partition_count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the commit of a window depends on. The ranges are left out: with 20,000 partitions these take longest to load.

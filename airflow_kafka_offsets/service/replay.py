@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,9 +19,10 @@ from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
+from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 
@@ -46,13 +48,13 @@ def rows(
     while page := ledger.windows(group, before=before, limit=limit, **wanted):
         yield from page
         newest, oldest = page[0].held.window, page[-1].held.window
-        limit = min(LONGEST_PAGE, _as_large(newest))
+        limit = min(LONGEST_PAGE, _page_of(len(newest.ranges)))
         before = oldest.seq
 
 
-def _as_large(window: Window) -> int:
-    """Return how many windows of this size a page should have."""
-    return 1 + PARTITIONS_PER_PAGE // (1 + len(window.ranges))
+def _page_of(partitions: int) -> int:
+    """Return how many windows of so many partitions a page should have."""
+    return 1 + PARTITIONS_PER_PAGE // (1 + partitions)
 
 
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
@@ -63,9 +65,9 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
 def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
     """Return the committed live windows from the newest that may own what is asked, newest first.
 
-    How much is read depends on how far back that is, and not on how long the history is: see `_first_above`.
+    How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
     """
-    newest = _newest(ledger, group)
+    newest = ledger.excerpt(group, asked)
     asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
     if newest is None or not asked:
         return
@@ -74,9 +76,13 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         yield from pages(ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE)
         return
     for first, end in _stretches((details[NEXT_WINDOW] for details in resets), newest.seq + 1):
-        above = _first_above(ledger, group, asked, topic_ids, first, end)
+        top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
+        above = end
+        if top and replay.lies_above(top, asked, topic_ids):
+            look = partial(_look, ledger, group, asked, first)
+            above = first_above(top, first, asked, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        yield from pages(ledger, group, limit=min(FIRST_PAGE, _as_large(newest)), **which)
+        yield from pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which)
 
 
 def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
@@ -90,37 +96,8 @@ def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
             end = first
 
 
-def _first_above(
-    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str], first: int, end: int
-) -> int:
-    """Return a number from which on, up to the end, each window lies above all that is asked; the one before it may not.
-
-    The steps back from the end double until one goes too far, and then they halve.
-    """
-    above = end
-
-    def is_above(seq: int) -> bool:
-        nonlocal above
-        window = _newest(ledger, group, seq + 1, first)
-        if window is None or not replay.lies_above(window, asked, topic_ids):
-            return False
-        above = window.seq
-        return True
-
-    step = 1
-    while (below := above - step) >= first and is_above(below):
-        step *= 2
-    below = max(below, first - 1)  # no window up to this number lies above what is asked
-    while above - below > 1:
-        middle = (above + below) // 2
-        if not is_above(middle):
-            below = middle
-    return above
-
-
-def _newest(ledger: Ledger, group: str, before: int | None = None, since: int | None = None) -> Window | None:
-    page = ledger.windows(group, states=(State.COMMITTED,), lane=Lane.LIVE, before=before, since=since, limit=1)
-    return page[0].held.window if page else None
+def _look(ledger: Ledger, group: str, asked: OffsetRanges, first: int, seq: int) -> Excerpt | None:
+    return ledger.excerpt(group, asked, before=seq + 1, since=first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +222,9 @@ class ReplayPlanner:
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),
         )
-        found = replay.overlapping(asked, all_of_them, topic_ids) if asked.span else []
+        found: Sequence[Held] = ()
+        if asked.span:
+            with self._ledger.one_connection():
+                found = replay.overlapping(asked, all_of_them, topic_ids)
         owners = sorted(found, key=lambda held: held.window.seq)
         return owners, replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)

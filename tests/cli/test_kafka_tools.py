@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from tests.cli.conftest import Done, Lake, in_a_process
 from tests.lab.kafka_tools import kafka_consumer_groups
+from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_their_export_through_a_pipe_of_several_groups(
     program = Path(sys.executable).parent / "kafka-offsets"
     command = [program, "import", "lake.real", "--from", "csv:-", "--as", consumers, "--why", "w", "--yes"]
     where = ["--ledger", lake.url, "--bootstrap-servers", kafka.bootstrap_servers]
-    subprocess.run([*command, *where], input=text, text=True, capture_output=True, check=True, timeout=120)
+    run_to_end([*command, *where], text_in=text, timeout=120).check_returncode()
     assert watermark(lake, "lake.real") == {0: 7, 1: 0, 2: 50}
 
 

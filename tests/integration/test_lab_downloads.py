@@ -19,6 +19,7 @@ from tests.lab.airflow import empty_metadata
 from tests.lab.cache import CACHE, cache_folder
 from tests.lab.jars import DELTA, ICEBERG, JDBC, SETS, ZOOKEEPER, JarError, JarSet, fetch, listed
 from tests.lab.lock_jars import entry
+from tests.lab.patience import output_of
 from tests.lab.processes import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -113,7 +114,7 @@ def test_of_two_processes_that_fetch_at_one_moment_one_downloads_and_both_have_i
         for process in both:
             assert process.stdout is not None
             assert process.stdout.readline() == "begins\n"
-    said = [process.communicate(timeout=120)[0].splitlines() for process in both]
+    said = [output_of(process, timeout=120)[0].splitlines() for process in both]
     assert sorted(len(lines) - len(listed(JDBC)) for lines in said) == [0, 1]
     assert sum(lines.count("downloads") for lines in said) == 1
     assert contents(tmp_path, JDBC) == contents(CACHE, JDBC)
@@ -131,7 +132,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_c
     assert killed.wait() == -signal.SIGKILL
     assert list(tmp_path.glob("jars/*/*.jar")) == []
     again = start(tmp_path, "-c", FETCH, "ICEBERG")
-    assert "downloads" in again.communicate(timeout=900)[0]
+    assert "downloads" in output_of(again, timeout=300)[0]
     assert again.returncode == 0
     assert contents(tmp_path, ICEBERG) == contents(CACHE, ICEBERG)
     assert [path for path in part if path.parent.exists()] == []
@@ -140,7 +141,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_c
 @pytest.mark.server
 def test_a_fetch_without_a_network_says_what_is_missing_and_why(tmp_path: Path) -> None:
     process = start(tmp_path, "-c", FETCH, "JDBC", java_options=NO_NETWORK)
-    said = process.communicate(timeout=120)[1]
+    said = output_of(process, timeout=120)[1]
     assert process.returncode == 1
     assert "could not fetch 3 of the 3 jars that jdbc lacked: " in said
     assert ", org.postgresql:postgresql:42.7.5" in said
@@ -162,8 +163,7 @@ jars.odd = jars.JarSet("odd", ("org.example:nothing:1",))
 {FETCH}"""
     process = start(tmp_path / "cache", "-c", code, "odd")
     assert (
-        "could not fetch 1 of the 2 jars that odd lacked: org.example:nothing:1\n"
-        in process.communicate(timeout=120)[1]
+        "could not fetch 1 of the 2 jars that odd lacked: org.example:nothing:1\n" in output_of(process, timeout=120)[1]
     )
     assert process.returncode == 1
     assert (tmp_path / "cache" / jar.relative_to(CACHE)).read_bytes() == jar.read_bytes()
@@ -178,7 +178,7 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(tmp_path: Path, spa
         if group.name != "org.postgresql":
             (tmp_path / "jars" / group.name).symlink_to(group)
     process = start(tmp_path, "-m", "tests.lab", java_options=NO_NETWORK)
-    out, err = process.communicate(timeout=120)
+    out, err = output_of(process, timeout=120)
     assert process.returncode == 1
     assert f"==> yarn: {len(listed(jars.YARN))} jars\n" in out
     assert f"==> Spark's Kafka source: {len(spark_connector)} jars\n" in out
@@ -189,7 +189,7 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(tmp_path: Path, spa
 def test_the_lab_needs_java_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     process = start(tmp_path, "-m", "tests.lab")
-    assert process.communicate(timeout=60) == (
+    assert output_of(process, timeout=60) == (
         "",
         f"no java in JAVA_HOME={tmp_path}: install Java 17 (Debian: openjdk-17-jre-headless)\n",
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from tests.lab.patience import Patience, crowd_of_this_machine, wait_until
+from tests.lab.patience import Patience, crowd_of_this_machine, run_to_end, wait_until
 
 
 class Clock:
@@ -68,3 +70,16 @@ def test_without_a_sign_who_waits_looks_again_when_the_time_is_over() -> None:
 
 def test_a_machine_has_at_least_one_thread_for_each_core() -> None:
     assert crowd_of_this_machine() >= 1
+
+
+def test_a_command_is_given_what_it_reads_and_its_end_is_told() -> None:
+    code = "import sys; print(sys.stdin.read().upper()); print('warned', file=sys.stderr); sys.exit(3)"
+    done = run_to_end([sys.executable, "-c", code], text_in="x" * 1_000_000, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "X" * 1_000_000 + "\n", "warned\n")
+
+
+def test_a_command_that_takes_too_long_is_killed_and_what_it_said_is_told() -> None:
+    code = "import sys, time; print('begun', flush=True); time.sleep(1000)"
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        run_to_end([sys.executable, "-c", code], timeout=0.1)
+    assert caught.value.output == "begun\n"

@@ -77,16 +77,22 @@ class History:
 
 def write(engine: Engine, histories: Iterable[History]) -> None:
     """Write groups and all of their windows into a ledger whose tables are there."""
-    with writing(engine) as connection:
-        group_id = connection.execute(select(func.coalesce(func.max(groups.c.id), 0))).scalar_one()
-        first = connection.execute(select(func.coalesce(func.max(claims.c.id), 0))).scalar_one()
-        for history in histories:
-            group_id += 1
-            connection.execute(insert(groups).values(id=group_id, **_group_values(history)))
-            for table, rows in _rows(history, group_id, first).items():
-                _insert(connection, table, rows)
-            first += history.windows
-        follow_ids(connection)
+    for history in histories:
+        # Each in a session of its own: PostgreSQL keeps a session's plans of its checks of foreign keys. Those that it made while
+        # the tables were almost empty read all of a table for each row of a long history.
+        with writing(engine) as connection:
+            _write(connection, history)
+            follow_ids(connection)
+
+
+def _write(connection: Connection, history: History) -> None:
+    group_id, first = (
+        connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one() for table in (groups, claims)
+    )
+    group_id += 1
+    connection.execute(insert(groups).values(id=group_id, **_group_values(history)))
+    for table, rows in _rows(history, group_id, first).items():
+        _insert(connection, table, rows)
 
 
 def follow_ids(connection: Connection) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 
@@ -108,6 +109,41 @@ def wait_until(
         # Who has waited for long does not have to know at once.
         time.sleep(max(interval, min((time.monotonic() - began) / 20, _LONGEST_INTERVAL)))
     return value
+
+
+def run_to_end(
+    command: Sequence[Any], *, timeout: float, text_in: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and return how it ended and what it said; one that takes too long is killed.
+
+    Args:
+        command: The program and its arguments.
+        timeout: Seconds that it may take on a quiet machine; see `Patience`.
+        text_in: What it reads.
+        options: Of `subprocess.Popen`.
+
+    Raises:
+        subprocess.TimeoutExpired: It took too long; with what it said.
+    """
+    pipes = {} if text_in is None else {"stdin": subprocess.PIPE}
+    pipes |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes, **options) as process:
+        out, err = output_of(process, timeout=timeout, text_in=text_in)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def output_of(process: subprocess.Popen[str], *, timeout: float, text_in: str | None = None) -> tuple[str, str]:
+    """Return what a process says until it ends, as `Popen.communicate`; see `run_to_end`."""
+    patience = Patience(timeout)
+    while True:
+        try:
+            return process.communicate(text_in, timeout=_LONGEST_PAUSE)
+        except subprocess.TimeoutExpired:
+            text_in = None  # it is on its way
+            if patience.is_over():
+                process.kill()
+                out, err = process.communicate()
+                raise subprocess.TimeoutExpired(process.args, timeout, out, err) from None
 
 
 def crowd_of_this_machine() -> float:

@@ -18,6 +18,7 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.ports import Ledger
+from tests.lab.patience import output_of
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
@@ -72,7 +73,7 @@ class Worker:
 
     def end(self, child: subprocess.Popen[str], *, succeeds: bool = True) -> str:
         """Wait for the end of a process, and return what it said."""
-        said, _ = child.communicate(timeout=900)
+        said, _ = output_of(child, timeout=300)
         assert (child.returncode == 0) == succeeds, said
         return said
 

@@ -162,6 +162,9 @@ class Answer:
 
 _start: Barrier
 
+_LONGEST = 900
+"""Seconds after which those who wait for one another give up: with much other work, each of the processes may need minutes to start."""
+
 
 def _set_up(start: Barrier) -> None:
     global _start
@@ -179,21 +182,21 @@ def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer
     answers = []
     for name in names:
         go = race(ledger, name, me)
-        _start.wait(timeout=120)
+        _start.wait(timeout=_LONGEST)
         answers.append(_answer(go))
-        _start.wait(timeout=120)
+        _start.wait(timeout=_LONGEST)
     return answers
 
 
 def _open_new(url: str, names: Sequence[str], me: int) -> list[Answer]:
-    _start.wait(timeout=120)
+    _start.wait(timeout=_LONGEST)
     return [_answer(lambda name=name: plan(SqlLedger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
 
 
 def _connect(urls: Sequence[str], me: int) -> list[Answer]:
     answers = []
     for url in urls:
-        _start.wait(timeout=120)
+        _start.wait(timeout=_LONGEST)
         answers.append(_answer(lambda url=url: open_engine(url).connect().close()))  # type: ignore[misc]
     return answers
 

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, Claim, Held, Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
@@ -801,12 +801,45 @@ class LedgerContract:
             assert ledger.load(name).open == ()
         assert ledger.load(name).open == ()
 
+    def test_in_a_turn_one_connection_is_that_of_the_turn(self, ledger: Ledger, name: str) -> None:
+        commit(ledger, add(ledger, name, 0, 10))
+        with ledger.turn(name):
+            add(ledger, name, 10, 20)
+            with ledger.one_connection():
+                assert [row.held.window.seq for row in ledger.windows(name)] == [2, 1]
+                add(ledger, name, 20, 30)
+            assert [row.held.window.seq for row in ledger.windows(name)] == [3, 2, 1]
+
     def test_windows_from_a_number_on_are_found_on_each_page(self, ledger: Ledger, name: str) -> None:
         add_all(ledger, name, [draft(start, start + 10) for start in range(0, 50, 10)])
         asked = {"states": tuple(OPEN), "lane": Lane.LIVE, "since": 2, "limit": 2}
         assert [row.held.window.seq for row in ledger.windows(name, **asked)] == [5, 4]
         assert [row.held.window.seq for row in ledger.windows(name, **asked, before=4)] == [3, 2]
         assert ledger.windows(name, **asked, before=2) == []
+
+    @pytest.mark.parametrize("partitions", [2, 3_000])
+    def test_of_the_newest_committed_live_window_some_ranges_are_read(
+        self, ledger: Ledger, name: str, partitions: int
+    ) -> None:
+        def seq_of(**which: int) -> int | None:
+            found = ledger.excerpt(name, [], **which)
+            return found and found.seq
+
+        assert seq_of() is None
+        for start in (0, 10, 20):
+            commit(ledger, add(ledger, name, start, start + 10, partitions=partitions))
+        commit(ledger, *add_all(ledger, name, [draft(3, 5, lane=Lane.BACKFILL)]))
+        add(ledger, name, 30, 40, partitions=partitions)
+        known, unknown = TopicPartition("orders", 1), [TopicPartition("orders", 5_000), TopicPartition("clicks", 1)]
+        assert ledger.excerpt(name, [known, *unknown]) == Excerpt(
+            seq=3,
+            ranges=OffsetRanges({known: OffsetRange(20, 30)}),
+            topic_ids={"orders": "id-of-orders"},
+            partition_count=partitions,
+        )
+        assert [seq_of(before=number) for number in (1, 2, 3, 4, 9)] == [None, 1, 2, 3, 3]
+        assert [seq_of(since=number) for number in (1, 3, 4)] == [3, 3, None]
+        assert (seq_of(before=3, since=2), seq_of(before=3, since=3)) == (2, None)
 
     @pytest.mark.parametrize("partitions", [2, 3_000])
     def test_a_window_of_many_partitions_is_packed_and_read_back(

@@ -12,15 +12,20 @@ import pytest
 from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.plan.replay import overlapping
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.service.replay import live_windows
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
 from tests.ledger.rows_read import scans, work
 
 SHORT, LONG = 60, 20_000
+ASKED = [TopicPartition("orders", 0)]
 
 Question = Callable[[SqlLedger, History], Any]
 
@@ -40,6 +45,15 @@ def rows(**wanted: Any) -> Question:
     return lambda ledger, history: ledger.windows(history.group.name, **wanted)
 
 
+def owner_of_an_old_offset(ledger: SqlLedger, history: History) -> None:
+    """Find the window that a replay of an old offset runs again."""
+    seq = history.windows // 3
+    at = history.ranges(seq).starts[ASKED[0]]
+    asked = OffsetRanges({ASKED[0]: OffsetRange(at, at + 1)})
+    owners = live_windows(ledger, history.group.name, asked, history.topic_ids)
+    assert [held.window.seq for held in overlapping(asked, owners, history.topic_ids)] == [seq]
+
+
 QUESTIONS: dict[str, Question] = {
     "the state": lambda ledger, history: ledger.load(history.group.name),
     "the state for a new run": lambda ledger, history: ledger.load(history.group.name, Claim("bench", "new", "load")),
@@ -47,12 +61,15 @@ QUESTIONS: dict[str, Question] = {
     "what a task did": lambda ledger, history: ledger.succeeded(history.group.name, claim_of(history, 3), Try()),
     "the newest page": rows(),
     "the newest committed one": rows(states=[State.COMMITTED], lane=Lane.LIVE, limit=1),
+    "some of the newest committed one": lambda ledger, history: ledger.excerpt(history.group.name, ASKED),
+    "some of one long ago": lambda ledger, history: ledger.excerpt(history.group.name, ASKED, before=30, since=1),
     "what is open": rows(states=tuple(OPEN)),
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
     "its newest commits": lambda ledger, history: ledger.recent_commits([history.group.name]),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
+    "the owner of an old offset": owner_of_an_old_offset,
     "some by number": rows(seqs=[2, 3]),
     "a page of long ago": rows(before=30, limit=20),
     "the cut of an hour long ago": lambda ledger, history: ledger.windows(

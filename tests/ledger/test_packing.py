@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.adapters.ledger.documents import load_ranges
+from airflow_kafka_offsets.adapters.ledger.documents import load_ranges, load_some_ranges
 from airflow_kafka_offsets.adapters.ledger.packing import MAX_PLAIN, pack, unpack
+from airflow_kafka_offsets.core.offsets import TopicPartition
 
 _OFFSETS = st.integers(0, 2**63 - 1)
 _ROWS = st.lists(
@@ -41,6 +42,27 @@ def test_what_is_packed_comes_back(topics: dict[str, tuple[list[tuple[int, int, 
     assert {topic: said["packed"] for topic, said in json.loads(text).items()} == {
         topic: len(said["partitions"]) for topic, said in document.items()
     }
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=20), st.tuples(_ROWS, st.booleans()), max_size=3), st.data())
+def test_some_partitions_are_read_as_they_are_read_with_all(
+    topics: dict[str, tuple[list[tuple[int, int, int, int | None]], bool]], data: st.DataObject
+) -> None:
+    """Also from a document that is not packed, and of partitions and topics that it does not have."""
+    document = {topic: columns(rows, with_epochs=with_epochs) for topic, (rows, with_epochs) in topics.items()}
+    large = {"large": columns([(p, 7 * p, 5, 3) for p in range(0, 4_000, 2)])}
+    for text, packed in (pack(json.dumps(document)), pack(json.dumps(document | large))):
+        ranges, topic_ids, _ = load_ranges(text, packed)
+        there = [
+            *list(ranges)[:30],
+            TopicPartition("missing", 0),
+            TopicPartition("large", 6),
+            TopicPartition("large", 7),
+        ]
+        wanted = data.draw(st.sets(st.sampled_from(there)))
+        some, some_ids, many = load_some_ranges(text, packed, wanted)
+        assert some == {tp: found for tp, found in ranges.items() if tp in wanted}
+        assert (some_ids, many) == (topic_ids, len(ranges))
 
 
 def test_a_small_document_stays_as_it_is() -> None:
@@ -74,3 +96,9 @@ def test_twenty_thousand_partitions_take_less_than_a_hundred_kilobytes() -> None
 def test_bytes_that_were_not_packed_by_us_are_refused(packed: bytes) -> None:
     with pytest.raises((ArithmeticError, LookupError, TypeError, ValueError)):
         load_ranges("{}", packed)
+
+
+def test_where_the_bytes_are_too_few_some_partitions_are_refused_too() -> None:
+    packed = zlib.compress(b'{"orders":{"id":"x","partitions":[[0,3]],"base":0,"widths":[1,1]}}\n12345')
+    with pytest.raises(ValueError, match="too few"):
+        load_some_ranges('{"orders":{"id":"x","packed":3}}', packed, [TopicPartition("orders", 0)])

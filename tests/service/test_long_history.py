@@ -18,13 +18,17 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
-from airflow_kafka_offsets.service.replay import live_windows, pages
+from airflow_kafka_offsets.service.replay import FIRST_PAGE, live_windows, pages
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, group
 from tests.ledger.new_ledger import in_a_file
+from tests.ledger.test_few_statements import counting
+from tests.service.memory_log import MemoryLog
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +162,11 @@ class Counting(SqlLedger):
         self.windows_read[group] += len(found)
         return found
 
+    def excerpt(self, group: str, *asked: Any, **wanted: Any) -> Any:
+        """See `SqlLedger.excerpt`."""
+        self.windows_read[group] += 1
+        return super().excerpt(group, *asked, **wanted)
+
 
 def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(url: str) -> None:
     """They lie above what was asked, and the windows after the reset, which are newer, lie below them."""
@@ -191,8 +200,8 @@ def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str
 
 
 @pytest.mark.parametrize("windows", [1_000, 20_000])
-@pytest.mark.parametrize(("back", "most"), [(3, 30), (900, 60)])
-def test_how_much_is_read_depends_on_how_far_back_it_lies(url: str, windows: int, back: int, most: int) -> None:
+@pytest.mark.parametrize("back", [3, 900])
+def test_how_much_is_read_does_not_depend_on_the_length_of_an_even_history(url: str, windows: int, back: int) -> None:
     ledger = Counting(url)
     history = History(group(f"long-{windows}-{back}"), {"orders": 2}, {"orders": "1"}, windows, span=5)
     write(ledger._engine, [history])
@@ -202,4 +211,21 @@ def test_how_much_is_read_depends_on_how_far_back_it_lies(url: str, windows: int
         asked, live_windows(ledger, history.group.name, asked, history.topic_ids), history.topic_ids
     )
     assert [held.window.seq for held in found] == [windows - back, windows - back - 1]
-    assert ledger.windows_read[history.group.name] <= most
+    assert ledger.windows_read[history.group.name] <= 4 + FIRST_PAGE
+
+
+def test_owners_are_found_on_one_connection(url: str) -> None:
+    """Loading the group takes another one."""
+    ledger, kafka = SqlLedger(url), MemoryLog()
+    kafka.create("orders", partitions=2)
+    for partition in (0, 1):
+        kafka.produce(TopicPartition("orders", partition), 5_000)
+    history = History(group("one-connection"), {"orders": 2}, kafka.topic_ids(["orders"]), 1_000, span=5)
+    write(ledger._engine, [history])
+    asked = Ranges(ranges_of({0: (2_001, 3), 1: (1_998, 4)}))
+    with counting(ledger._engine) as counts:
+        found, drafts = WindowService(ledger, kafka).preview_replay(history.group, asked)
+    assert [window.seq for window in found] == [400, 401]
+    assert not drafts
+    assert counts.connections == 2
+    assert counts.statements <= 12

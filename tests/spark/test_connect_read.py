@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, delete_records, produce
 
 if TYPE_CHECKING:
@@ -59,14 +59,7 @@ def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Pa
     script = lake / "client.py"
     script.write_text(PRELUDE + textwrap.dedent(code))
     command = [sys.executable, str(script), spark_connect.url, kafka.bootstrap_servers, topic, str(lake)]
-    done = subprocess.run(
-        command,
-        env={**_environment(), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+    done = run_to_end(command, env={**_environment(), "PYTHONPATH": str(ROOT)}, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

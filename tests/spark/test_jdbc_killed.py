@@ -63,8 +63,8 @@ class Case:
             return self.database.is_running(PUBLISHED, "UPDATE") or self.database.is_running(PUBLISHED, "INSERT")
         if self.step == "deleted":
             return self.database.is_running("INSERT INTO", self.table)
-        if not self._is_held and self.stages():
-            self._hold(f"SELECT count(*) FROM {self.stages()[0]}")  # who drops it waits
+        if not self._is_held and (stages := self.stages()):
+            self._hold(f"SELECT count(*) FROM {stages[0]}")  # who drops it waits
         return self.database.is_running("DROP TABLE", stage_prefix(self.window_id, self.table))
 
     def release(self) -> None:

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.jars import spark_connector_jars
+from tests.lab.patience import run_to_end
 from tests.lab.topics import abort_transaction, create_topic, produce
 from tests.spark.conftest import handoff
 
@@ -41,13 +42,10 @@ def submit(directory: Path, code: str, *arguments: str, by_name: bool = False) -
         "spark.log.level": "ERROR",
     }
     conf = [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
-    return subprocess.run(
+    return run_to_end(
         [programs / "spark-submit", "--master", "local[2]", *conf, "--py-files", write_zip(directory), *arguments, job],
         cwd=directory,
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=240,
     )
 

@@ -11,7 +11,7 @@ A document of many partitions is packed, see `packing`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +74,16 @@ def load_ranges(
     return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, leader_epochs
 
 
+def load_some_ranges(
+    text: str, packed: bytes | None, wanted: Collection[TopicPartition]
+) -> tuple[OffsetRanges, dict[str, str], int]:
+    """Read the ranges of some partitions, the ids of all topics, and how many partitions the document has."""
+    bounds, topic_ids, _ = _load(text, packed, frozenset(wanted))
+    topics = json.loads(text).values()
+    many = sum(len(columns["partitions"]) if packed is None else columns["packed"] for columns in topics)
+    return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, many
+
+
 def dump_position(position: Position) -> str:
     """Write a position, as empty ranges."""
     empty = OffsetRanges((tp, OffsetRange(offset, offset)) for tp, offset in position.offsets.items())
@@ -87,13 +97,13 @@ def load_position(text: str, packed: bytes | None = None) -> Position:
 
 
 def _load(
-    text: str, packed: bytes | None
+    text: str, packed: bytes | None, wanted: Set[TopicPartition] | None = None
 ) -> tuple[list[tuple[TopicPartition, int, int]], dict[str, str], dict[TopicPartition, int]]:
-    """Return each partition with its start and its end, the ids of the topics, and leader epochs."""
+    """Return each partition with its start and its end, the ids of the topics, and leader epochs; of the wanted partitions, or of all."""
     bounds: list[tuple[TopicPartition, int, int]] = []
     topic_ids: dict[str, str] = {}
     leader_epochs: dict[TopicPartition, int] = {}
-    for topic, columns in (json.loads(text) if packed is None else unpack(packed)).items():
+    for topic, columns in _columns_of(text, packed, wanted).items():
         if columns["id"] is not None:
             topic_ids[topic] = columns["id"]
         partitions = [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
@@ -103,6 +113,19 @@ def _load(
             epochs = zip(partitions, columns["epoch"], strict=True)
             leader_epochs |= {tp: epoch for tp, epoch in epochs if epoch is not None}
     return bounds, topic_ids, leader_epochs
+
+
+def _columns_of(text: str, packed: bytes | None, wanted: Set[TopicPartition] | None) -> dict[str, dict[str, Any]]:
+    if packed is not None:
+        return unpack(packed, wanted)
+    topics: dict[str, dict[str, Any]] = json.loads(text)
+    return topics if wanted is None else {topic: _some(topic, columns, wanted) for topic, columns in topics.items()}
+
+
+def _some(topic: str, columns: dict[str, Any], wanted: Set[TopicPartition]) -> dict[str, Any]:
+    places = [at for at, partition in enumerate(columns["partitions"]) if (topic, partition) in wanted]
+    each = {name: [columns[name][at] for at in places] for name in ("partitions", "start", "span")}
+    return {"id": columns["id"], **each}
 
 
 def _columns(topic_id: str | None) -> dict[str, Any]:

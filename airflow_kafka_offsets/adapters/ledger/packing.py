@@ -17,9 +17,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
+from struct import Struct
 from typing import Any
+
+_WORD = Struct("<Q")
+"""An offset has 8 bytes in Kafka, so no number here has more."""
 
 MAX_PLAIN = 16_384
 """The most characters that a document has before it is packed: about 700 partitions."""
@@ -46,8 +50,12 @@ def pack(text: str) -> tuple[str, bytes | None]:
     return _json(names), zlib.compress(_json(heads).encode() + b"\n" + numbers)
 
 
-def unpack(packed: bytes) -> dict[str, dict[str, Any]]:
+def unpack(packed: bytes, wanted: Set[tuple[str, int]] | None = None) -> dict[str, dict[str, Any]]:
     """Return the columns of each topic.
+
+    Args:
+        packed: what `pack` returned.
+        wanted: topics and partitions that are read; None: all.
 
     Raises:
         ValueError, LookupError, TypeError: `pack` did not write this.
@@ -62,14 +70,18 @@ def unpack(packed: bytes) -> dict[str, dict[str, Any]]:
         many, widths = sum(number for _, number in columns["partitions"]), columns["widths"]
         if many * sum(widths) > len(numbers) - at:
             raise ValueError("its packed bytes are too few")
+        partitions, places = list(_unfold(columns["partitions"])), None
+        if wanted is not None:
+            places = [place for place, partition in enumerate(partitions) if (topic, partition) in wanted]
+            partitions = [partitions[place] for place in places]
         each = []
         for width in widths:
-            each.append(_numbers(numbers[at : at + many * width], width))
+            each.append(_numbers(numbers[at : at + many * width], width, places))
             at += many * width
         starts, spans, *epochs = each
         topics[topic] = {
             "id": columns["id"],
-            "partitions": list(_unfold(columns["partitions"])),
+            "partitions": partitions,
             "start": [columns["base"] + start for start in starts],
             "span": spans,
         }
@@ -88,12 +100,15 @@ def _planes(numbers: Sequence[int], width: int) -> bytes:
     return b"".join(together[byte::width] for byte in range(width))
 
 
-def _numbers(planes: bytes, width: int) -> list[int]:
+def _numbers(planes: bytes, width: int, places: Sequence[int] | None) -> list[int]:
+    """Read what `_planes` wrote: the numbers at some places, or all."""
     many = len(planes) // width
-    together = bytearray(len(planes))
+    if places is not None:
+        return [int.from_bytes(planes[place::many], "little") for place in places]
+    together = bytearray(many * _WORD.size)
     for byte in range(width):
-        together[byte::width] = planes[byte * many : (byte + 1) * many]
-    return [int.from_bytes(together[at : at + width], "little") for at in range(0, len(together), width)]
+        together[byte :: _WORD.size] = planes[byte * many : (byte + 1) * many]
+    return [number for (number,) in _WORD.iter_unpack(together)]
 
 
 def _fold(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

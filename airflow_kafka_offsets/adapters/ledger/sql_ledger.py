@@ -41,6 +41,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     intact,
     load_position,
     load_ranges,
+    load_some_ranges,
 )
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
@@ -57,6 +58,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
@@ -74,6 +76,7 @@ from airflow_kafka_offsets.core.window import (
     OWNING,
     Claim,
     Draft,
+    Excerpt,
     Held,
     Lane,
     Outcome,
@@ -137,7 +140,13 @@ class SqlLedger:
 
     @contextmanager
     def one_connection(self) -> Iterator[None]:
-        """Let all questions of this context use one connection meanwhile; each still sees the ledger of its own moment."""
+        """Let all questions of this context use one connection meanwhile; each still sees the ledger of its own moment.
+
+        In a turn that is the connection of the turn, which sees what it wrote.
+        """
+        if self._shared.get() is not None:
+            yield
+            return
         with reading(self._engine) as connection, self._sharing(connection):
             yield
 
@@ -485,6 +494,30 @@ class SqlLedger:
         query = _history().join(page, here).order_by(windows.c.seq.desc())
         with self._reading() as connection:
             return [_window_row(row) for row in connection.execute(query)]
+
+    def excerpt(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        before: int | None = None,
+        since: int | None = None,
+    ) -> Excerpt | None:
+        """Return the newest committed live window, with the ranges of some partitions only."""
+        query = select(windows.c.seq, windows.c.ranges, windows.c.packed).where(
+            windows.c.group_id == _id_of(group),
+            windows.c.lane == Lane.LIVE,
+            windows.c.state == State.COMMITTED,
+            *([] if before is None else [windows.c.seq < before]),
+            *([] if since is None else [windows.c.seq >= since]),
+        )
+        with self._reading() as connection:
+            row = connection.execute(query.order_by(windows.c.seq.desc()).limit(1)).first()
+        if row is None:
+            return None
+        with intact(f"window {row.seq} of group {group}"):
+            ranges, topic_ids, many = load_some_ranges(row.ranges, row.packed, partitions)
+            return Excerpt(seq=row.seq, ranges=ranges, topic_ids=topic_ids, partition_count=many)
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""

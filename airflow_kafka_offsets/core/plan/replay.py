@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Posit
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Excerpt, Held, Lane, State, Window
 
 MAX_BACKFILL_WINDOWS = 10_000
 """How many windows one replay may cut."""
@@ -96,7 +96,7 @@ def _down_to(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str
             return
 
 
-def ever_planned(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
+def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mapping[str, str]) -> OffsetRanges:
     """Return what is asked of the partitions that a live window names, in the topics of today.
 
     A live window names every partition of each earlier one, if only as an empty range. So what it does not name no earlier one owns.
@@ -109,7 +109,7 @@ def ever_planned(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, st
     )
 
 
-def lies_above(window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
+def lies_above(window: Window | Excerpt, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
     """Whether a live window, and so each later one, starts at the end of all that is asked or above it.
 
     Args:

@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.maven import Mirror
+from tests.lab.patience import output_of
 from tests.lab.processes import wait_until
 
 NAME = folder_name(connector_package())
@@ -83,7 +84,7 @@ def left_in(folder: Path) -> list[str]:
 def test_two_workers_at_one_moment_fetch_once_and_have_the_same_jars(
     start: Callable[[], subprocess.Popen[str]], mirror: Mirror, folder: Path
 ) -> None:
-    said = [worker.communicate(timeout=900)[0].split() for worker in [start(), start()]]
+    said = [output_of(worker, timeout=300)[0].split() for worker in [start(), start()]]
     assert said == [[str(folder / JAR)]] * 2
     assert len(mirror.asked) == 1
     assert (folder / JAR).read_bytes() == mirror.content
@@ -111,7 +112,7 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
     first.kill()
     wait_until(lambda: not spark_submit.is_running(), timeout=60, what="spark-submit dies with its worker")
     mirror.flows.set()
-    assert second.communicate(timeout=900)[0].split() == [str(folder / JAR)]
+    assert output_of(second, timeout=300)[0].split() == [str(folder / JAR)]
     assert kept_jars(folder) == [folder / JAR]
     assert left_in(folder) == []
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     }
     arguments = [spark_connect.url, kafka.bootstrap_servers, ranges, codes, f"{lake}/report.json"]
     command = [sys.executable, "-c", CLIENT, json.dumps(arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    done = run_to_end(command, cwd=ROOT, timeout=500)
     assert done.returncode == 0, done.stderr[-5000:]
     told = json.loads(done.stdout.splitlines()[-1])
     first, second = "lake.orders-000001", "lake.orders-000002"
