@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
+from airflow_kafka_offsets.task.lineage import Lineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -134,7 +135,7 @@ class PlanBacklogOperator(_PlanOperator):
         return results
 
 
-class CommitWindowOperator(BaseOperator):
+class CommitWindowOperator(Lineage, BaseOperator):
     """Commit the window that a `PlanWindowOperator` or `PlanBacklogOperator` of the same run planned.
 
     The only evidence of the job's success is that this task runs. So let it run only after the launcher's success. It also
@@ -171,11 +172,12 @@ class CommitWindowOperator(BaseOperator):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
+            group = service.definition(window.group)
         # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with Ending(context, service, claim, [planned]) as ending:
+        with self.traced(group, Ending(context, service, claim, [planned])) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
             patiently(lambda: service.commit(window_id, claim))

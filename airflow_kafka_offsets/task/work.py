@@ -57,18 +57,14 @@ class Work:
         window = planned.window
         if window.span == 0:
             self.ending.job_done(NO_JOB)
-            self._commit(planned)
-            return Report(records=0)
+            return self._commit(planned, Report(records=0))
         if done := planned.done:
             self.ending.job_done(earlier_try(done.try_number, done.records))
-            self._commit(planned, done.id)
-            return Report(records=done.records)
+            return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
         planned = replace(planned, read_before=self.service.read_before(window.id))
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
-        report = self._attempt(planned, attempt)
-        self._commit(planned, attempt)
-        return report
+        return self._commit(planned, self._attempt(planned, attempt), attempt)
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
         """Run the job and record how it ended. This is the evidence for the commit."""
@@ -86,9 +82,10 @@ class Work:
         self.ending.job_done(known)
         return report
 
-    def _commit(self, planned: Planned, attempt: int | None = None) -> None:
+    def _commit(self, planned: Planned, report: Report, attempt: int | None = None) -> Report:
         patiently(lambda: self.service.commit(planned.window.id, self.claim, attempt))
-        self.ending.committed(planned)
+        self.ending.committed(planned, report)
+        return report
 
     def _record_failure(self, attempt: int, outcome: Outcome) -> None:
         try:
