@@ -55,6 +55,7 @@ class _PlanOperator(BaseOperator):
         from airflow_kafka_offsets.task.ending import Ending, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given, plan, take
         from airflow_kafka_offsets.task.runs import claim_of
+        from airflow_kafka_offsets.task.work import commit
 
         with until_windows(context, self.group.name, id_of_given(given)):
             service = wiring.open_service(self.group)
@@ -68,8 +69,7 @@ class _PlanOperator(BaseOperator):
             with Ending(context, service, claim, empty) as ending:
                 for p in empty:
                     ending.job_done(NO_JOB)
-                    service.commit(p.window.id, claim)
-                    ending.committed(p)
+                    commit(service, claim, p, ending)
         return [p for p in planned if p.window.span]
 
     def _handed_on(self, planned: Planned) -> dict[str, Any]:
@@ -167,6 +167,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.task.plan import id_of_given, named_window, patiently
         from airflow_kafka_offsets.task.results import committed_result
         from airflow_kafka_offsets.task.runs import claim_of
+        from airflow_kafka_offsets.task.work import commit
 
         with until_windows(context, None, id_of_given(self.window)):
             window_id, ledger_conn_id = named_window(self.window)
@@ -180,7 +181,6 @@ class CommitWindowOperator(Lineage, BaseOperator):
         with self.traced(group, Ending(context, service, claim, [planned])) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
-            patiently(lambda: service.commit(window_id, claim))
-            ending.committed(planned)
+            commit(service, claim, planned, ending)
             emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
         return {"window_id": window_id, "is_rerun": is_rerun}
