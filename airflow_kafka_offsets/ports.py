@@ -9,6 +9,9 @@ from typing import Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
+from airflow_kafka_offsets.core.lag.pace import Commit
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -50,6 +53,17 @@ class LogOffsets(Protocol):
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
         """Return each partition's first offset whose record has this timestamp or a later one; None: there is none."""
+        ...
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Return offset and timestamp of the first record that a probe finds, up to the high watermark; None: there is none.
+
+        The topics were looked at a moment ago (`snapshot`): they are not described again unless a partition does not answer.
+        """
+        ...
+
+    def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
+        """Return what removes the records of topics; one whose configuration this user may not read is not in the answer."""
         ...
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
@@ -173,6 +187,13 @@ class Ledger(Protocol):
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
         """Return how far groups have come in time; one that never planned is not in the answer."""
+        ...
+
+    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
+        """Return the newest committed live windows of groups, newest first, without their ranges: at most `core.lag.pace.MAX_COMMITS`.
+
+        A group without one is not in the answer.
+        """
         ...
 
     def standings(self, window_ids: Sequence[str]) -> Mapping[str, Standing]:

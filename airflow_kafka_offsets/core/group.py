@@ -13,6 +13,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some, short
 from airflow_kafka_offsets.core.fields import (
     CONN_ID,
+    DURATION,
     FLAG,
     OPTIONS,
     Kind,
@@ -44,6 +45,13 @@ class OnDataLoss(StrEnum):
     SKIP = "skip"
 
 
+class OnAtRisk(StrEnum):
+    """What planning does if retention may remove records of a window before it has run."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
 class Until(StrEnum):
     """Where a live window of a scheduled run ends."""
 
@@ -63,6 +71,8 @@ _KINDS = {
         lambda grace: isinstance(grace, timedelta) and timedelta(0) <= grace <= MAX_GRACE,
     ),
     "on_data_loss": one_of(OnDataLoss),
+    "on_at_risk": one_of(OnAtRisk),
+    "retention": or_none(DURATION),
     "expect_gaps": FLAG,
     "expect_fewer": FLAG,
     "kafka_timeout": seconds(1, 3600),
@@ -94,6 +104,9 @@ class KafkaGroup:
         grace: how long after the interval's end a run with ``until="data_interval_end"`` waits for late records. A record
             that arrives after that belongs to the next window.
         on_data_loss: ``"fail"``, or ``"skip"``: continue at the beginning offset and record what was lost.
+        on_at_risk: ``"warn"``, or ``"fail"``: plan nothing if retention may remove records of the next window before it has run.
+        retention: how long Kafka keeps the records of the topics, for a user who may not read their configuration; None: only
+            Kafka is asked. Where Kafka answers, its answer counts.
         expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
             normal; False: a job that did not read every planned offset fails.
         expect_fewer: True: a later run of a window may read fewer records than an earlier run, and replace its output;
@@ -124,6 +137,8 @@ class KafkaGroup:
     until: Until = Until.NOW
     grace: timedelta = timedelta(0)
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_at_risk: OnAtRisk = OnAtRisk.WARN
+    retention: timedelta | None = None
     expect_gaps: bool = False
     expect_fewer: bool = False
     kafka_timeout: float = 30.0
@@ -161,8 +176,13 @@ class KafkaGroup:
         elif isinstance(start, Mapping):
             start = {topic: dict(offsets) for topic, offsets in start.items()}
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        more = {"topics": list(self.topics), "starting_offsets": start, "grace": self.grace.total_seconds()}
+        more: dict[str, Any] = {
+            "topics": list(self.topics),
+            "starting_offsets": start,
+            "grace": self.grace.total_seconds(),
+        }
         more["output_tables"] = list(self.output_tables)
+        more["retention"] = self.retention.total_seconds() if self.retention else None
         return values | more
 
     @classmethod
@@ -281,6 +301,7 @@ _ENUMS: Mapping[str, type[StrEnum]] = {
     "isolation_level": IsolationLevel,
     "until": Until,
     "on_data_loss": OnDataLoss,
+    "on_at_risk": OnAtRisk,
 }
 _STORED: Mapping[str, Callable[[Any], Any]] = {
     **_ENUMS,
@@ -291,6 +312,7 @@ _STORED: Mapping[str, Callable[[Any], Any]] = {
     "starting_offsets": _start,
     "max_offsets": _of(int, NoneType),
     "max_open_windows": _of(int),
+    "retention": lambda seconds: None if seconds is None else timedelta(seconds=seconds),
     "grace": lambda seconds: timedelta(seconds=seconds),
     "expect_gaps": bool,  # earlier versions stored any text, which counted as true
     "expect_fewer": bool,

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -96,6 +98,16 @@ class Memory:
         """See `LogOffsets.offsets_at`."""
         key = ("at", tuple(partitions), time, isolation_level)
         return self._ask(key, lambda: self._kafka.offsets_at(partitions, time, isolation_level))
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """See `LogOffsets.first_records`."""
+        if not wanted:
+            return {}
+        return self._ask(("records", frozenset(wanted)), lambda: self._kafka.first_records(wanted))
+
+    def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
+        """See `LogOffsets.retentions`."""
+        return self._ask(("retentions", tuple(topics)), lambda: self._kafka.retentions(topics))
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
         """See `LogOffsets.epoch_ends`."""

@@ -13,7 +13,7 @@ from tests.architecture.test_imports import MODULES, broken, imports_of, is_in, 
 # Of the standard library, what only computes.
 PURE = (
     *("__future__", "bisect", "collections", "csv", "dataclasses", "datetime", "difflib", "enum", "hashlib", "io"),
-    *("itertools", "json", "pathlib.PurePosixPath", "re", "shlex", "types", "typing", "urllib.parse"),
+    *("itertools", "json", "math", "pathlib.PurePosixPath", "re", "shlex", "types", "typing", "urllib.parse"),
 )
 CLOCKS_AND_IO = {"now", "utcnow", "today", "open", "print", "input", "read_text", "write_text"}
 

@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+
+DEFAULTS = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
+"""A broker's own settings of a topic."""
 
 
 def _milliseconds(moment: datetime) -> int:
@@ -37,6 +42,11 @@ class _Partition:
     def bounds(self, isolation_level: IsolationLevel) -> Bounds:
         return Bounds(self.beginning, self.end(isolation_level), len(self.epoch_starts) - 1)
 
+    def first(self, time_ms: int) -> Hit | None:
+        found = (o for o in range(self.beginning, len(self.times)) if self.times[o] >= time_ms)
+        offset = next(found, None)
+        return None if offset is None else Hit(offset, self.times[offset])
+
     def end_of_epoch(self, epoch: int) -> int | None:
         starts = self.epoch_starts
         if epoch >= len(starts):
@@ -57,6 +67,8 @@ class MemoryLog:
         self.calls: list[str] = []
         self.tells_leader_epochs = True
         self.knows_epoch_ends = True
+        self.tells_configs = True
+        self._configs: dict[str, dict[str, str]] = {}
 
     def create(self, topic: str, partitions: int = 1, *, append_time: bool = False) -> None:
         """Create a topic under an id of its own; with `append_time` its records have the time of their arrival."""
@@ -173,6 +185,24 @@ class MemoryLog:
             visible = range(partition.beginning, partition.end(isolation_level))
             found[tp] = next((o for o in visible if partition.times[o] >= wanted), None)
         return found
+
+    def configure(self, topic: str, **values: str) -> None:
+        """Set a topic's configuration, with ``_`` for each dot."""
+        self._configs.setdefault(topic, {}).update({name.replace("_", "."): value for name, value in values.items()})
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Return the first record that each probe finds."""
+        if not wanted:
+            return {}
+        self.calls.append("first_records")
+        self._check_there([probe.partition for probe in wanted])
+        return {probe: self._partitions[probe.partition].first(probe.time_ms) for probe in wanted}
+
+    def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
+        """Return what removes the records of topics, if this user may know it."""
+        self.calls.append("retentions")
+        there = [topic for topic in topics if topic in self._ids and self.tells_configs]
+        return {topic: retention_of(DEFAULTS | self._configs.get(topic, {})) for topic in there}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> Mapping[PartitionEpoch, int]:
         """Return where the records of leader epochs, and of all before them, end."""

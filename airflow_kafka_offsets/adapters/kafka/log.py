@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
 from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, KafkaRequests, client_config
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
 from airflow_kafka_offsets.core.errors import BadInputError, may_pass
+from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -46,6 +47,9 @@ _NO_GROUP = "airflow-kafka-offsets-looks"
 # librdkafka reports the end only in this text: rd_kafka_toppar_handle_OffsetForLeaderEpoch in rdkafka_offset.c.
 _EPOCH_END = re.compile(r"broker end offset is (\d+) \(offset leader epoch \d+\)")
 
+
+_V = TypeVar("_V")
+_P = TypeVar("_P", PartitionEpoch, Probe)
 
 _NO_OFFSET = -1  # Kafka: no record has this timestamp or a later one
 
@@ -88,6 +92,14 @@ class KafkaLog:
         """
         moment = epoch_milliseconds(time)
         return self._ask(lambda lookup: lookup.offsets_at(partitions, moment, isolation_level)) if partitions else {}
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Return offset and timestamp of the first record that each probe finds, up to the high watermark; None: there is none."""
+        return self._ask(lambda lookup: lookup.first_records(wanted)) if wanted else {}
+
+    def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
+        """Return what removes the records of topics, without those whose configuration this user may not read."""
+        return self._ask(lambda lookup: lookup.retentions(topics)) if topics else {}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
         """Return the end offset of each leader epoch, without those that Kafka did not report."""
@@ -154,8 +166,41 @@ class _Lookup:
     ) -> dict[TopicPartition, int | None]:
         self._refresh(partitions)
         [found] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level)
-        self._kafka.fail_for({tp: why for tp, answer in found.items() if (why := _defect(answer, lowest=_NO_OFFSET))})
+        self._kafka.fail_for({tp: why for tp, answer in found.items() if (why := _defect_of_time(answer))})
         return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in found.items()}
+
+    def first_records(self, wanted: Collection[Probe]) -> dict[Probe, Hit | None]:
+        found = self._first_records(wanted)
+        if any(map(_defect_of_time, found.values())):
+            # A leader has moved since the topics were described.
+            self._refresh([probe.partition for probe in wanted])
+            found = self._first_records(wanted)
+        self._kafka.fail_for(
+            {probe.partition: why for probe, answer in found.items() if (why := _defect_of_time(answer))}
+        )
+        return {
+            probe: None if answer.offset == _NO_OFFSET else Hit(answer.offset, answer.timestamp)
+            for probe, answer in found.items()
+        }
+
+    def _first_records(self, wanted: Collection[Probe]) -> dict[Probe, Any]:
+        chunks = [chunk for some in one_of_each(wanted) for chunk in _chunks(some)]
+        calls = [{_known(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
+        # Retention does not know transactions, so its records are those up to the high watermark.
+        answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED)
+        return dict(zip((probe for chunk in chunks for probe in chunk), answers, strict=True))
+
+    def retentions(self, topics: Sequence[str]) -> dict[str, Retention]:
+        wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(set(topics))]
+        answers = self._kafka.ask(lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds))
+        errors = {resource.name: a for resource, a in answers.items() if isinstance(a, KafkaError)}
+        # Librdkafka's own errors are negative: no broker has answered. A broker that refuses has.
+        self._kafka.fail_for({topic: reason_of(error) for topic, error in errors.items() if error.code() < 0})
+        return {
+            resource.name: retention_of({name: entry.value for name, entry in answer.items()})
+            for resource, answer in answers.items()
+            if resource.name not in errors
+        }
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         return list(_leaders(self._describe_twice(topics)))
@@ -246,7 +291,7 @@ class _Lookup:
         # Not through an AdminClient: if a group's coordinator moves or hangs, these requests crash the process
         # (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
         settings = {**self._kafka.config, "group.id": group_id, "enable.auto.commit": False}
-        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
+        wanted = list(map(_known, partitions))
         try:
             with closing(Consumer(settings)) as consumer:
                 return self._wait_for_committed(consumer, group_id, wanted)
@@ -283,17 +328,20 @@ class _Lookup:
         All requests are sent before the first answer is awaited. A call takes one spec for each partition: of two, it
         silently drops the first.
         """
-        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
-        chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
+        wanted = list(map(_known, partitions))
+        calls = [dict.fromkeys(chunk, spec) for spec in specs for chunk in _chunks(wanted)]
+        answers = iter(self._send_all(calls, isolation_level))
+        return [dict(zip(partitions, answers, strict=False)) for _ in specs]
+
+    def _send_all(self, calls: Sequence[Mapping[Any, Any]], isolation_level: IsolationLevel) -> list[Any]:
+        """Send calls of ListOffsets together, and return the answers in their order."""
         level = confluent_kafka.IsolationLevel[isolation_level.name]
 
         def request(admin: Any, seconds: float) -> dict[int, Any]:
-            ask = partial(admin.list_offsets, isolation_level=level, request_timeout=seconds)
-            calls = [(chunk, ask(dict.fromkeys(chunk, spec))) for spec in specs for chunk in chunks]
-            return dict(enumerate(futures[tp] for chunk, futures in calls for tp in chunk))
+            sent = [admin.list_offsets(call, isolation_level=level, request_timeout=seconds) for call in calls]
+            return dict(enumerate(futures[tp] for call, futures in zip(calls, sent, strict=True) for tp in call))
 
-        answers = iter(self._kafka.ask(request).values())
-        return [dict(zip(partitions, answers, strict=False)) for _ in specs]
+        return list(self._kafka.ask(request).values())
 
 
 def epoch_milliseconds(moment: datetime) -> int:
@@ -316,18 +364,30 @@ def _defect(answer: Any, lowest: int = 0) -> str | None:
     return None if answer.offset >= lowest else "no answer from its leader"
 
 
-def one_of_each(wanted: Iterable[PartitionEpoch]) -> list[list[PartitionEpoch]]:
-    """Divide epochs into lists that name each partition once.
+def _known(tp: TopicPartition) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition)
+
+
+def _chunks(values: Sequence[_V]) -> list[Sequence[_V]]:
+    return [values[start : start + CHUNK] for start in range(0, len(values), CHUNK)]
+
+
+def one_of_each(wanted: Iterable[_P]) -> list[list[_P]]:
+    """Divide epochs or probes into lists that name each partition once.
 
     >>> first, second = PartitionEpoch(TopicPartition("orders", 0), 3), PartitionEpoch(TopicPartition("orders", 0), 5)
     >>> one_of_each([first, second]) == [[first], [second]]
     True
     """
-    by_partition: dict[TopicPartition, list[PartitionEpoch]] = {}
-    for epoch in wanted:
-        by_partition.setdefault(epoch.partition, []).append(epoch)
+    by_partition: dict[TopicPartition, list[_P]] = {}
+    for one in wanted:
+        by_partition.setdefault(one.partition, []).append(one)
     most = max(map(len, by_partition.values()), default=0)
-    return [[epochs[number] for epochs in by_partition.values() if number < len(epochs)] for number in range(most)]
+    return [[found[number] for found in by_partition.values() if number < len(found)] for number in range(most)]
+
+
+def _defect_of_time(answer: Any) -> str | None:
+    return _defect(answer, lowest=_NO_OFFSET)
 
 
 def epoch_end(error: str) -> int | None:

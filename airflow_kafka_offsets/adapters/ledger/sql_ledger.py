@@ -55,6 +55,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
+from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import (
@@ -89,6 +90,9 @@ logger = logging.getLogger(__name__)
 
 MAX_PARAMETERS = 1000
 """How many values one statement may have: databases have a limit."""
+
+MAX_BRANCHES = 100
+"""How many selects one statement may join: SQLite has a limit of 500."""
 
 MAX_OPEN = 50
 """How many open windows of a group an overview has."""
@@ -428,6 +432,17 @@ class SqlLedger:
             for some in _chunks(names):
                 found |= _overviews(connection, groups.c.name.in_(some))
             return found
+
+    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
+        """Return the newest committed live windows of groups, newest first, without their ranges."""
+        found: dict[str, list[Commit]] = {}
+        with self._reading() as connection:
+            ids = list(_ids(connection, names).items())
+            for start in range(0, len(ids), MAX_BRANCHES):
+                for name, rows in _newest_commits(connection, ids[start : start + MAX_BRANCHES]).items():
+                    with intact(f"the times of the windows of group {name}"):
+                        found[name] = [Commit(r.seq, r.planned_at, r.committed_at, r.is_capped) for r in rows]
+        return found
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
         """Return how far groups have come in time, without any ranges; one that never planned is not in the answer."""
@@ -931,6 +946,24 @@ def _frontiers() -> Select[Any]:
         .select_from(groups)
         .outerjoin(last, and_(last.c.group_id == groups.c.id, last.c.seq == newest))
     )
+
+
+def _newest_commits(connection: Connection, ids: Sequence[tuple[str, int]]) -> dict[str, list[Row[Any]]]:
+    """Find the newest committed live windows of groups: a branch for each, which reads only so many entries of the index."""
+    columns = [windows.c[column] for column in ("group_id", "seq", "planned_at", "committed_at", "is_capped")]
+    each = [
+        select(*columns)
+        .where(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
+        .order_by(windows.c.seq.desc())
+        .limit(MAX_COMMITS)
+        .subquery()
+        for _, group_id in ids
+    ]
+    names = {group_id: name for name, group_id in ids}
+    found: dict[str, list[Row[Any]]] = {}
+    for row in connection.execute(union_all(*(select(branch) for branch in each))) if each else ():
+        found.setdefault(names[row.group_id], []).append(row)
+    return {name: sorted(rows, key=lambda row: -row.seq) for name, rows in found.items()}
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:

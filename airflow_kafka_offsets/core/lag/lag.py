@@ -1,0 +1,129 @@
+"""Lag and headroom of topic-partitions and groups, as values.
+
+`service.freshness.look` makes them for many groups at once, and `core.lag.document.lag_document` is their form for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import Verdict
+
+
+class GroupVerdict(StrEnum):
+    """What a person should know of a group first, from best to worst. `core.lag.verdict` has the rules."""
+
+    OK = "OK"
+    BEHIND = "BEHIND"
+    STALLED = "STALLED"
+    AT_RISK = "AT RISK"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far behind a group is in one topic-partition.
+
+    Attributes:
+        watermark: the next offset that is not committed; None: the group has none here yet, and begins at `beginning`.
+        beginning, end: the bounds of the log at the group's isolation level; None: Kafka has no such partition.
+        verdict: what planning says of the partition; None: planning can't judge any.
+        lag: end offset minus watermark, in offsets, never below 0; None: the two can't be compared.
+        lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and never
+            too small. None: not known.
+        headroom_seconds: how long until retention by time reaches the watermark. It is never too large, and too small by at most one
+            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: there is no lag, retention by time
+            never removes records here, or it is not known.
+        headroom_offsets: how many read offsets retention removes before it reaches the watermark: watermark minus beginning offset. Below 0:
+            as many unread offsets are gone. None: the two can't be compared.
+        estimate: why `headroom_seconds` is only an estimate; None: it is not one.
+        retention: how Kafka removes records of the topic; None: not known.
+    """
+
+    watermark: int | None
+    beginning: int | None
+    end: int | None
+    verdict: Verdict | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    headroom_seconds: float | None = None
+    headroom_offsets: int | None = None
+    estimate: str | None = None
+    retention: Retention | None = None
+
+    @property
+    def lost(self) -> int:
+        """How many unread offsets retention has removed."""
+        return max(0, -self.headroom_offsets) if self.headroom_offsets is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far behind a group is.
+
+    Attributes:
+        group: its name.
+        at: the moment of the look.
+        verdict: in one word; None: not known, and `error` says why.
+        reason: the verdict in one sentence, with numbers.
+        partitions: each topic-partition that the group reads or has read; empty if Kafka did not answer.
+        pace: how fast it commits.
+        needed_seconds: with less headroom than this, the group is at risk; None: no partition has headroom in seconds.
+        error: why Kafka could not be asked; None: it was asked.
+        trouble: what planning would refuse, in one sentence; None: nothing.
+        notes: sentences on what is not known, e.g. that the topic's configuration may not be read.
+    """
+
+    group: str
+    at: datetime
+    verdict: GroupVerdict | None
+    reason: str
+    partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    needed_seconds: float | None = None
+    error: str | None = None
+    trouble: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """The sum over all partitions, in offsets; None: it is not known of any."""
+        known = [p.lag for p in self.partitions.values() if p.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The largest of all partitions; None: it is not known of one that has lag."""
+        if any(p.lag_seconds is None for p in self.partitions.values() if p.lag):
+            return None
+        return max((p.lag_seconds for p in self.partitions.values() if p.lag_seconds is not None), default=None)
+
+    @property
+    def headroom_seconds(self) -> float | None:
+        """The smallest of all partitions; None: nothing is unread, retention never removes it, or it is not known."""
+        return min(
+            (p.headroom_seconds for p in self.partitions.values() if p.headroom_seconds is not None), default=None
+        )
+
+    @property
+    def headroom_offsets(self) -> int | None:
+        """The smallest of all partitions with lag; None: nothing is unread, or it is not known."""
+        found = [p.headroom_offsets for p in self.partitions.values() if p.lag and p.headroom_offsets is not None]
+        return min(found, default=None)
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether `headroom_seconds` is an estimate."""
+        smallest = self.headroom_seconds
+        return any(p.estimate and p.headroom_seconds == smallest for p in self.partitions.values())
+
+    @property
+    def lost(self) -> int:
+        """How many unread offsets retention has removed."""
+        return sum(p.lost for p in self.partitions.values())

@@ -1,0 +1,158 @@
+"""Turns what ledger and Kafka hold into lag and headroom. `service.freshness` asks, `search` finds times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airflow_kafka_offsets.core.errors import LogError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import Hits, Probe, Search
+from airflow_kafka_offsets.core.lag.verdict import GONE
+from airflow_kafka_offsets.core.log import Bounds
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import watermark
+from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
+from airflow_kafka_offsets.core.plan.waiting import Seen
+from airflow_kafka_offsets.core.starting import EPOCH
+
+RATE_OVER = timedelta(hours=1)
+"""The time over which the rate of new offsets is measured, for topics that are limited in size."""
+
+BY_SIZE = "by retention.bytes and the offsets of the last hour, as if the log had reached its limit"
+ASSUMED = "by the group's own retention, because this user may not read the topic's configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What was asked about time, of one Kafka.
+
+    Attributes:
+        now_ms: the present, in milliseconds since 1970.
+        searches: the search for each partition and offset from which it is unread.
+        hits: the answers to `rate_probe`.
+        retentions: what removes the records of topics, as far as this user may know it.
+    """
+
+    now_ms: int
+    searches: Mapping[tuple[TopicPartition, int], Search] = field(default_factory=dict)
+    hits: Hits = field(default_factory=dict)
+    retentions: Mapping[str, Retention] = field(default_factory=dict)
+
+
+def to_ms(moment: datetime) -> int:
+    """Return a moment in milliseconds since 1970."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def lag_of(group: KafkaGroup, seen: Seen) -> tuple[dict[TopicPartition, PartitionLag], str | None]:
+    """Return the lag in offsets of each partition, and what planning would refuse; None: nothing."""
+    position = watermark(seen.state)
+    known = position.offsets if position else {}
+    verdicts: Mapping[TopicPartition, Verdict] = {}
+    trouble = None
+    try:
+        verdicts = judge_all(group, position, seen.log, seen.recovered)
+    except LogError as exc:
+        trouble = str(exc)
+    bounds = seen.log.bounds
+    found = {tp: _lag(known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted({**known, **bounds})}
+    gone = [f"{tp} {verdict}" for tp, verdict in verdicts.items() if verdict in GONE]
+    return found, trouble or name_some(gone, ", ") or None
+
+
+def _lag(watermark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> PartitionLag:
+    if bounds is None:
+        return PartitionLag(watermark, None, None, verdict)
+    start = bounds.beginning if watermark is None and verdict is Verdict.NEW_PARTITION else watermark
+    # Offsets of another topic of the same name can't be compared.
+    if start is None or verdict in (Verdict.RECREATED, Verdict.LEFT_GROUP):
+        return PartitionLag(watermark, bounds.beginning, bounds.end, verdict)
+    return PartitionLag(
+        watermark,
+        bounds.beginning,
+        bounds.end,
+        verdict,
+        # An open transaction may put the end offset below the watermark: nothing is left to read there.
+        lag=max(0, bounds.end - start),
+        headroom_offsets=start - bounds.beginning,
+    )
+
+
+def unread_from(found: PartitionLag) -> int | None:
+    """Return the first unread offset that Kafka still holds; None: nothing is unread, or that is not known."""
+    if not found.lag or found.beginning is None or found.end is None:
+        return None
+    start = max(found.beginning, found.watermark or 0)
+    return start if start < found.end else None
+
+
+def rate_probe(tp: TopicPartition, now_ms: int) -> Probe:
+    """Return the probe for the first offset of the last hour."""
+    return Probe(tp, max(0, now_ms - RATE_OVER // timedelta(milliseconds=1)))
+
+
+def timed(tp: TopicPartition, found: PartitionLag, times: Times, caught_up_at: datetime | None) -> PartitionLag:
+    """Return the lag of a partition with what was found about time.
+
+    Args:
+        tp: the partition.
+        found: its lag in offsets.
+        times: what was asked about time.
+        caught_up_at: a moment up to which all its records are committed; None: not known.
+    """
+    retention = times.retentions.get(tp.topic)
+    found = replace(found, retention=retention, lag_seconds=0.0 if found.lag == 0 else None)
+    start = unread_from(found)
+    search = times.searches.get((tp, start)) if start is not None else None
+    if search is None:
+        return found
+    if search.is_empty:
+        return replace(found, lag_seconds=0.0)
+    if search.low_offset is None:
+        return found
+    age = (times.now_ms - search.low) / 1000
+    waited = age
+    # Records may be dated long before they arrive. A new partition may have arrived before the last window was planned.
+    if caught_up_at is not None and found.watermark is not None:
+        waited = min(age, max(0, times.now_ms - to_ms(caught_up_at)) / 1000)
+    left, estimate = headroom(tp, found, age, times)
+    return replace(found, lag_seconds=waited, headroom_seconds=left, estimate=estimate)
+
+
+def headroom(tp: TopicPartition, found: PartitionLag, age: float, times: Times) -> tuple[float | None, str | None]:
+    """Return the seconds until retention reaches the first unread record, and why that is an estimate; None: it is not one.
+
+    Args:
+        tp: the partition.
+        found: its lag in offsets, with its retention.
+        age: the age of that record, by the timestamp index.
+        times: what was asked about time.
+    """
+    retention = found.retention
+    if retention is None:
+        return None, None
+    left = max(0.0, retention.time.total_seconds() - age) if retention.time is not None else None
+    by_size = _until_full(tp, found, times)
+    if by_size is not None and (left is None or by_size < left):
+        return by_size, BY_SIZE
+    return left, ASSUMED if retention.is_assumed and left is not None else None
+
+
+def _until_full(tp: TopicPartition, found: PartitionLag, times: Times) -> float | None:
+    """Return the seconds until retention by size reaches the first unread record, if the log has reached its limit."""
+    hit = times.hits.get(rate_probe(tp, times.now_ms))
+    # A log that still begins at 0 has never reached its limit.
+    if (
+        found.retention is None
+        or found.retention.size is None
+        or not found.beginning
+        or found.end is None
+        or hit is None
+    ):
+        return None
+    arrived = found.end - hit.offset
+    return max(0, found.headroom_offsets or 0) / arrived * RATE_OVER.total_seconds() if arrived > 0 else None

@@ -1,0 +1,159 @@
+"""Finds when the records up to a watermark were written, by Kafka's timestamp index alone. No record is read.
+
+For a watermark `w`, let `T` be the largest timestamp of the records up to and including offset `w`. One number answers both questions:
+
+- The oldest unread record has waited since `T`, or a bit longer if records arrived out of order: then Kafka, too, counts it as
+  young as the youngest before it.
+- Retention walks the segments from the oldest one and stops at the first whose largest timestamp is young enough. So nothing at or
+  above `w` goes before ``T + retention.ms``.
+
+ListOffsets makes the same walk: for a time it returns the first offset whose record has this timestamp or a later one. That
+offset is at most `w` if and only if the time is at most `T`. So `T` is found by a search with a handful of questions, for all partitions
+at once: `Search` keeps the bounds of `T`, chooses the next question, and learns from answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import NamedTuple
+
+from airflow_kafka_offsets.core.offsets import TopicPartition
+
+MAX_ROUNDS = 10
+"""How many lookups a search may take. Each is one batch for all partitions that are not found yet."""
+
+CLOSE_MS = 1000
+"""Bounds this close are good enough."""
+
+CLOSE_SHARE = 0.02
+"""So are bounds that are this close, as a share of the age, and of the headroom."""
+
+
+class Probe(NamedTuple):
+    """A question: which is the first record of a partition that has this timestamp, in milliseconds since 1970, or a later one?"""
+
+    partition: TopicPartition
+    time_ms: int
+
+
+class Hit(NamedTuple):
+    """The answer: the offset of that record and its timestamp."""
+
+    offset: int
+    time_ms: int
+
+
+Hits = Mapping[Probe, Hit | None]
+"""The answers to probes; None: no record has this timestamp or a later one."""
+
+
+@dataclass(slots=True)
+class Search:
+    """The search for `T` of one partition and watermark.
+
+    Attributes:
+        partition, watermark, end: whose; the watermark is below the end offset.
+        now_ms: the present. A `T` in the future counts as the present.
+        expires_ms: the timestamp that retention has reached by now; None: there is no retention by time.
+        low, high: the bounds so far: ``low <= T < high``.
+        low_offset: the offset of a record with the timestamp `low`; None: there is no lower bound yet.
+        high_offset: the first offset of a record with the timestamp `high` or a later one.
+        is_empty: whether the log holds no record at all, only offsets.
+    """
+
+    partition: TopicPartition
+    watermark: int
+    end: int
+    now_ms: int
+    expires_ms: int | None = None
+    low: int = 0
+    high: int = field(init=False)
+    low_offset: int | None = None
+    high_offset: int = field(init=False)
+    is_empty: bool = False
+    _questions: int = 0
+    _raised: bool = False
+    _in_a_row: int = 0
+
+    def __post_init__(self) -> None:
+        self.high = self.now_ms + 1
+        self.high_offset = self.end
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the bounds are close enough."""
+        return self.is_empty or (self.low_offset is not None and self.high - self.low <= self._close)
+
+    @property
+    def _close(self) -> int:
+        age, leaves_headroom = self.now_ms - self.low, self.expires_ms is not None and self.high > self.expires_ms
+        scale = min(age, self.high - (self.expires_ms or 0)) if leaves_headroom else age
+        return max(CLOSE_MS, int(CLOSE_SHARE * scale))
+
+    def question(self, guess_ms: int | None = None) -> int:
+        """Return the next timestamp to ask for.
+
+        Args:
+            guess_ms: where `T` probably is, for the first question; None: no one knows.
+        """
+        self._questions += 1
+        if self._questions == 1 and guess_ms is not None and 0 < guess_ms < self.high:
+            return guess_ms
+        if self.low_offset is None:
+            return 0  # the first record that is left
+        return min(max(self._interpolated(self.low_offset), self.low + 1), self.high - 1)
+
+    def _interpolated(self, low_offset: int) -> int:
+        """Aim where `T` is if records arrived evenly, and a bit past it: the bound that stayed behind should move, too."""
+        share = (self.watermark - low_offset) / max(1, self.high_offset - low_offset)
+        aim = self.low + int((self.high - self.low) * share)
+        past = self._close * 2 // 5 << 2 * self._in_a_row  # four times as far with each answer on the same side
+        return (
+            min(aim + past, max(aim, self._halfway())) if self._raised else max(aim - past, min(aim, self._halfway()))
+        )
+
+    def _halfway(self) -> int:
+        # By age, so that a record of 1970 does not make the steps years.
+        oldest, youngest = self.now_ms - self.low, max(1, self.now_ms - self.high)
+        if oldest > 4 * youngest:
+            return self.now_ms - isqrt(oldest * youngest)
+        return (self.low + self.high) // 2
+
+    def learn(self, asked_ms: int, hit: Hit | None) -> None:
+        """Take in an answer about this partition, whoever asked."""
+        if hit is None and asked_ms == 0:
+            self.is_empty = True
+        elif hit is not None and (hit.offset <= self.watermark or asked_ms == 0):
+            self._raise(min(hit.time_ms, self.now_ms), hit.offset)
+        elif self.low < asked_ms < self.high:
+            self.high, self.high_offset = asked_ms, self.end if hit is None else hit.offset
+            self._note(raised=False)
+
+    def _raise(self, low: int, offset: int) -> None:
+        if self.low_offset is None or low > self.low:
+            self.low, self.low_offset = low, offset
+            self._note(raised=True)
+        # All before the watermark are older than this record; or nothing before it is left.
+        is_exact = offset >= self.watermark
+        self.high = self.low + 1 if is_exact else max(self.high, self.low + 1)
+
+    def _note(self, *, raised: bool) -> None:
+        self._in_a_row = self._in_a_row + 1 if raised is self._raised else 0
+        self._raised = raised
+
+
+def probes(searches: Iterable[Search], guesses: Mapping[TopicPartition, int]) -> dict[Probe, None]:
+    """Return the next question of each search that is not done, each once, in their order."""
+    return {Probe(s.partition, s.question(guesses.get(s.partition))): None for s in searches if not s.is_done}
+
+
+def learn_all(searches: Sequence[Search], hits: Hits) -> None:
+    """Let each search learn from all answers about its partition."""
+    of_partition: dict[TopicPartition, list[tuple[int, Hit | None]]] = {}
+    for probe, hit in hits.items():
+        of_partition.setdefault(probe.partition, []).append((probe.time_ms, hit))
+    for search in searches:
+        for asked_ms, hit in of_partition.get(search.partition, ()):
+            search.learn(asked_ms, hit)

@@ -1,0 +1,168 @@
+"""The verdict on a group, from worst to best. docs/howto/see-what-is-going-on.md explains each rule in a sentence.
+
+- LOST: Kafka no longer holds what the group reads next.
+- AT RISK: retention reaches unread records before the group can be expected to have read them.
+- STALLED: records wait for much longer than usual, and nothing was committed in that time.
+- BEHIND: records wait for much longer than usual, although windows are committed.
+- OK: none of these.
+
+What is usual comes from the group's own last ten commits, so the rules fit one commit a minute and one a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from airflow_kafka_offsets.core.errors import counted, name_some
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import Verdict
+
+GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
+"""What planning says of a partition whose next records Kafka no longer holds."""
+
+UNUSUAL = 2
+"""Records wait for too long after this many times the usual wait."""
+
+SHORTEST_WAIT = timedelta(minutes=1)
+LONGEST_WAIT = timedelta(days=1)
+"""The usual wait of a group with fewer than two commits."""
+
+TRIES = 3
+"""How often a window may take as long as the longest of the last ten, until retention may not reach it."""
+
+RESERVE = 0.1
+"""The share of the retention that is kept as headroom, whatever the pace is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    verdict: GroupVerdict
+    reason: str
+
+
+def usual_wait(pace: Pace) -> float:
+    """Return how long a record usually waits for its commit, in seconds: the time between two commits, and the longest window."""
+    if pace.interval_seconds is None:
+        return LONGEST_WAIT.total_seconds()
+    return max(SHORTEST_WAIT.total_seconds(), pace.interval_seconds + (pace.longest_seconds or 0.0))
+
+
+def needed_seconds(partition: PartitionLag, pace: Pace, horizon: timedelta | None = None) -> float:
+    """Return how much headroom a partition needs, in seconds.
+
+    Args:
+        partition: with its retention.
+        pace: how fast its group commits.
+        horizon: it needs at least this; None: at least a tenth of the retention.
+    """
+    retention = partition.retention.time if partition.retention else None
+    least = (RESERVE * retention.total_seconds() if retention else 0.0) if horizon is None else horizon.total_seconds()
+    return max(least, (pace.interval_seconds or 0.0) + TRIES * (pace.longest_seconds or 0.0))
+
+
+def judged(
+    group: str,
+    at: datetime,
+    partitions: Mapping[TopicPartition, PartitionLag],
+    pace: Pace,
+    *,
+    horizon: timedelta | None = None,
+    trouble: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> GroupLag:
+    """Return the lag of a group with its verdict.
+
+    Args:
+        group: its name.
+        at: the moment of the look.
+        partitions: the lag of each partition.
+        pace: how fast it commits.
+        horizon: how much headroom it needs at least; None: a tenth of the retention.
+        trouble: what planning would refuse; None: nothing.
+        notes: what is not known.
+    """
+    needed = {
+        tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.lag and p.headroom_seconds is not None
+    }
+    most = max(needed.values(), default=None)
+    found = GroupLag(group, at, None, "", partitions, pace, needed_seconds=most, trouble=trouble, notes=notes)
+    finding = _lost(found) or _at_risk(found, needed) or _late(found) or _fine(found)
+    return replace(found, verdict=finding.verdict, reason=finding.reason)
+
+
+def unknown(group: str, at: datetime, why: str, pace: Pace) -> GroupLag:
+    """Return what there is to say of a group whose Kafka gave no answer."""
+    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=why)
+
+
+def _lost(found: GroupLag) -> _Finding | None:
+    gone = {tp: p for tp, p in found.partitions.items() if p.verdict in GONE}
+    if expired := [
+        f"{tp} {p.watermark} to {p.watermark + p.lost - 1}"
+        for tp, p in gone.items()
+        if p.lost and p.watermark is not None
+    ]:
+        return _Finding(
+            GroupVerdict.LOST,
+            f"{counted(found.lost, 'offset')} expired before they were read: {name_some(expired, ', ')}",
+        )
+    if gone or found.trouble:
+        names = name_some([f"{tp} {p.verdict}" for tp, p in gone.items()], ", ")
+        return _Finding(GroupVerdict.LOST, f"Kafka no longer holds what the group reads next: {found.trouble or names}")
+    return None
+
+
+def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Finding | None:
+    risky = {tp: p for tp, p in found.partitions.items() if tp in needed and _headroom(p) < needed[tp]}
+    if not risky:
+        return None
+    first, p = min(risky.items(), key=lambda item: (_headroom(item[1]), item[0]))
+    guess = " (an estimate)" if p.estimate else ""
+    left = f"may remove unread records of {first} in {length(_headroom(p))}{guess}"
+    others = f", and of {counted(len(risky) - 1, 'more partition')} soon" if len(risky) > 1 else ""
+    return _Finding(
+        GroupVerdict.AT_RISK,
+        f"Retention {left}{others}; this group should have at least {length(needed[first])}",
+    )
+
+
+def _late(found: GroupLag) -> _Finding | None:
+    waited, limit = found.lag_seconds, UNUSUAL * usual_wait(found.pace)
+    if not found.lag:
+        return None
+    last = found.pace.last_commit_at
+    silent = (found.at - last).total_seconds() if last else None
+    # Without an answer about time, the silence alone tells.
+    if waited is None:
+        waited = silent if silent is not None else 0.0
+    if waited <= limit:
+        return None
+    usual = (
+        f"usually at most {length(limit / UNUSUAL)}"
+        if found.pace.interval_seconds is not None
+        else "no usual pace is known yet"
+    )
+    lag = f"{counted(found.lag, 'offset')} unread, the oldest record waits for {length(waited)} ({usual})"
+    if silent is not None and silent <= limit:
+        return _Finding(GroupVerdict.BEHIND, f"{lag}, although the last commit was {length(silent)} ago")
+    since = f"the last commit was {length(silent)} ago" if silent is not None else "nothing was ever committed"
+    return _Finding(GroupVerdict.STALLED, f"{lag}, and {since}")
+
+
+def _fine(found: GroupLag) -> _Finding:
+    if found.lag is None:
+        return _Finding(GroupVerdict.OK, "Nothing is planned yet")
+    if not found.lag:
+        return _Finding(GroupVerdict.OK, "Nothing is unread")
+    waited = f", the oldest record waits for {length(found.lag_seconds)}" if found.lag_seconds is not None else ""
+    return _Finding(GroupVerdict.OK, f"{counted(found.lag, 'offset')} unread{waited}")
+
+
+def _headroom(partition: PartitionLag) -> float:
+    assert partition.headroom_seconds is not None
+    return partition.headroom_seconds

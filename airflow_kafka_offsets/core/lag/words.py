@@ -1,0 +1,23 @@
+"""Lengths of time, in words for a person."""
+
+from __future__ import annotations
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def length(seconds: float) -> str:
+    """Return a length of time in its two largest units.
+
+    >>> [length(s) for s in (0.2, 59.6, 125, 7200, 90_000, 8_640_000)]
+    ['0 s', '59 s', '2 min 5 s', '2 h', '1 d 1 h', '100 d']
+    """
+    left = int(seconds)
+    parts: list[str] = []
+    for i, (unit, size) in enumerate(_UNITS):
+        number, rest = divmod(left, size)
+        if number:
+            parts.append(f"{number} {unit}")
+            if rest and i + 1 < len(_UNITS) and (more := rest // _UNITS[i + 1][1]):
+                parts.append(f"{more} {_UNITS[i + 1][0]}")
+            break
+    return " ".join(parts) or "0 s"

@@ -1,0 +1,197 @@
+"""Looks how far behind groups are: lag in offsets and in time, headroom and a verdict. Writes nothing, and reads no record.
+
+How to call it, for many groups at once::
+
+    ledger = open_ledger()
+    found = look(ledger.groups(), ledger, lambda group: open_log(group.kafka_conn_id, group.kafka_timeout))
+    found["lake.orders"].verdict, found["lake.orders"].reason
+
+Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look at the configuration of
+the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index. The ledger gets a few statements for a
+hundred groups. A Kafka that does not answer makes `GroupLag.error` of its groups: nothing is raised for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
+from airflow_kafka_offsets.core.lag.measure import Times, lag_of, rate_probe, timed, to_ms, unread_from
+from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe, Search, learn_all, probes
+from airflow_kafka_offsets.core.lag.verdict import judged, unknown
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.waiting import Seen
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.windows import utc_now
+
+logger = logging.getLogger(__name__)
+
+
+def look(
+    groups: Sequence[KafkaGroup],
+    ledger: Ledger,
+    open_log: Callable[[KafkaGroup], LogOffsets],
+    now: datetime | None = None,
+    *,
+    states: Mapping[str, GroupState] | None = None,
+    is_one_kafka: bool = False,
+    horizon: timedelta | None = None,
+) -> dict[str, GroupLag]:
+    """Return how far behind groups are, by name. An error of one Kafka or one topic does not affect the other groups.
+
+    Args:
+        groups: the groups, as the ledger or a DAG defines them.
+        ledger: their ledger. It is asked before Kafka.
+        open_log: opens the Kafka of a group. It is called once for all groups with the same ``kafka_conn_id`` and ``kafka_timeout``.
+        now: the time; None: that of the clock.
+        states: the states of the groups by name, from before this call; None: the ledger is asked for them, too.
+        is_one_kafka: whether `open_log` opens the same Kafka for every group, whatever its ``kafka_conn_id`` is.
+        horizon: a group with less headroom than this is at risk; None: see `core.lag.verdict.needed_seconds`.
+
+    Raises:
+        LedgerError: the ledger did not answer, or a row of it is damaged.
+    """
+    now, names = now or utc_now(), [group.name for group in groups]
+    # The ledger first: a commit in between must not look like a log that ends before the watermark.
+    with ledger.one_connection():
+        known = ledger.load_all(names) if states is None else states
+        commits = ledger.recent_commits(names)
+    of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
+    for group in groups:
+        where = "" if is_one_kafka else group.kafka_conn_id
+        of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
+    found: dict[str, GroupLag] = {}
+    for same in of_kafka.values():
+        found |= _Look(same, known, commits, now, horizon).answer(lambda first=same[0]: open_log(first))  # type: ignore[misc]
+    return {name: found[name] for name in names}
+
+
+@dataclass(eq=False)
+class _Look:
+    """One look at the groups of one Kafka."""
+
+    groups: Sequence[KafkaGroup]
+    states: Mapping[str, GroupState]
+    commits: Mapping[str, Sequence[Commit]]
+    now: datetime
+    horizon: timedelta | None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = ((g, self.states.get(g.name, GroupState()), self.commits.get(g.name, ())) for g in self.groups)
+        self._paces = {group.name: pace_of(group, state, commits) for group, state, commits in known}
+        self._by_name = {group.name: group for group in self.groups}
+
+    def answer(self, open_log: Callable[[], LogOffsets]) -> dict[str, GroupLag]:
+        states = {group.name: self.states.get(group.name, GroupState()) for group in self.groups}
+        seen = watch.look(self.groups, states, open_log)
+        lags = {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
+        times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()}) if lags else None
+        found: dict[str, GroupLag] = {}
+        for name, one in seen.items():
+            if isinstance(one, KafkaOffsetsError):
+                found[name] = unknown(name, self.now, str(one), self._paces[name])
+            elif isinstance(one, Exception):
+                raise one
+            elif times is not None:
+                found[name] = self._judged(name, *lags[name], times)
+        return found
+
+    def _judged(
+        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times
+    ) -> GroupLag:
+        group, pace = self._by_name[name], self._paces[name]
+        unread = {tp.topic for tp, p in partitions.items() if p.lag}
+        hidden = sorted(unread - times.retentions.keys())
+        times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
+        timed_all = {tp: timed(tp, p, times, pace.caught_up_at) for tp, p in partitions.items()}
+        notes = (*self.notes, *((_hidden_note(hidden),) if hidden and not self.notes else ()))
+        return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
+
+    def _times(
+        self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
+    ) -> Times:
+        """Ask about the time of what is unread."""
+        unread: dict[tuple[TopicPartition, int], Pace] = {}
+        for name, partitions in lags.items():
+            for tp, partition in partitions.items():
+                if (start := unread_from(partition)) is not None:
+                    unread.setdefault((tp, start), self._paces[name])
+        now_ms = to_ms(self.now)
+        if not unread:
+            return Times(now_ms)
+        ends = {tp: p.end for partitions in lags.values() for tp, p in partitions.items() if p.end is not None}
+        kafka = open_log()
+        retentions: Mapping[str, Retention] = {}
+        searches: dict[tuple[TopicPartition, int], Search] = {}
+        hits: Hits = {}
+        try:
+            retentions = kafka.retentions(sorted({tp.topic for tp, _ in unread}))
+            searches = {
+                (tp, start): Search(
+                    tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)
+                )
+                for tp, start in unread
+            }
+            guesses = {tp: to_ms(p.caught_up_at) for (tp, _), p in unread.items() if p.caught_up_at is not None}
+            limited = [tp for tp, _ in unread if (r := retentions.get(tp.topic)) is not None and r.size is not None]
+            hits = find(kafka, list(searches.values()), guesses, [rate_probe(tp, now_ms) for tp in limited])
+        except KafkaAnswerError as exc:
+            logger.warning("Lag in time is not known: %s", exc)
+            self.notes.append(f"lag in time and headroom are not known: {exc}")
+        return Times(now_ms, searches, hits, retentions)
+
+
+def find(
+    kafka: LogOffsets, searches: Sequence[Search], guesses: Mapping[TopicPartition, int], more: Iterable[Probe] = ()
+) -> Hits:
+    """Let all searches ask together, until all are done or `MAX_ROUNDS` is reached; return the answers to what else was to be asked.
+
+    Args:
+        kafka: whom to ask.
+        searches: they learn from the answers.
+        guesses: for some partitions, when the first unread record was probably written.
+        more: other probes, which join the first lookup.
+
+    Raises:
+        KafkaAnswerError: there was no answer; the searches keep what they learned before.
+    """
+    others: Hits = {}
+    extra = dict.fromkeys(more)
+    for number in range(MAX_ROUNDS):
+        asked = probes(searches, guesses)
+        if not asked and not extra:
+            break
+        hits = kafka.first_records(list(asked | extra))
+        learn_all(searches, hits)
+        if number == 0:
+            others, extra = {probe: hits[probe] for probe in extra}, {}
+    return others
+
+
+def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:
+    if retention is None or retention.time is None:
+        return None
+    return now_ms - retention.time // timedelta(milliseconds=1)
+
+
+def _with_assumed(known: Mapping[str, Retention], group: KafkaGroup, hidden: Iterable[str]) -> Mapping[str, Retention]:
+    if group.retention is None:
+        return known
+    return {**known, **dict.fromkeys(hidden, Retention(group.retention, is_assumed=True))}
+
+
+def _hidden_note(hidden: Sequence[str]) -> str:
+    return (
+        f"this user may not read the configuration of {name_some(hidden, ', ')}: grant the ACL DescribeConfigs on Topic, or set "
+        "KafkaGroup(retention=...)"
+    )
