@@ -41,7 +41,7 @@ def run(function: str, args: Namespace) -> int:
         # Whatever logs or warns to stdout meanwhile would break the JSON.
         with redirect_stdout(sys.stderr):
             answer = _imported(function)(args)
-        _print(answer, args.output)
+        _print(answer, getattr(args, "output", "table"))
     except KafkaOffsetsError as exc:
         print(explained(exc), *getattr(exc, "__notes__", ()), sep="\n", file=sys.stderr)
         return code_of(exc)
