@@ -114,7 +114,10 @@ class _Look:
         hidden = sorted(unread - times.retentions.keys())
         times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
         timed_all = {tp: timed(tp, p, times, pace.caught_up_at) for tp, p in partitions.items()}
-        notes = (*self.notes, *((_hidden_note(hidden),) if hidden and not self.notes else ()))
+        notes = (
+            *self.notes,
+            *((_hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
+        )
         return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
 
     def _times(

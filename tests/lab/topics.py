@@ -10,7 +10,15 @@ import uuid
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.lab.processes import wait_until
 
@@ -63,6 +71,19 @@ def add_partitions(kafka: KafkaBroker, name: str, total: int) -> None:
     """Grow a topic to this number of partitions and wait until the new ones have leaders."""
     kafka.admin.create_partitions([NewPartitions(name, total)])[name].result(_SECONDS)
     wait_until(lambda: _leaders(kafka, name) == total, timeout=_SECONDS, what=f"{name} has {total} leaders")
+
+
+def configure_topic(kafka: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
+    """Set some of a topic's settings, and wait until the broker tells them."""
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    kafka.admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+
+    def is_told() -> bool:
+        told = kafka.admin.describe_configs([resource])[resource].result(_SECONDS)
+        return all(told[key].value == value for key, value in config.items())
+
+    wait_until(is_told, timeout=_SECONDS, what=f"{name} has its settings")
 
 
 def delete_records(kafka: KafkaBroker, name: str, before: int, partition: int = 0) -> None:

@@ -24,11 +24,13 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
+from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Held, Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 
@@ -721,6 +723,21 @@ class LedgerContract:
         assert ledger.load_all([name])[name].position == back
         commit(ledger, add(ledger, name, 10, 15))
         assert ledger.load(name).position == replace(back, offsets=dict.fromkeys(back.offsets, 15))
+
+    def test_the_newest_commits_are_those_of_the_live_lane(self, ledger: Ledger, name: str) -> None:
+        assert ledger.recent_commits([name]) == {}
+        for start in range(0, 13 * 10, 10):
+            held = add(ledger, name, start, start + 10, is_capped=start == 120)
+            commit(ledger, held)
+        backfill = add_all(ledger, name, [replace(draft(0, 5), lane=Lane.BACKFILL)])
+        commit(ledger, backfill[0])
+        add(ledger, name, 130, 140)
+        found = ledger.recent_commits([name, f"{name}-absent"])
+        assert found.keys() == {name}
+        assert [one.seq for one in found[name]] == list(range(13, 13 - MAX_COMMITS, -1))
+        assert [one.is_capped for one in found[name]] == [True] + [False] * 10
+        row = ledger.window(name_window(name, 13))
+        assert (found[name][0].planned_at, found[name][0].committed_at) == (row.planned_at, row.committed_at)
 
     def test_the_frontier_is_the_latest_cut_time_that_is_proven(self, ledger: Ledger, name: str) -> None:
         hour = timedelta(hours=1)

@@ -51,6 +51,7 @@ QUESTIONS: dict[str, Question] = {
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
+    "its newest commits": lambda ledger, history: ledger.recent_commits([history.group.name]),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
     "some by number": rows(seqs=[2, 3]),
     "a page of long ago": rows(before=30, limit=20),

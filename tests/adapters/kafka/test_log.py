@@ -27,6 +27,8 @@ from airflow_kafka_offsets.adapters.kafka import log as kafka_log
 from airflow_kafka_offsets.adapters.kafka import messages
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import Hit, Probe
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -593,6 +595,21 @@ def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafk
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, group=group)
     assert log.committed(group, partitions_of(topic)) == {TopicPartition(topic, 0): None}
     assert log.snapshot([topic], COMMITTED).bounds == {TopicPartition(topic, 0): Bounds(0, 0)}
+
+
+def test_times_need_describe_and_the_configuration_a_right_of_its_own(
+    kafka_sasl: SecureKafkaBroker, topic: str
+) -> None:
+    create_topic(kafka_sasl, topic, config={"retention.ms": "60000"})
+    produce(kafka_sasl, topic, 7, timestamp_ms=1_700_000_000_000)
+    log, probe = KafkaLog(kafka_sasl.client_config("bob"), 30), Probe(TopicPartition(topic, 0), 0)
+    with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+        log.first_records([probe])
+    kafka_sasl.allow("bob", AclOperation.DESCRIBE, topic=topic)
+    assert log.first_records([probe]) == {probe: Hit(0, 1_700_000_000_000)}
+    assert log.retentions([topic]) == {}
+    kafka_sasl.allow("bob", AclOperation.DESCRIBE_CONFIGS, topic=topic)
+    assert log.retentions([topic]) == {topic: Retention(timedelta(minutes=1))}
 
 
 def test_to_ask_for_the_end_of_a_leader_epoch_needs_no_more_than_describe(

@@ -13,6 +13,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog, epoch_milliseconds
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.search import Hit, Probe
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -51,6 +53,9 @@ class Topics(Protocol):
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a consumer group."""
+
+    def configure(self, topic: str, **values: str) -> None:
+        """Set a topic's configuration, with ``_`` for each dot."""
 
 
 class InKafka:
@@ -93,6 +98,10 @@ class InKafka:
         consumer.commit(offsets=positions, asynchronous=False)
         consumer.close()
 
+    def configure(self, topic: str, **values: str) -> None:
+        """Set a topic's configuration."""
+        lab.configure_topic(self._broker, topic, {name.replace("_", "."): value for name, value in values.items()})
+
 
 class InMemory:
     """Topics of a `MemoryLog`."""
@@ -131,6 +140,10 @@ class InMemory:
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a consumer group."""
         self._memory.commit(group_id, offsets)
+
+    def configure(self, topic: str, **values: str) -> None:
+        """Set a topic's configuration."""
+        self._memory.configure(topic, **values)
 
 
 class _MemoryTransaction:
@@ -189,6 +202,8 @@ class LogContract:
             topics.impatient.bounds(absent, COMMITTED)
         with pytest.raises(KafkaUnavailableError, match=f"{topic}-7"):
             topics.impatient.offsets_at(absent, BASE, COMMITTED)
+        with pytest.raises(KafkaUnavailableError, match=f"{topic}-7"):
+            topics.impatient.first_records([Probe(absent[0], 0)])
 
     def test_it_is_known_where_the_records_of_a_leader_epoch_end(self, topics: Topics, topic: str) -> None:
         p0, p1 = (TopicPartition(topic, i) for i in range(2))
@@ -313,6 +328,45 @@ class LogContract:
         topics.expire(tp, 3)
         assert topics.log.bounds([tp], COMMITTED) == {tp: Bounds(3, 4)}
         assert topics.log.offsets_at([tp], began, COMMITTED) == {tp: 3}
+
+    def test_a_probe_finds_the_first_record_with_its_time(self, topics: Topics, topic: str) -> None:
+        tp, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        topics.create(topic, 2)
+        for second in (0, 5, 1, 9, 3):
+            topics.produce(tp, 1, seconds(second))
+        asked = {0: (0, 0), 1: (1, 5), 5: (1, 5), 6: (3, 9), 10: None}
+        # Several questions about one partition at once.
+        probes = {second: Probe(tp, epoch_milliseconds(seconds(second))) for second in asked}
+        found = topics.log.first_records([*probes.values(), Probe(tp, 0), Probe(empty, 0)])
+        expected = {
+            second: Hit(hit[0], epoch_milliseconds(seconds(hit[1]))) if hit else None for second, hit in asked.items()
+        }
+        assert {second: found[probe] for second, probe in probes.items()} == expected
+        assert (found[Probe(tp, 0)], found[Probe(empty, 0)]) == (expected[0], None)
+        topics.expire(tp, 2)
+        assert topics.log.first_records([Probe(tp, 0)]) == {Probe(tp, 0): Hit(2, epoch_milliseconds(seconds(1)))}
+        assert topics.log.first_records([]) == {}
+
+    def test_a_probe_sees_records_of_open_transactions_as_retention_does(self, topics: Topics, topic: str) -> None:
+        tp = TopicPartition(topic, 0)
+        topics.create(topic)
+        topics.produce(tp, 2, BASE)
+        transaction = topics.begin(tp, 3)
+        later = Probe(tp, epoch_milliseconds(BASE + timedelta(days=1)))
+        hit = topics.log.first_records([later])[later]
+        assert hit is not None
+        assert hit.offset == 2
+        transaction.abort()
+
+    def test_retention_is_that_of_the_topic(self, topics: Topics, topic: str) -> None:
+        topics.create(topic)
+        topics.configure(topic, retention_ms="3600000", retention_bytes="7000000")
+        assert topics.log.retentions([topic, f"{topic}-absent"]) == {topic: Retention(timedelta(hours=1), 7_000_000)}
+        topics.configure(topic, retention_ms="-1", cleanup_policy="compact,delete")
+        assert topics.log.retentions([topic]) == {topic: Retention(None, 7_000_000, is_compacted=True)}
+        topics.configure(topic, cleanup_policy="compact")
+        assert topics.log.retentions([topic]) == {topic: Retention(None, None, is_compacted=True)}
+        assert topics.log.retentions([]) == {}
 
     def test_committed_offsets_are_those_of_the_group(self, topics: Topics, topic: str) -> None:
         p0, p1, absent = (TopicPartition(topic, i) for i in (0, 1, 9))

@@ -1,0 +1,187 @@
+"""Headroom is what retention does: on a broker that removes within seconds, each prediction against what then happened."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.service import freshness
+from tests.lab.kafka import KafkaBroker
+from tests.lab.processes import wait_until
+from tests.lab.topics import create_topic, end_offset, produce
+
+RETENTION = 8_000
+SMALL = {"retention.ms": str(RETENTION), "segment.ms": "1000"}
+TOPICS: dict[str, dict[str, str]] = {
+    "steady": SMALL,
+    "disorder": SMALL,
+    "append": {**SMALL, "message.timestamp.type": "LogAppendTime"},
+    "idle": SMALL,
+    "compacted-too": {**SMALL, "cleanup.policy": "compact,delete"},
+    "kept": {**SMALL, "retention.ms": "-1"},
+    "compacted": {**SMALL, "cleanup.policy": "compact"},
+    "small": {"retention.ms": "-1", "retention.bytes": "3000000", "segment.bytes": "1048576"},
+}
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+
+
+@dataclass(frozen=True)
+class Story:
+    """What was predicted at one moment, and what retention then removed.
+
+    Attributes:
+        at: the moment.
+        written: the timestamps of the records, by topic, in milliseconds, where the producer sets them.
+        predicted: for each topic and watermark.
+        removed_at: when that watermark was first seen to be gone; missing: it never was.
+    """
+
+    at: datetime
+    written: dict[str, list[int]]
+    predicted: dict[tuple[str, int], PartitionLag]
+    removed_at: dict[tuple[str, int], datetime]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Write for some seconds, predict, and watch until all that can expire has expired."""
+    quick = {
+        "log.retention.check.interval.ms": "200",
+        "log.initial.task.delay.ms": "0",
+        "log.segment.delete.delay.ms": "0",
+    }
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), properties=quick) as kafka:
+        yield _told(kafka)
+
+
+def _told(kafka: KafkaBroker) -> Story:
+    for topic, config in TOPICS.items():
+        create_topic(kafka, topic, config=config)
+    log = KafkaLog(kafka.client_config(), 20)
+    written = _write(kafka)
+    ends = {topic: end_offset(kafka, topic) for topic in TOPICS}
+    marks = [(topic, mark) for topic, end in ends.items() for mark in range(end // 20, end, max(1, end // 8))]
+    at = datetime.now(UTC)
+    predicted = {(topic, mark): _predict(log, topic, mark, at) for topic, mark in marks}
+    removed_at: dict[tuple[str, int], datetime] = {}
+    partitions = [TopicPartition(topic, 0) for topic in TOPICS]
+
+    def all_is_gone() -> bool:
+        bounds = log.bounds(partitions, UNCOMMITTED)
+        now = datetime.now(UTC)
+        for topic, mark in marks:
+            if bounds[TopicPartition(topic, 0)].beginning > mark:
+                removed_at.setdefault((topic, mark), now)
+        return all((topic, mark) in removed_at for topic, mark in marks if TOPICS[topic] in _EXPIRE)
+
+    wait_until(all_is_gone, timeout=60, what="retention has removed what was written")
+    return Story(at, written, predicted, removed_at)
+
+
+_EXPIRE = [
+    config
+    for config in TOPICS.values()
+    if "delete" in config.get("cleanup.policy", "delete") and config["retention.ms"] != "-1"
+]
+
+
+def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
+    """Write records for some seconds; return the times that the producer gave them."""
+    chance = random.Random(7)
+    written: dict[str, list[int]] = {"steady": [], "disorder": [], "idle": []}
+
+    def send(topic: str, at: int, number: int = 5, **more: object) -> None:
+        produce(kafka, topic, number, timestamp_ms=at, **more)  # type: ignore[arg-type]
+        if topic in written:
+            written[topic] += [at] * number
+
+    send("idle", int(time.time() * 1000), 20)
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        now = int(time.time() * 1000)
+        send("steady", now)
+        for _ in range(3):
+            send("disorder", now - chance.randrange(4000), 2)
+        send("append", now - 100_000_000)
+        for number in range(3):
+            send("compacted-too", now, 1, key=b"%d" % number)
+            send("compacted", now, 1, key=b"%d" % number)
+        send("kept", now)
+        send("small", now, 10, padding=20_000)
+    return written
+
+
+def _predict(log: KafkaLog, topic: str, watermark: int, at: datetime) -> PartitionLag:
+    """Look at a group whose watermark is there, as any look is."""
+    tp = TopicPartition(topic, 0)
+    group = KafkaGroup("lake", topics=[topic])
+    position = Position({tp: watermark}, log.topic_ids([topic]))
+    found = freshness.look([group], _Given(), lambda _: log, at, states={"lake": GroupState(1, position)})  # type: ignore[arg-type]
+    return found["lake"].partitions[tp]
+
+
+class _Given:
+    """A ledger that only has no commits."""
+
+    def one_connection(self) -> object:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def recent_commits(self, names: list[str]) -> dict[str, object]:
+        """Return none."""
+        return {}
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("topic", ["steady", "disorder", "append", "idle", "compacted-too"])
+def test_nothing_is_removed_before_its_headroom_is_over(story: Story, topic: str) -> None:
+    marks = [mark for name, mark in story.predicted if name == topic]
+    assert len(marks) > 3
+    for mark in marks:
+        headroom = story.predicted[topic, mark].headroom_seconds
+        assert headroom is not None
+        assert story.removed_at[topic, mark] >= story.at + timedelta(seconds=headroom), mark
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("topic", ["steady", "disorder", "idle"])
+def test_headroom_is_what_the_newest_record_up_to_the_watermark_has_left(story: Story, topic: str) -> None:
+    now_ms = story.at.timestamp() * 1000
+    for (name, mark), found in story.predicted.items():
+        if name == topic:
+            left = max(story.written[topic][: mark + 1]) + RETENTION - now_ms
+            assert found.headroom_seconds == pytest.approx(max(0.0, left) / 1000, abs=1.01), mark
+            assert found.headroom_seconds <= max(0.0, left) / 1000 + 0.001, mark
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("topic", ["kept", "compacted"])
+def test_what_retention_never_removes_has_no_headroom_and_an_age(story: Story, topic: str) -> None:
+    found = [lag for (name, _), lag in story.predicted.items() if name == topic]
+    assert found
+    assert all(lag.headroom_seconds is None and lag.lag_seconds is not None for lag in found)
+    assert not [mark for name, mark in story.removed_at if name == topic and name == "kept"]
+
+
+@pytest.mark.kafka
+def test_by_size_the_headroom_is_an_estimate_and_never_more_than_was_there(story: Story) -> None:
+    found = {mark: lag for (name, mark), lag in story.predicted.items() if name == "small"}
+    gone = [mark for mark, lag in found.items() if lag.lost]
+    guessed = {mark: lag for mark, lag in found.items() if lag.headroom_seconds is not None}
+    assert gone, "retention by size has removed something"
+    assert guessed
+    assert all(lag.estimate is not None and "retention.bytes" in lag.estimate for lag in guessed.values())
+    in_order = [lag.headroom_seconds or 0.0 for _, lag in sorted(guessed.items())]
+    assert in_order == sorted(in_order)

@@ -1,0 +1,255 @@
+"""How far behind groups are: one look for many, and what is wrong with one harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectionError
+from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.lag.lag import GroupLag
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe
+from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.ports import LogOffsets
+from airflow_kafka_offsets.service import freshness
+from tests.core.examples import claim, group, tp
+from tests.service.memory_log import MemoryLog
+from tests.service.world import World
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def look(world: World, *groups: KafkaGroup, **more: Any) -> dict[str, GroupLag]:
+    """Look at groups, or at the world's own."""
+    return freshness.look(groups or [world.group], world.ledger, lambda _: world.kafka, world.now, **more)
+
+
+def one(world: World, **more: Any) -> GroupLag:
+    """Look at the world's group."""
+    return look(world, **more)["lake"]
+
+
+def run_hourly(world: World, hours: int, number: int = 60) -> None:
+    """Let records arrive, and windows be committed once an hour."""
+    for hour in range(hours):
+        world.now += HOUR - timedelta(minutes=1)
+        world.kafka.produce(tp(0), number, world.now - timedelta(minutes=30))
+        world.run(claim(f"hour {hour}"))
+
+
+def test_a_group_that_keeps_up_is_ok(world: World) -> None:
+    run_hourly(world, 4)
+    world.kafka.produce(tp(0), 5, world.now)
+    world.now += timedelta(minutes=10)
+    found = one(world)
+    assert (found.verdict, found.lag, found.lag_seconds, found.headroom_seconds) == ("OK", 5, 600, 7 * 86400 - 600)
+    assert (found.pace.interval_seconds, found.needed_seconds) == (3600, 60480)
+
+
+def test_zeros_are_zeros(world: World) -> None:
+    run_hourly(world, 3)
+    found = one(world)
+    assert (found.verdict, found.lag, found.lag_seconds, found.headroom_seconds) == ("OK", 0, 0, None)
+    assert world.kafka.calls[-1] == "snapshot"  # about time there was nothing to ask
+
+
+def test_a_group_that_no_one_runs_is_stalled_then_at_risk_then_lost(world: World) -> None:
+    run_hourly(world, 4)
+    for _ in range(24 * 7):
+        world.kafka.produce(tp(0), 10, world.now)
+        world.now += HOUR
+    seen = []
+    world.kafka.configure("orders", retention_ms=str(7 * 86_400_000 + 10 * 3_600_000))
+    world.now -= 7 * DAY
+    for wait in (HOUR, 2 * HOUR, 6 * DAY, 14 * HOUR):
+        world.now += wait
+        seen.append(one(world).verdict)
+    world.kafka.expire(tp(0), 260)
+    lost = one(world)
+    assert [*seen, lost.verdict] == ["OK", "STALLED", "STALLED", "AT RISK", "LOST"]
+    assert (lost.lost, lost.reason) == (20, "20 offsets expired before they were read: orders-0 240 to 259")
+    assert lost.partitions[tp(0)].headroom_offsets == -20
+    # What is left has an age of its own.
+    assert lost.lag_seconds == (6 * DAY + 15 * HOUR).total_seconds()
+
+
+def test_the_look_is_the_search_of_every_offset_there_is(world: World) -> None:
+    world.run(claim("first"))
+    for minute in range(2000):
+        world.kafka.produce(tp(minute % 2), 1, world.now + timedelta(minutes=minute))
+    world.now += timedelta(minutes=2000)
+    found = one(world)
+    assert found.lag_seconds is not None
+    # The first window was planned when there was nothing: its records are younger, whatever the index says.
+    assert 2000 * 60 <= found.lag_seconds <= 2001 * 60
+
+
+def test_a_record_with_an_old_time_waits_only_since_it_arrived_and_expires_by_its_time(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(1), 1, world.now - 6 * DAY - 20 * HOUR)
+    world.now += timedelta(minutes=5)
+    found = one(world)
+    assert found.lag_seconds == 300
+    assert found.headroom_seconds == pytest.approx((4 * HOUR).total_seconds(), abs=301)
+    assert found.verdict == "AT RISK"
+
+
+def test_an_idle_partition_keeps_its_lag_and_its_age(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(1), 3, world.now)
+    world.plan(claim("dies"))
+    world.now += 2 * DAY
+    world.kafka.produce(tp(0), 3, world.now)
+    found = one(world)
+    assert found.partitions[tp(1)].lag_seconds == pytest.approx(2 * 86400, abs=61)
+    assert found.verdict == "STALLED"
+
+
+def test_retention_that_never_comes_leaves_headroom_unknown(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 3, world.now)
+    for values in ({"retention_ms": "-1"}, {"retention_ms": "604800000", "cleanup_policy": "compact"}):
+        world.kafka.configure("orders", **values)
+        found = one(world)
+        assert (found.lag_seconds, found.headroom_seconds, found.notes) == (0, None, ())
+
+
+def test_retention_by_size_is_an_estimate(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="-1", retention_bytes="1000000")
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 100, world.now)
+    world.now += timedelta(minutes=10)
+    world.kafka.produce(tp(0), 20, world.now)
+    assert one(world).headroom_seconds is None  # nothing was ever removed, so the log has not reached its limit
+    world.kafka.expire(tp(0), 120)
+    found = one(world)
+    # 60 offsets until the first unread one, and 180 arrived in the last hour.
+    assert (found.headroom_seconds, found.is_estimate) == (1200, True)
+    assert (found.verdict, "(an estimate)" in found.reason) == ("AT RISK", True)
+    assert found.partitions[tp(0)].estimate == (
+        "by retention.bytes and the offsets of the last hour, as if the log had reached its limit"
+    )
+
+
+def test_without_the_right_to_read_the_configuration_the_definition_tells_the_retention(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 3, world.now)
+    world.now += HOUR
+    world.kafka.tells_configs = False
+    found = one(world)
+    assert (found.lag_seconds, found.headroom_seconds) == (3600, None)
+    assert found.notes == (
+        "this user may not read the configuration of orders: grant the ACL DescribeConfigs on Topic, or set KafkaGroup(retention=...)",
+    )
+    world.configure(retention=DAY)
+    found = one(world)
+    assert (found.headroom_seconds, found.is_estimate, found.notes) == (23 * 3600, True, ())
+
+
+def test_a_new_partition_is_unread_from_its_beginning(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.add_partitions("orders", 1)
+    world.kafka.produce(tp(2), 7, world.now - DAY)
+    found = one(world)
+    assert (found.lag, found.lag_seconds) == (7, 86400)  # it may have been there before the last window was planned
+
+
+def test_what_planning_would_refuse_is_lost(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.recreate("orders", 2)
+    found = one(world)
+    assert (found.verdict, found.lag) == ("LOST", None)
+    world.kafka.delete("orders")
+    assert one(world).verdict == "LOST"
+
+
+def test_a_group_that_never_planned_is_ok(world: World) -> None:
+    found = one(world)
+    assert (found.verdict, found.lag, found.reason) == ("OK", None, "Nothing is planned yet")
+
+
+def test_with_skip_lost_records_are_lost_until_the_next_plan_records_them(world: World) -> None:
+    world.configure(on_data_loss=OnDataLoss.SKIP)
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 10, world.now)
+    world.kafka.expire(tp(0), 185)
+    assert one(world).verdict == "LOST"
+    world.run(claim("skips"))
+    assert one(world).verdict == "OK"
+
+
+def test_many_groups_cost_a_few_lookups(world: World) -> None:
+    groups = []
+    for number in range(60):
+        if number < 20:
+            world.kafka.create(f"t{number}", 5)
+            for partition in range(5):
+                for record in range(20):
+                    world.kafka.produce(tp(partition, f"t{number}"), 1, world.now - record * HOUR)
+        groups.append(group(f"g{number}", topics=[f"t{number % 20}"], max_offsets=10 + number))
+        world.service.plan(groups[-1], Claim(f"d{number}", "run", "load"), lambda _: True)
+    world.kafka.calls.clear()
+    found = look(world, *groups)
+    assert {one.verdict for one in found.values()} == {"OK"}
+    assert world.kafka.calls[:2] == ["snapshot", "retentions"]
+    assert set(world.kafka.calls[2:]) == {"first_records"}
+    assert len(world.kafka.calls) <= 2 + MAX_ROUNDS
+
+
+class NoTimes(MemoryLog):
+    """A Kafka that stops answering after the snapshot."""
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Fail."""
+        raise KafkaUnavailableError("no answer about times")
+
+
+def test_without_an_answer_about_time_the_rest_is_known(world: World) -> None:
+    world.kafka = NoTimes()
+    world.kafka.create("orders", 2)
+    world.service._kafka = world.kafka
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 3, world.now)
+    found = one(world)
+    assert (found.lag, found.lag_seconds, found.verdict) == (3, None, "OK")
+    assert found.notes == ("lag in time and headroom are not known: no answer about times",)
+    world.now += 5 * HOUR
+    assert one(world).verdict == "STALLED"  # the silence alone tells
+
+
+def test_a_kafka_that_is_away_harms_no_group_of_another(world: World) -> None:
+    run_hourly(world, 3)
+    other, lost = group("other", kafka_conn_id="other"), group("lost", kafka_conn_id="lost")
+
+    def open_log(of: KafkaGroup) -> LogOffsets:
+        if of.kafka_conn_id == "lost":
+            raise NoConnectionError("lost", "kafka://")
+        if of.kafka_conn_id == "other":
+            raise KafkaUnavailableError("Kafka did not answer")
+        return world.kafka
+
+    found = freshness.look([world.group, other, lost], world.ledger, open_log, world.now)
+    assert list(found) == ["lake", "other", "lost"]
+    assert found["lake"].verdict == "OK"
+    assert (found["other"].verdict, found["other"].error) == (None, "Kafka did not answer")
+    assert found["lost"].verdict is None
+    assert "lost" in (found["lost"].error or "")
+
+
+def test_groups_of_one_kafka_open_it_once_also_if_they_name_it_differently(world: World) -> None:
+    opened = []
+
+    def open_log(of: KafkaGroup) -> LogOffsets:
+        opened.append(of.name)
+        return world.kafka
+
+    run_hourly(world, 1)
+    groups = [world.group, group("b"), group("c", kafka_conn_id="other")]
+    freshness.look(groups, world.ledger, open_log, world.now)
+    assert opened == ["lake", "c"]
+    opened.clear()
+    freshness.look(groups, world.ledger, open_log, world.now, is_one_kafka=True)
+    assert opened == ["lake"]
