@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, cut
 from airflow_kafka_offsets.core.state_metrics import Family
 
 
@@ -46,7 +46,7 @@ def write(families: Sequence[Family], file: Path) -> None:
     try:
         write_to_textfile(str(file), _registry(lambda: families))
     except OSError as exc:
-        raise BadInputError(f"Can't write {file}: {exc.strerror}") from exc
+        raise BadInputError(f"Can't write {cut(str(file))}: {exc.strerror}") from exc
 
 
 @contextmanager
@@ -63,8 +63,8 @@ def serving(host: str, port: int, families: Callable[[], Sequence[Family]]) -> I
     """
     try:
         server, thread = start_http_server(port, host, _registry(families))
-    except OSError as exc:
-        raise BadInputError(f"Can't listen on {host}:{port}: {exc.strerror or exc}") from exc
+    except (OSError, UnicodeError) as exc:
+        raise BadInputError(f"Can't listen on {cut(host)}:{port}: {getattr(exc, 'strerror', None) or exc}") from exc
     try:
         yield server.server_port
     finally:

@@ -42,7 +42,8 @@ def _once(args: Namespace, collector: Collector) -> Answer:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65_535
+    if not colon or not is_port:
         raise BadInputError(f"--listen {short(text)} is not HOST:PORT, such as 127.0.0.1:9310")
     return host.strip("[]") or "0.0.0.0", int(port)
 
