@@ -18,9 +18,9 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 Document = dict[str, Any]
 
 
-def as_json(document: Document) -> str:
-    """Return a document as JSON; a time has its zone, as ISO 8601."""
-    return json.dumps(document, indent=2, default=_plain)
+def as_json(document: Document, indent: int | None = 2) -> str:
+    """Return a document as JSON; a time has its zone, as ISO 8601. Without an indent it is one line."""
+    return json.dumps(document, indent=indent, default=_plain)
 
 
 def _plain(value: Any) -> object:

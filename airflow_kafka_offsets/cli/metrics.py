@@ -9,8 +9,8 @@ from functools import partial
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
-from airflow_kafka_offsets.cli.running import Answer, explained
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, short
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, may_pass, short
 from airflow_kafka_offsets.service.metrics import Collector
 from airflow_kafka_offsets.wiring import metrics as prometheus
 
@@ -65,5 +65,7 @@ def _serve(host: str, port: int, collector: Collector, interval: int) -> None:
 def _collected(collector: Collector) -> list[str]:
     try:
         return collector.collect()
-    except KafkaOffsetsError as exc:  # the ledger may answer next time
-        return [str(explained(exc))]
+    except KafkaOffsetsError as exc:
+        if not may_pass(exc):
+            raise
+        return [str(exc)]
