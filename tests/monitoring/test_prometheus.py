@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
 from tests.cli.conftest import Lake, in_a_process
@@ -43,11 +44,11 @@ def shore(kafka: KafkaBroker, topic: str, tmp_path: Path) -> Lake:
 
 
 @contextmanager
-def serving(lake: Lake, servers: str, *arguments: str) -> Iterator[str]:
+def serving(ledger: str, servers: str, *arguments: str) -> Iterator[str]:
     """Let `kafka-offsets metrics` serve, and give its `host:port`."""
     where = f"{LOOPBACK}:{free_port()}"
     program = Path(sys.executable).parent / "kafka-offsets"
-    command = [program, "metrics", "--listen", where, "--ledger", lake.url, "--bootstrap-servers", servers, *arguments]
+    command = [program, "metrics", "--listen", where, "--ledger", ledger, "--bootstrap-servers", servers, *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield where
@@ -59,10 +60,10 @@ def scraped(where: str) -> str:
     return requests.get(f"http://{where}/metrics", timeout=5).text
 
 
-def is_collected(where: str) -> bool:
-    """Whether a collection has ended."""
+def says(where: str, line: str) -> bool:
+    """Whether a scrape has this line."""
     try:
-        return "kafka_offsets_ledger_up 1.0" in scraped(where)
+        return f"{line}\n" in scraped(where)
     except requests.ConnectionError:
         return False
 
@@ -71,7 +72,7 @@ def test_prometheus_scrapes_every_metric_and_the_queries_of_the_dashboard_find_t
     kafka: KafkaBroker, shore: Lake, tmp_path: Path
 ) -> None:
     with (
-        serving(shore, kafka.bootstrap_servers, "--interval", "1") as where,
+        serving(shore.url, kafka.bootstrap_servers, "--interval", "1") as where,
         Prometheus(tmp_path / "prometheus", [where], [RULES]) as prometheus,
     ):
         wait_until(lambda: prometheus.query("kafka_offsets_lag"), timeout=60, what="Prometheus has the lag")
@@ -91,12 +92,27 @@ def test_prometheus_scrapes_every_metric_and_the_queries_of_the_dashboard_find_t
 
 
 def test_a_scrape_does_not_wait_for_a_kafka_that_is_down(shore: Lake) -> None:
-    with serving(shore, f"{LOOPBACK}:{free_port()}", "--interval", "1") as where:
-        wait_until(lambda: is_collected(where), timeout=60, what="a collection ends without Kafka")
+    with serving(shore.url, f"{LOOPBACK}:{free_port()}", "--interval", "1") as where:
+        wait_until(lambda: says(where, "kafka_offsets_ledger_up 1.0"), timeout=60, what="a collection ends")
         found = scraped(where)
     assert 'kafka_offsets_up{group="lake.real",kafka_conn_id="kafka_default"} 0.0' in found
     assert 'kafka_offsets_open_windows{group="lake.real",lane="live"} 1.0' in found
     assert "kafka_offsets_lag{" in found
+
+
+@pytest.mark.server
+def test_it_serves_although_the_ledger_does_not_answer() -> None:
+    nobody = f"{LOOPBACK}:{free_port()}"
+    with serving(f"postgresql://offsets@{nobody}/offsets", nobody, "--interval", "1") as where:
+        wait_until(lambda: says(where, "kafka_offsets_ledger_up 0.0"), timeout=60, what="the ledger is told to be down")
+        assert says(where, "kafka_offsets_scrape_timestamp_seconds 0.0")
+
+
+@pytest.mark.server
+def test_a_ledger_that_is_none_ends_the_command(tmp_path: Path) -> None:
+    done = in_a_process("metrics", "--listen", f"{LOOPBACK}:0", "--ledger", f"sqlite:///{tmp_path}/none.db")
+    assert done.code == ExitCode.UNAVAILABLE
+    assert "kafka-offsets db upgrade" in done.err
 
 
 def test_what_is_printed_and_written_is_what_prometheus_reads(kafka: KafkaBroker, shore: Lake, tmp_path: Path) -> None:
