@@ -167,7 +167,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             can_reconnect=can_reconnect,
             spark_said=lambda: self._spark_said.error if self._spark_said else None,
         )
-        with self.traced(self.group, ending):
+        with self.traced(options.servers, ending):
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),

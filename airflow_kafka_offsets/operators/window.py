@@ -168,17 +168,18 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.task.results import committed_result
         from airflow_kafka_offsets.task.runs import claim_of
         from airflow_kafka_offsets.task.work import commit
+        from airflow_kafka_offsets.wiring.connections import kafka_config
 
         with until_windows(context, None, id_of_given(self.window)):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
-            group = service.definition(window.group)
+            kafka = kafka_config(service.definition(window.group).kafka_conn_id)
         # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with self.traced(group, Ending(context, service, claim, [planned])) as ending:
+        with self.traced(kafka["bootstrap.servers"], Ending(context, service, claim, [planned])) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
             commit(service, claim, planned, ending)

@@ -11,9 +11,7 @@ from attrs import define
 from openlineage.client.event_v2 import InputDataset
 from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet, base_subset_dataset, input_statistics_input_dataset
 
-from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lineage import Part, ReadTopic, ReadWindow, facet_content, namespace_of, read_topics
-from airflow_kafka_offsets.wiring.connections import kafka_config
 
 FACET = "kafkaOffsets_window"
 """The name of the run facet."""
@@ -41,20 +39,17 @@ def nothing_read() -> OperatorLineage[Any, Any]:
 
 
 def lineage_of(
-    operator: Any, task_instance: Any, group: KafkaGroup, read: Sequence[ReadWindow]
+    operator: Any, task_instance: Any, servers: str, read: Sequence[ReadWindow]
 ) -> OperatorLineage[Any, Any]:
     """Return what a task read and wrote: its windows, and what its inlets and outlets name.
 
     Args:
         operator: the task. The provider leaves out inlets and outlets if it gets anything else, so they are added here.
         task_instance: of Airflow; it knows the assets that were added to aliases.
-        group: the group.
+        servers: Kafka's bootstrap servers.
         read: the windows that the task worked on; at least one.
-
-    Raises:
-        BadInputError: there is no Kafka connection.
     """
-    namespace = namespace_of(kafka_config(group.kafka_conn_id)["bootstrap.servers"])
+    namespace = namespace_of(servers)
     topics = [_dataset(namespace, topic) for topic in read_topics(read)]
     found: OperatorLineage[Any, Any] = OperatorLineage(
         run_facets={FACET: KafkaOffsetsWindowRunFacet(**facet_content(read))}

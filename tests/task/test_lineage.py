@@ -44,10 +44,8 @@ PLACE = "file:///lake/orders"
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world() -> Iterator[World]:
     """Return a world in which two windows are committed and ten records are unread."""
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka-1:9093,kafka-2:9093"}}
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     with TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = World(Path(folder))
         for n in range(2):
@@ -70,7 +68,7 @@ def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW,
         return Report(one.window.span, {"orders": {"0": one.window.span}})
 
     context, stop = context_of(Try()), Stop()
-    with operator.traced(world.group, Ending(context, world.service, claim_, planned, stop)) as ending:
+    with operator.traced("kafka-1:9093,kafka-2:9093", Ending(context, world.service, claim_, planned, stop)) as ending:
         Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
 
 
