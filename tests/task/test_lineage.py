@@ -158,6 +158,15 @@ def test_inlets_and_outlets_stay_and_a_topic_is_there_once(world: World) -> None
     assert [o["name"] for o in event["outputs"]] == ["/lake/orders"]
 
 
+def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
+    operator = operator_of(world, outlets=[Asset(PLACE)])
+    work(world, operator, world.ask(NEW))
+    assert operator._traced is not None
+    operator.traced("", operator._traced[1])  # servers without a name: an error in the middle of it
+    event = event_of(operator)
+    assert (event["inputs"], [o["name"] for o in event["outputs"]]) == ([], ["/lake/orders"])
+
+
 @pytest.mark.parametrize(
     "operator",
     [

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.task import metrics
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
-from tests.lab.processes import LOOPBACK, wait_until
+from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.statsd import Sample, StatsdServer
 from tests.service.world import World
 from tests.task.test_work import REPLAY, all_of, context_of
@@ -157,6 +157,14 @@ def test_metrics_that_can_not_be_sent_change_nothing(
     new = claim("new")
     work(world, world.ask(new), new)
     assert "A metric could not be sent" in caplog.text
+    assert [row.held.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
+
+
+def test_a_statsd_that_is_away_changes_nothing(world: World, listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    listen(statsd_port=str(free_port()))
+    new = claim("new")
+    work(world, world.ask(new), new)
+    assert "A metric could not be sent" not in caplog.text
     assert [row.held.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
 
 
