@@ -24,7 +24,7 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.service.freshness import find
+from airflow_kafka_offsets.service.times import find
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
 from tests.lab.kafka import KafkaBroker
 

@@ -11,6 +11,12 @@ from airflow_kafka_offsets.core.window_id import name_window
 from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
 
 
+@pytest.fixture(autouse=True)
+def aging(lake: Lake) -> None:
+    """Let orders keep its records for a week, as topics do."""
+    lake.log.configure("orders", retention_ms="604800000")
+
+
 def test_all_groups_in_short(cli: Cli) -> None:
     done = cli("status")
     assert done.code == 0

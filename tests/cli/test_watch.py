@@ -21,6 +21,12 @@ from tests.cli.conftest import ORDERS_1, Cli, Lake
 TWICE = ("--count", "2", "--interval", "0.1")
 
 
+@pytest.fixture(autouse=True)
+def aging(lake: Lake) -> None:
+    """Let orders keep its records for a week, as topics do."""
+    lake.log.configure("orders", retention_ms="604800000")
+
+
 def test_without_a_terminal_each_look_follows_the_one_before(cli: Cli) -> None:
     done = cli("watch", *TWICE)
     assert (done.code, done.err) == (0, "")
@@ -97,7 +103,7 @@ def test_an_unknown_group_is_named(cli: Cli) -> None:
 @contextmanager
 def in_a_terminal(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run ``kafka-offsets watch`` in a terminal of its own, on a ledger without groups."""
-    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = f"sqlite:///{tmp_path / 'empty.db'}"
     SqlLedger(ledger, create=True)
     ours, theirs = pty.openpty()
     program = Path(sys.executable).parent / "kafka-offsets"
