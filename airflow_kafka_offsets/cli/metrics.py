@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from functools import partial
+from typing import NoReturn
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
@@ -48,7 +49,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def _serve(host: str, port: int, collector: Collector, interval: int) -> None:
+def _serve(host: str, port: int, collector: Collector, interval: int) -> NoReturn:
     """Collect again and again, beside the server. A scrape gets the last answers, and waits for nothing."""
     with prometheus.serving(host, port, collector.families) as chosen:
         print(f"Serving metrics on http://{host}:{chosen}/metrics, collected every {interval} s", file=sys.stderr)

@@ -48,8 +48,8 @@ class OpenWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a group stands.
+class GroupNow:
+    """Where a group stands now.
 
     Attributes:
         group: the group.
@@ -66,9 +66,7 @@ class Standing:
     open: Mapping[Lane, OpenWindows] = field(default_factory=dict)
 
 
-def standing_of(
-    group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: Standing | None
-) -> Standing:
+def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
     """Return where a group stands. If Kafka does not answer, its last answer stays; what the ledger says is always that of now.
 
     Args:
@@ -78,14 +76,14 @@ def standing_of(
         before: where it stood in the last collection; None: there was none.
     """
     if lag.error is None:
-        return Standing(group, lag, True, lag.at, open_)
+        return GroupNow(group, lag, True, lag.at, open_)
     if before is None or before.answered_at is None:
-        return Standing(group, lag, False, None, open_)
-    return Standing(group, replace(before.lag, pace=lag.pace), False, before.answered_at, open_)
+        return GroupNow(group, lag, False, None, open_)
+    return GroupNow(group, replace(before.lag, pace=lag.pace), False, before.answered_at, open_)
 
 
 def families(
-    standings: Sequence[Standing],
+    groups: Sequence[GroupNow],
     now: datetime,
     *,
     is_ledger_up: bool = True,
@@ -95,7 +93,7 @@ def families(
     """Return all metrics.
 
     Args:
-        standings: the groups.
+        groups: the groups.
         now: the time.
         is_ledger_up: whether the ledger answered just now.
         collected_at: when all of this was asked for last; None: never.
@@ -104,32 +102,32 @@ def families(
     where = ("group", "topic", "partition") if per_partition else ("group", "topic")
     keys = _by_partition if per_partition else _by_topic
     return [
-        Family("kafka_offsets_lag", "End offset minus watermark, in offsets.", where, _of(standings, keys, _lag)),
+        Family("kafka_offsets_lag", "End offset minus watermark, in offsets.", where, _of(groups, keys, _lag)),
         Family(
             "kafka_offsets_lag_seconds",
             "How long the oldest unread record has waited; 0 without lag.",
             where,
-            _of(standings, keys, _lag_seconds),
+            _of(groups, keys, _lag_seconds),
         ),
         Family(
             "kafka_offsets_headroom_seconds",
             "How long until retention by time reaches the watermark; +Inf if it never removes an unread record.",
             where,
-            _of(standings, keys, _headroom_seconds),
+            _of(groups, keys, _headroom_seconds),
         ),
         Family(
             "kafka_offsets_headroom_offsets",
             "Watermark minus beginning offset; below 0: so many unread offsets are gone. +Inf without lag.",
             where,
-            _of(standings, keys, _headroom_offsets),
+            _of(groups, keys, _headroom_offsets),
         ),
         Family(
             "kafka_offsets_lost_offsets",
             "Unread offsets that retention has removed, until a window starts after them.",
             where,
-            _of(standings, keys, _lost),
+            _of(groups, keys, _lost),
         ),
-        *(_of_groups(standings, now)),
+        *_of_groups(groups, now),
         Family("kafka_offsets_ledger_up", "1: the ledger answered in the last collection.", (), {(): is_ledger_up}),
         Family(
             "kafka_offsets_scrape_timestamp_seconds",
@@ -140,55 +138,55 @@ def families(
     ]
 
 
-def _of_groups(standings: Sequence[Standing], now: datetime) -> Iterable[Family]:
+def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
     yield Family(
         "kafka_offsets_needed_headroom_seconds",
         "With less headroom than this, the verdict is AT RISK; 0: nothing unread has a limit.",
         group,
-        {(s.group.name,): s.lag.needed_seconds or 0.0 for s in standings},
+        {(s.group.name,): s.lag.needed_seconds or 0.0 for s in groups},
     )
     yield Family(
         "kafka_offsets_last_commit_timestamp_seconds",
         "When a live window was committed last; 0: never.",
         group,
-        {(s.group.name,): _seconds(s.lag.pace.last_commit_at) for s in standings},
+        {(s.group.name,): _seconds(s.lag.pace.last_commit_at) for s in groups},
     )
     yield Family(
         "kafka_offsets_commit_interval_seconds",
         "The usual time between two commits; NaN: there are fewer than two.",
         group,
-        {(s.group.name,): _known(s.lag.pace.interval_seconds) for s in standings},
+        {(s.group.name,): _known(s.lag.pace.interval_seconds) for s in groups},
     )
     yield Family(
         "kafka_offsets_open_windows",
         "Windows that wait for their commit; of the backfill lane at most 50 are counted.",
         ("group", "lane"),
-        {(s.group.name, lane.value): s.open.get(lane, OpenWindows()).count for s in standings for lane in Lane},
+        {(s.group.name, lane.value): s.open.get(lane, OpenWindows()).count for s in groups for lane in Lane},
     )
     yield Family(
         "kafka_offsets_open_window_age_seconds",
         "How long ago the oldest open window was planned; 0: none is open.",
         ("group", "lane"),
-        {(s.group.name, lane.value): _age(s.open.get(lane), now) for s in standings for lane in Lane},
+        {(s.group.name, lane.value): _age(s.open.get(lane), now) for s in groups for lane in Lane},
     )
     yield Family(
         "kafka_offsets_verdict",
         "1 for the verdict of the group, 0 for the others.",
         ("group", "verdict"),
-        {(s.group.name, verdict.value): s.lag.verdict is verdict for s in standings for verdict in GroupVerdict},
+        {(s.group.name, verdict.value): s.lag.verdict is verdict for s in groups for verdict in GroupVerdict},
     )
     yield Family(
         "kafka_offsets_up",
         "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer.",
         ("group", "kafka_conn_id"),
-        {(s.group.name, s.group.kafka_conn_id): s.is_up for s in standings},
+        {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )
     yield Family(
         "kafka_offsets_answer_timestamp_seconds",
         "When Kafka answered for this group last; 0: it never did.",
         group,
-        {(s.group.name,): _seconds(s.answered_at) for s in standings},
+        {(s.group.name,): _seconds(s.answered_at) for s in groups},
     )
 
 
@@ -211,24 +209,24 @@ _Parts = Mapping[tuple[str, ...], Sequence[PartitionLag]]
 
 
 def _of(
-    standings: Sequence[Standing],
-    keys: Callable[[Standing], _Parts],
+    groups: Sequence[GroupNow],
+    keys: Callable[[GroupNow], _Parts],
     value: Callable[[Sequence[PartitionLag]], float],
 ) -> Values:
-    return {key: value(found) for standing in standings for key, found in keys(standing).items()}
+    return {key: value(found) for group in groups for key, found in keys(group).items()}
 
 
-def _by_topic(standing: Standing) -> _Parts:
-    name, found = standing.group.name, standing.lag.partitions
+def _by_topic(now: GroupNow) -> _Parts:
+    name, found = now.group.name, now.lag.partitions
     # A topic of which nothing is known has its series, too.
-    parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in standing.group.topics}
+    parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
     for tp, one in found.items():
         parts.setdefault((name, tp.topic), []).append(one)
     return parts
 
 
-def _by_partition(standing: Standing) -> _Parts:
-    name, found = standing.group.name, standing.lag.partitions
+def _by_partition(now: GroupNow) -> _Parts:
+    name, found = now.group.name, now.lag.partitions
     return {(name, tp.topic, str(tp.partition)): [one] for tp, one in found.items()}
 
 

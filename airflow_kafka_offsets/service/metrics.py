@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.errors import LedgerError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.overview import Overview
-from airflow_kafka_offsets.core.state_metrics import Family, OpenWindows, Standing, families, standing_of
+from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.freshness import look
@@ -41,7 +41,7 @@ class Collector:
         self._is_one_kafka = is_one_kafka
         self._per_partition = per_partition
         self._clock = clock
-        self._standings: Sequence[Standing] = ()
+        self._groups: Sequence[GroupNow] = ()
         self._collected_at: datetime | None = None
         self._is_ledger_up = False
 
@@ -70,9 +70,9 @@ class Collector:
             states={name: overview.state for name, overview in overviews.items()},
             is_one_kafka=self._is_one_kafka,
         )
-        before = {one.group.name: one for one in self._standings}
-        self._standings = [
-            standing_of(group, lags[group.name], _open_windows(ledger, overviews[group.name]), before.get(group.name))
+        before = {one.group.name: one for one in self._groups}
+        self._groups = [
+            group_now(group, lags[group.name], _open_windows(ledger, overviews[group.name]), before.get(group.name))
             for group in groups
         ]
         return list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
@@ -80,7 +80,7 @@ class Collector:
     def families(self) -> list[Family]:
         """Return the metrics as of the last collection; the ages of open windows are those of now."""
         return families(
-            self._standings,
+            self._groups,
             self._clock(),
             is_ledger_up=self._is_ledger_up,
             collected_at=self._collected_at,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.state_metrics import OpenWindows, Standing, Values, families, standing_of
+from airflow_kafka_offsets.core.state_metrics import GroupNow, OpenWindows, Values, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from tests.core.examples import NOON, group, tp
 
@@ -30,14 +30,14 @@ def lag_of(*partitions: PartitionLag, **values: Any) -> GroupLag:
     return GroupLag("lake", NOON, **{"verdict": GroupVerdict.OK, "reason": "", "partitions": found, **values})
 
 
-def values_of(name: str, *standings: Standing, **more: Any) -> Values:
-    found = {family.name: family for family in families(standings, NOON, **more)}
+def values_of(name: str, *groups: GroupNow, **more: Any) -> Values:
+    found = {family.name: family for family in families(groups, NOON, **more)}
     return found[f"kafka_offsets_{name}"].values
 
 
 def one(name: str, *partitions: PartitionLag) -> float:
     """Return a value of the group's only topic."""
-    return values_of(name, Standing(group(), lag_of(*partitions), True))[("lake", "orders")]
+    return values_of(name, GroupNow(group(), lag_of(*partitions), True))[("lake", "orders")]
 
 
 def test_a_group_without_lag_has_zeros_and_no_end_of_its_headroom() -> None:
@@ -75,8 +75,8 @@ def test_unread_records_of_a_topic_that_keeps_all_are_never_at_risk() -> None:
 
 def test_a_group_whose_kafka_never_answered_has_all_its_series() -> None:
     silent = lag_of(verdict=None, error="no answer")
-    standing = standing_of(group(), silent, {}, None)
-    found = families([standing], NOON)
+    now = group_now(group(), silent, {}, None)
+    found = families([now], NOON)
     by_name = {family.name: family.values for family in found}
     assert all(family.values for family in found)
     assert isnan(by_name["kafka_offsets_lag"][("lake", "orders")])
@@ -86,11 +86,11 @@ def test_a_group_whose_kafka_never_answered_has_all_its_series() -> None:
 
 
 def test_the_last_answer_stays_while_kafka_is_down_and_the_ledger_is_that_of_now() -> None:
-    before = standing_of(group(), lag_of(partition(), verdict=GroupVerdict.AT_RISK), {}, None)
+    before = group_now(group(), lag_of(partition(), verdict=GroupVerdict.AT_RISK), {}, None)
     later = Pace(last_commit_at=NOON + timedelta(hours=1))
     silent = GroupLag("lake", NOON + timedelta(hours=1), None, "", pace=later, error="no answer")
-    still = standing_of(group(), silent, {Lane.LIVE: OpenWindows(1, NOON)}, before)
-    again = standing_of(group(), silent, {}, still)
+    still = group_now(group(), silent, {Lane.LIVE: OpenWindows(1, NOON)}, before)
+    again = group_now(group(), silent, {}, still)
     for down in (still, again):
         assert values_of("lag", down)[("lake", "orders")] == 5
         assert values_of("verdict", down)[("lake", "AT RISK")] == 1
@@ -102,14 +102,14 @@ def test_the_last_answer_stays_while_kafka_is_down_and_the_ledger_is_that_of_now
 
 def test_a_group_has_exactly_one_verdict() -> None:
     for verdict in GroupVerdict:
-        found = values_of("verdict", Standing(group(), lag_of(verdict=verdict), True))
+        found = values_of("verdict", GroupNow(group(), lag_of(verdict=verdict), True))
         assert [key[1] for key, value in found.items() if value] == [verdict.value]
 
 
 def test_an_open_window_grows_older_and_none_is_zero() -> None:
-    standing = Standing(group(), lag_of(), True, NOON, {Lane.LIVE: OpenWindows(2, NOON - timedelta(minutes=5))})
-    assert values_of("open_windows", standing) == {("lake", "live"): 2, ("lake", "backfill"): 0}
-    assert values_of("open_window_age_seconds", standing) == {("lake", "live"): 300, ("lake", "backfill"): 0}
+    now = GroupNow(group(), lag_of(), True, NOON, {Lane.LIVE: OpenWindows(2, NOON - timedelta(minutes=5))})
+    assert values_of("open_windows", now) == {("lake", "live"): 2, ("lake", "backfill"): 0}
+    assert values_of("open_window_age_seconds", now) == {("lake", "live"): 300, ("lake", "backfill"): 0}
 
 
 def test_a_ledger_that_is_down_is_told_and_when_it_answered_last() -> None:
@@ -119,9 +119,9 @@ def test_a_ledger_that_is_down_is_told_and_when_it_answered_last() -> None:
 
 
 def test_partitions_are_told_only_if_someone_asks() -> None:
-    standing = Standing(group(), lag_of(partition(), partition(lag=2)), True)
-    assert values_of("lag", standing) == {("lake", "orders"): 7}
-    assert values_of("lag", standing, per_partition=True) == {("lake", "orders", "0"): 5, ("lake", "orders", "1"): 2}
+    now = GroupNow(group(), lag_of(partition(), partition(lag=2)), True)
+    assert values_of("lag", now) == {("lake", "orders"): 7}
+    assert values_of("lag", now, per_partition=True) == {("lake", "orders", "0"): 5, ("lake", "orders", "1"): 2}
 
 
 @pytest.mark.parametrize("per_partition", [False, True])
@@ -132,7 +132,7 @@ def test_every_value_has_all_labels_of_its_metric(
     per_partition: bool, found: list[tuple[int, float | None, int | None]]
 ) -> None:
     parts = [partition(lag=lag, headroom_seconds=left, headroom_offsets=offsets) for lag, left, offsets in found]
-    standing = Standing(group(), lag_of(*parts), True)
-    for family in families([standing], NOON, per_partition=per_partition):
+    now = GroupNow(group(), lag_of(*parts), True)
+    for family in families([now], NOON, per_partition=per_partition):
         assert all(len(key) == len(family.labels) for key in family.values)
         assert not any(value is None for value in family.values.values())
