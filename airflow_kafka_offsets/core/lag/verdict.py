@@ -95,9 +95,9 @@ def judged(
     return replace(found, verdict=finding.verdict, reason=finding.reason)
 
 
-def unknown(group: str, at: datetime, why: str, pace: Pace) -> GroupLag:
+def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     """Return what there is to say of a group whose Kafka gave no answer."""
-    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=why)
+    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=str(why), error_kind=type(why).__name__)
 
 
 def _lost(found: GroupLag) -> _Finding | None:
