@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchiv
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
-from airflow_kafka_offsets.task.lineage import Lineage
+from airflow_kafka_offsets.task.lineage import Lineage, with_parent_run
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -124,6 +124,8 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             self._check_input()
+            if not self._remote:  # a server has its listener since its start
+                self.config_kwargs = with_parent_run(self.config_kwargs, context)
             self._plan(context)
         # Around the session, too: Spark logs a lot when it starts and when it stops.
         ending = Ending(context, self._service, self._claim, self._planned, self._stop)

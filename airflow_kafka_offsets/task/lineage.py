@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_kafka_offsets.task.ending import Ending
 
 
@@ -31,3 +34,16 @@ class Lineage:
         return lineage_of(self, task_instance, servers, ending.read())
 
     get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
+
+
+def with_parent_run(conf: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return Spark's properties with those that name the task's run to OpenLineage's listener in Spark, if Airflow is told to add them.
+
+    The Spark provider does this for spark-submit only.
+    """
+    from airflow.providers.common.compat.openlineage.utils import spark
+    from airflow.sdk.configuration import conf as settings
+
+    if not settings.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
+        return dict(conf)
+    return dict(spark.inject_parent_job_information_into_spark_properties(dict(conf), context))

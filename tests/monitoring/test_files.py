@@ -84,6 +84,11 @@ def test_the_reference_has_the_labels_of_each_metric() -> None:
         assert set(re.findall(r"`(\w+)`", row)) == labels, name
 
 
+def test_the_page_lists_every_alert() -> None:
+    page = (DOCS / "howto" / "metrics-and-alerts.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE) == [rule["alert"] for rule in alert_rules()]
+
+
 def test_the_labels_that_alerts_show_are_there() -> None:
     known = exported()
     for rule in alert_rules():

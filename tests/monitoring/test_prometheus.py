@@ -200,6 +200,7 @@ def test_an_alert_fires_when_it_should_and_not_before(alert: str, tmp_path: Path
 
 
 def _shown(annotations: dict[str, str], labels: dict[str, str]) -> dict[str, str]:
+    annotations = {key: text.replace("{{ $value }}", "1") for key, text in annotations.items()}
     for label, value in labels.items():
         annotations = {key: text.replace(f"{{{{ $labels.{label} }}}}", value) for key, text in annotations.items()}
     return annotations

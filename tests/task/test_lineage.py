@@ -24,6 +24,8 @@ from airflow_kafka_offsets import (
     KafkaSparkSqlOperator,
     KafkaSparkSubmitOperator,
 )
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
@@ -33,7 +35,7 @@ from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
 from airflow_kafka_offsets.task.work import Work
-from tests.core.examples import claim, tp
+from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World
 from tests.task.test_work import NEW, REPLAY, context_of
@@ -180,6 +182,45 @@ def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
 def test_every_operator_that_reads_windows_is_asked(operator: type) -> None:
     asked = {name for name in dir(operator) if name.startswith("get_openlineage_facets")}
     assert asked == {"get_openlineage_facets_on_complete", "get_openlineage_facets_on_failure"}
+
+
+def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> dict[str, Any]:
+    """Return the Spark properties of a task's own session, as they are when Kafka does not answer."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(folder))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:9"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    group = KafkaGroup("lake", topics=["orders"], kafka_timeout=1)
+    operator = KafkaSparkOperator(
+        task_id="load", group=group, python_callable=lambda window: None, connector=None, **more
+    )
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None, logical_date=NOON, clear_number=0)
+    ti = SimpleNamespace(
+        dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0, dag_run=run
+    )
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    ti.get_template_context = lambda: context
+    with pytest.raises(KafkaUnavailableError):
+        operator.execute(context)
+    return operator.config_kwargs
+
+
+def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow.providers.openlineage.plugins.macros import lineage_run_id
+
+    assert not any("openlineage" in name for name in own_session(monkeypatch, tmp_path))
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    run = SimpleNamespace(logical_date=NOON)
+    ti: Any = SimpleNamespace(dag_id="dag", task_id="load", map_index=-1, try_number=1, dag_run=run)
+    ti.get_template_context = dict
+    found = own_session(monkeypatch, tmp_path)
+    assert found["spark.openlineage.parentJobName"] == "dag.load"
+    assert found["spark.openlineage.parentRunId"] == lineage_run_id(ti)
+    mine = own_session(monkeypatch, tmp_path, config_kwargs={"spark.openlineage.parentJobName": "mine"})
+    assert {name: value for name, value in mine.items() if "openlineage" in name} == {
+        "spark.openlineage.parentJobName": "mine"
+    }
 
 
 def test_the_schema_of_the_facet_is_the_only_file_of_its_version() -> None:
