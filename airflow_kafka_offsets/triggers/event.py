@@ -103,7 +103,7 @@ class KafkaVerdictTrigger(BaseEventTrigger):
         *,
         group: KafkaGroup | Mapping[str, Any],
         verdicts: Sequence[str] = tuple(GroupVerdict),
-        horizon: timedelta | float | None = None,
+        horizon: timedelta | None = None,
         poll_interval: float = 300,
     ) -> None:
         super().__init__()
@@ -114,7 +114,6 @@ class KafkaVerdictTrigger(BaseEventTrigger):
             self.wanted = made
         else:
             check_fields({"poll_interval": poll_interval}, {"poll_interval": POLL_INTERVAL})
-            assert not isinstance(horizon, float)
             self.wanted = VerdictIn(group, checked_verdicts(verdicts), horizon)
         self.poll_interval = poll_interval
 

@@ -18,6 +18,7 @@ QUESTIONS = (
     "status",
     "status lake.orders",
     "metrics",
+    "watch lake.orders --count 1",
     "windows lake.orders",
     "windows lake.orders-000001",
     "plan lake.orders",
