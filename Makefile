@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 # All but hdfs-kerberos, which wants a C compiler and Kerberos' headers.
-EXTRAS := spark postgres mysql redis zookeeper hbase s3 hdfs
+EXTRAS := spark postgres mysql redis zookeeper hbase s3 hdfs metrics openlineage
 export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE

@@ -176,6 +176,7 @@ _TOPIC = argument("--topic", action="append", metavar="TOPIC", help="only this t
 _WINDOW_ID = argument("window_id", metavar="WINDOW_ID", help="id of the window, such as lake.orders-000012")
 _COMMON = (_LEDGER, _OUTPUT)
 _ASKING = (_SERVERS, _KAFKA_CONFIG, *_COMMON)
+_ASKING_ALL = (_SERVERS, _KAFKA_CONFIG, _LEDGER)
 _ACT = (_WHY, _WHO, _YES)
 _PLACE = (_AS, _MEANING, _TOPIC)
 _SPARK_HOME = argument(
@@ -203,6 +204,33 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
             argument("--offline", action="store_true", help="do not ask Kafka; the lag is not shown"),
             *_ASKING,
+        ),
+    ),
+    Command(
+        "metrics",
+        "show, write or serve where groups stand, for Prometheus",
+        "Print metrics of all groups in Prometheus' text format: lag, lag in time, headroom, last commit, open windows and verdict. With "
+        "--output, write them into a file, such as one that node_exporter reads. With --listen, serve them until someone stops the "
+        "command: a scrape gets the answers of the last collection, and waits for neither Kafka nor the ledger.",
+        "metrics.metrics",
+        (
+            argument("--listen", metavar="HOST:PORT", help="serve the metrics there, such as 127.0.0.1:9310"),
+            argument(
+                "--output",
+                dest="to_file",
+                type=path,
+                metavar="FILE",
+                help="write the metrics into this file at once, such as /var/lib/node_exporter/kafka_offsets.prom",
+            ),
+            argument("--per-partition", action="store_true", help="show lag and headroom of each partition"),
+            argument(
+                "--interval",
+                type=positive,
+                default=60,
+                metavar="SECONDS",
+                help="with --listen: the time between two collections (default: 60)",
+            ),
+            *_ASKING_ALL,
         ),
     ),
     Command(

@@ -57,9 +57,10 @@ def run(function: str, args: Namespace) -> int:
         # Whatever logs or warns to stdout meanwhile would break the JSON.
         with redirect_stdout(sys.stderr):
             answer = _imported(function)(args)
+        output = getattr(args, "output", "table")
         if isinstance(answer, Answers):
-            return _print_each(answer, args.output)
-        _print(answer, args.output)
+            return _print_each(answer, output)
+        _print(answer, output)
     except KafkaOffsetsError as exc:
         print(explained(exc), *getattr(exc, "__notes__", ()), sep="\n", file=sys.stderr)
         return code_of(exc)

@@ -240,6 +240,9 @@ class Report:
     took_window: bool | None = None
 
 
+NO_REPORT = Report()
+
+
 def read_report(path: Path | None, window: Window) -> Report:
     """Return what the job reported. Without a file, nothing is known.
 

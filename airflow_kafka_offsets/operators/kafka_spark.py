@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchiv
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
+from airflow_kafka_offsets.task.lineage import Lineage, with_parent_run
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -45,7 +46,7 @@ _FUNCTION = {
 logger = logging.getLogger(__name__)
 
 
-class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
+class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, in addition to what it gets
@@ -123,9 +124,12 @@ class KafkaSparkOperator(OneStopPerTry, PySparkOperator):
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             self._check_input()
+            if not self._remote:  # a server has its listener since its start
+                self.config_kwargs = with_parent_run(self.config_kwargs, context)
             self._plan(context)
         # Around the session, too: Spark logs a lot when it starts and when it stops.
-        with Ending(context, self._service, self._claim, self._planned, self._stop) as ending:
+        ending = Ending(context, self._service, self._claim, self._planned, self._stop)
+        with self.traced(self._reader.servers, ending):
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
 

@@ -28,6 +28,7 @@ from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
+from airflow_kafka_offsets.task.lineage import Lineage
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
@@ -63,7 +64,7 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
 
-class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
+class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
@@ -161,11 +162,12 @@ class KafkaSparkSubmitOperator(OneStopPerTry, SubmitOperator):
             self._has_retry = context["ti"].try_number <= context["ti"].max_tries
             planned = plan_or_take(self, context, service, claim)
         can_reconnect = self._reconnects and context.get("task_state_store") is not None
-        with Ending(
+        ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
             spark_said=lambda: self._spark_said.error if self._spark_said else None,
-        ) as ending:
+        )
+        with self.traced(options.servers, ending):
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),

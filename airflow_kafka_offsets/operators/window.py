@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
+from airflow_kafka_offsets.task.lineage import Lineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -54,6 +55,7 @@ class _PlanOperator(BaseOperator):
         from airflow_kafka_offsets.task.ending import Ending, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given, plan, take
         from airflow_kafka_offsets.task.runs import claim_of
+        from airflow_kafka_offsets.task.work import commit
 
         with until_windows(context, self.group.name, id_of_given(given)):
             service = wiring.open_service(self.group)
@@ -67,8 +69,7 @@ class _PlanOperator(BaseOperator):
             with Ending(context, service, claim, empty) as ending:
                 for p in empty:
                     ending.job_done(NO_JOB)
-                    service.commit(p.window.id, claim)
-                    ending.committed(p)
+                    commit(service, claim, p, ending)
         return [p for p in planned if p.window.span]
 
     def _handed_on(self, planned: Planned) -> dict[str, Any]:
@@ -134,7 +135,7 @@ class PlanBacklogOperator(_PlanOperator):
         return results
 
 
-class CommitWindowOperator(BaseOperator):
+class CommitWindowOperator(Lineage, BaseOperator):
     """Commit the window that a `PlanWindowOperator` or `PlanBacklogOperator` of the same run planned.
 
     The only evidence of the job's success is that this task runs. So let it run only after the launcher's success. It also
@@ -166,19 +167,21 @@ class CommitWindowOperator(BaseOperator):
         from airflow_kafka_offsets.task.plan import id_of_given, named_window, patiently
         from airflow_kafka_offsets.task.results import committed_result
         from airflow_kafka_offsets.task.runs import claim_of
+        from airflow_kafka_offsets.task.work import commit
+        from airflow_kafka_offsets.wiring.connections import kafka_config
 
         with until_windows(context, None, id_of_given(self.window)):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
+            kafka = kafka_config(service.definition(window.group).kafka_conn_id)
         # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with Ending(context, service, claim, [planned]) as ending:
+        with self.traced(kafka["bootstrap.servers"], Ending(context, service, claim, [planned])) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
-            patiently(lambda: service.commit(window_id, claim))
-            ending.committed(planned)
+            commit(service, claim, planned, ending)
             emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
         return {"window_id": window_id, "is_rerun": is_rerun}

@@ -552,6 +552,14 @@ class WindowService:
         """
         return self._ledger.window(window_id).held.window
 
+    def definition(self, group: str) -> KafkaGroup:
+        """Return a group as the ledger has it.
+
+        Raises:
+            UnknownGroupError: the ledger has no such group.
+        """
+        return self._ledger.group(group)
+
     def row(self, window_id: str) -> WindowRow:
         """Return a window with its history in short.
 

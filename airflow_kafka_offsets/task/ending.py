@@ -45,6 +45,8 @@ from airflow_kafka_offsets.core.errors import (
     counted,
     name_some,
 )
+from airflow_kafka_offsets.core.lineage import ReadWindow
+from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.spark.errors import KafkaWindowError
 from airflow_kafka_offsets.wiring.connections import without_secrets
@@ -129,6 +131,11 @@ def _has_policy(context: Context) -> bool:
     return getattr(context.get("task"), "retry_policy", None) is not None
 
 
+def _read(planned: Planned, report: Report | None) -> ReadWindow:
+    known = report or NO_REPORT
+    return ReadWindow(planned.window, planned.is_rerun, report is not None, known.records, known.counts)
+
+
 def tell_handed_on(planned: Sequence[Planned]) -> None:
     """Let the log of a plan task end with what it hands to the tasks after it, if there is anything."""
     if planned:
@@ -169,16 +176,23 @@ class Ending:
         self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
         self._done: list[Done] = []
         self._job: str | None = None
+        self._reports: dict[str, Report] = {}
 
     def job_done(self, job: str) -> None:
         """Note that the success of a window's job is recorded, and what is known of it."""
         self._job = job
 
-    def committed(self, planned: Planned) -> None:
-        """Note that a window is done, and its job was the one of `job_done`."""
+    def committed(self, planned: Planned, report: Report = NO_REPORT) -> None:
+        """Note that a window is done, and its job was the one of `job_done`, with this report."""
         assert self._job is not None, "job_done() comes first"
         self._done.append(Done(planned.window, planned.is_rerun, self._job))
+        self._reports[planned.window.id] = report
         self._job = None
+
+    def read(self) -> list[ReadWindow]:
+        """Return the windows that the task worked on: those that are done, and the one at which it failed."""
+        begun = self._planned[: len(self._done) + 1]
+        return [_read(planned, self._reports.get(planned.window.id)) for planned in begun]
 
     def __enter__(self) -> Ending:
         if self._folded:

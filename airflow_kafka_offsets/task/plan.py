@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from airflow_kafka_offsets.core.errors import BadInputError, WindowBusyError, may_pass, short
 from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, names_replay
 from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.runs import given_params, request_of, try_of
 from airflow_kafka_offsets.wiring.runs import is_over
 
@@ -105,6 +106,7 @@ def plan(
             f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no record of that "
             "time is without an owner: nothing to replay"
         )
+    TaskMetrics(operator.group.name, claim).planned(planned)
     return planned
 
 

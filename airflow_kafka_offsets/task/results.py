@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.launch.job_files import Report, ranges_by_topic
+from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report, ranges_by_topic
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -21,8 +21,6 @@ MAX_RANGES_IN_XCOM = 1000
 """If a result has more ranges than this, over all its windows, they stay in the ledger."""
 
 _JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
-
-NO_REPORT = Report()
 
 
 def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPORT) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
-from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
+from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.results import small_together, window_result
 from airflow_kafka_offsets.task.runs import try_of
@@ -57,44 +59,73 @@ class Work:
         window = planned.window
         if window.span == 0:
             self.ending.job_done(NO_JOB)
-            self._commit(planned)
-            return Report(records=0)
+            return self._commit(planned, Report(records=0))
         if done := planned.done:
             self.ending.job_done(earlier_try(done.try_number, done.records))
-            self._commit(planned, done.id)
-            return Report(records=done.records)
+            return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
         planned = replace(planned, read_before=self.service.read_before(window.id))
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
-        report = self._attempt(planned, attempt)
-        self._commit(planned, attempt)
-        return report
+        return self._commit(planned, self._attempt(planned, attempt), attempt)
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
         """Run the job and record how it ended. This is the evidence for the commit."""
+        began, lane = time.monotonic(), planned.window.lane
         try:
             report = self.run(planned)
             patiently(lambda: self.service.check(planned.window))
             self.stop.check()
         except BaseException as exc:
-            self._record_failure(attempt, Outcome.KILLED if self.stop.is_kill(exc) else Outcome.FAILED)
+            outcome = Outcome.KILLED if self.stop.is_kill(exc) else Outcome.FAILED
+            self._record_failure(attempt, outcome)
+            self._metrics.attempt_ended(lane, outcome, time.monotonic() - began)
             raise
         patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+        self._metrics.attempt_ended(lane, Outcome.SUCCEEDED, time.monotonic() - began, report.records)
         known = evidence(
             planned.window.span, records=report.records, written=report.written, took_window=report.took_window
         )
         self.ending.job_done(known)
         return report
 
-    def _commit(self, planned: Planned, attempt: int | None = None) -> None:
-        patiently(lambda: self.service.commit(planned.window.id, self.claim, attempt))
-        self.ending.committed(planned)
+    def _commit(self, planned: Planned, report: Report, attempt: int | None = None) -> Report:
+        commit(self.service, self.claim, planned, self.ending, attempt, report)
+        return report
+
+    @property
+    def _metrics(self) -> TaskMetrics:
+        return TaskMetrics(self.group.name, self.claim)
 
     def _record_failure(self, attempt: int, outcome: Outcome) -> None:
         try:
             self.service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
             logger.warning("Could not record how the attempt ended: %s", exc)
+
+
+def commit(
+    service: WindowService,
+    claim: Claim,
+    planned: Planned,
+    ending: Ending,
+    attempt: int | None = None,
+    report: Report = NO_REPORT,
+) -> None:
+    """Commit a window as `WindowService.commit` does, and tell it: at the end of the log, to lineage and in metrics.
+
+    Args:
+        service: the use cases.
+        claim: the task.
+        planned: the window.
+        ending: writes the end of the log.
+        attempt: the attempt that is the evidence; None: there was nothing to run, or another launcher ran the job.
+        report: what the job reported.
+    """
+    began, window = time.monotonic(), planned.window
+    is_first = patiently(lambda: service.commit(window.id, claim, attempt))
+    ending.committed(planned, report)
+    metrics = TaskMetrics(window.group, claim)
+    metrics.committed(window.lane, time.monotonic() - began, is_first=is_first, is_rerun=planned.is_rerun)
 
 
 def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sys
@@ -23,7 +24,7 @@ from tests.lab.airflow import Airflow
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
-from tests.lab.processes import LOOPBACK
+from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.shared_kafka import shared_kafka
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
@@ -55,12 +56,14 @@ class Servers:
     Attributes:
         address: where `control` answers.
         secret: what it asks for.
-        folder: where lakes, and the files that hold jobs, are.
+        folder: where lakes, and the files that hold jobs, are; in `lineage` there is a file for each event of OpenLineage.
+        statsd_port: where Airflow sends its metrics. A test that wants them listens there.
     """
 
     address: Any
     secret: bytes
     folder: Path
+    statsd_port: int
     kafka: KafkaBroker
     secure_kafka: SecureKafkaBroker
     ledger: Postgres
@@ -120,7 +123,7 @@ def main(folder: Path, folder_of_kafka: Path) -> None:
 
 
 def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
-    for name in ("hold", "lake", "events", "matrix"):
+    for name in ("hold", "lake", "events", "lineage", "matrix"):
         (folder / name).mkdir(exist_ok=True)
     kafka = stack.enter_context(shared_kafka(folder_of_kafka))
     secure, postgres = SecureKafkaBroker(folder / "kafka-sasl"), Postgres()
@@ -131,6 +134,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         for started in [pool.submit(server.start) for server in (postgres, secure, connect)]:
             started.result()
     schema.upgrade(open_engine(postgres.url))
+    statsd_port = free_port()
     airflow = Airflow(
         folder / "airflow",
         HERE / "dags",
@@ -153,13 +157,24 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600", "refresh_interval": "60"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},
+            "metrics": {
+                "statsd_on": "True",
+                "statsd_host": LOOPBACK,
+                "statsd_port": str(statsd_port),
+                "statsd_influxdb_enabled": "True",
+            },
+            # Only of DAGs that ask for it: an event costs a task a tenth of a second.
+            "openlineage": {
+                "selective_enable": "True",
+                "transport": json.dumps({"type": "file", "log_file_path": str(folder / "lineage" / "event")}),
+            },
         },
         preload=PRELOADED,
     )
     stack.callback(airflow.kill)
     airflow.start()
     address, secret = _offer(Control(airflow))
-    return Servers(address, secret, folder, kafka, secure, postgres, connect, airflow)
+    return Servers(address, secret, folder, statsd_port, kafka, secure, postgres, connect, airflow)
 
 
 def _offer(control: Control) -> tuple[Any, bytes]:

@@ -40,6 +40,7 @@ STATUS = {
     "service.*",
     "wiring.*",
 }
+METRICS = {*STATUS, "adapters.prometheus", "cli.metrics"}
 
 # By command line: our modules, and the libraries of others that we import; what these import is their own business.
 # {ledger} is a URL. The connection is Airflow's, which asks our entry point for the providers that it knows.
@@ -47,6 +48,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "--help": (HELP, set()),
     "reset --help": (HELP, set()),
     "status --offline --ledger {ledger}": (STATUS, {"sqlalchemy"}),
+    "metrics --ledger {ledger}": (METRICS, {"sqlalchemy", "prometheus_client"}),
     "status --offline --ledger my_ledger": ({*STATUS, "get_provider_info"}, {"sqlalchemy", "airflow"}),
 }
 

@@ -199,6 +199,8 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     line = list(name)
     for argument in command.arguments:
         flag = argument.flags[-1]
+        if flag == "--listen":  # if it can, the command runs until someone stops it
+            continue
         is_flag = flag.startswith("-")
         is_wanted = argument.options.get("required", not is_flag)
         if draw(st.integers(0, 9)) >= (9 if is_wanted else 2):

@@ -32,6 +32,7 @@ from tests.lab.jars import (
 )
 from tests.lab.java import JavaError, java
 from tests.lab.kafka import make_kafka_archive
+from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
 from tests.lab.start import folder_for_launches
 
@@ -44,6 +45,7 @@ _PROGRAMS: dict[str, Callable[[], str]] = {
     "PostgreSQL": postgres_program,
     "MariaDB": partial(mariadb_program, "mariadbd"),
     "Redis": redis_program,
+    "Prometheus": prometheus_program,
     "Chromium": chromium,
     "its driver": chromedriver,
 }

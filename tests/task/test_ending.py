@@ -420,6 +420,8 @@ def test_the_tasks_around_another_launcher_end_alike(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka:9092"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     planner = claim("around", "plan", scope=Scope.RUN)
     window = world.plan(planner).window
     ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)

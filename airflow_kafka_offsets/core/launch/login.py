@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
 
+_SERVERS = "kafka.bootstrap.servers"
 _JAAS = "kafka.sasl.jaas.config"
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -38,6 +39,11 @@ class ReaderOptions:
 
     options: Mapping[str, str]
     jaas: str | None = field(repr=False)
+
+    @property
+    def servers(self) -> str:
+        """Kafka's servers, with commas between them."""
+        return next(value for name, value in self.options.items() if name.lower() == _SERVERS)
 
     def with_jaas_file(self, path: str) -> dict[str, str]:
         """Return the options with a reference to the file that holds the login."""
@@ -65,7 +71,7 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
         BadInputError: a setting can't be translated, and spark_options does not replace it.
     """
     mine = {name.lower() for name in spark_options}
-    derived = {"kafka.bootstrap.servers": str(connection["bootstrap.servers"])}
+    derived = {_SERVERS: str(connection["bootstrap.servers"])}
     protocol = str(connection.get("security.protocol", "plaintext")).upper()
     if protocol != "PLAINTEXT":
         derived["kafka.security.protocol"] = protocol

@@ -167,3 +167,11 @@ def test_the_option_of_a_login_that_is_refused_is_named() -> None:
 )
 def test_references_are_taken_where_a_secret_would_stand(name: str, value: str) -> None:
     assert KafkaGroup("g", topics=["t"], spark_options={name: value}).spark_options == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("spark_options", "servers"),
+    [({}, "k1:9092,k2:9092"), ({"kafka.bootstrap.servers": "inside:9092"}, "inside:9092")],
+)
+def test_the_servers_are_those_that_the_job_gets(spark_options: dict[str, str], servers: str) -> None:
+    assert reader_options({"bootstrap.servers": "k1:9092,k2:9092"}, spark_options).servers == servers

@@ -1,0 +1,147 @@
+"""What lineage tools learn of the windows that a task read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange
+from airflow_kafka_offsets.core.window import Window
+
+MAX_RANGES = 1000
+"""If the windows of a task have more offset ranges than this, an event has totals only."""
+
+MAX_WINDOWS = 1000
+"""A facet describes at most this number of windows, the first ones."""
+
+_DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """A window that a task worked on.
+
+    Attributes:
+        window: the window.
+        is_rerun: whether it had been committed before the task began.
+        is_committed: whether the task got as far as the commit.
+        records: how many records its job read; None: not reported.
+        counts: records by topic and partition, if the job counted them.
+    """
+
+    window: Window
+    is_rerun: bool
+    is_committed: bool
+    records: int | None = None
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of a topic-partition, and the window that owns it."""
+
+    partition: int
+    range: OffsetRange
+    window_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopic:
+    """What a task read of one topic.
+
+    Attributes:
+        topic: its name.
+        parts: its ranges, without empty ones; None: the task has more than `MAX_RANGES`.
+        records: how many records; None: not reported.
+    """
+
+    topic: str
+    parts: tuple[Part, ...] | None
+    records: int | None
+
+
+def namespace_of(bootstrap_servers: str) -> str:
+    """Return the name that OpenLineage gives to a Kafka: that of the first server, as Spark's listener does.
+
+    Args:
+        bootstrap_servers: ``host:port`` with commas between them. A protocol before them is left out, and a port is added if
+            there is none.
+
+    Raises:
+        BadInputError: it names no server.
+
+    >>> namespace_of("SASL_SSL://kafka-1:9093,kafka-2:9093"), namespace_of(" kafka "), namespace_of("[::1]")
+    ('kafka://kafka-1:9093', 'kafka://kafka:9092', 'kafka://[::1]:9092')
+    """
+    first = bootstrap_servers.partition(",")[0].strip()
+    server = first.rpartition("://")[2].rstrip("/")
+    if not server:
+        raise BadInputError("bootstrap.servers names no server, so lineage has no name for this Kafka")
+    has_port = server.rpartition(":")[2].isdigit() and not server.endswith("]")
+    return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
+
+
+def read_topics(read: Sequence[ReadWindow]) -> list[ReadTopic]:
+    """Return what a task read, by topic. A topic of which nothing was new is there, too: the task does depend on it."""
+    topics = sorted({tp.topic for one in read for tp in one.window.ranges})
+    parts = list(_parts(read))
+    is_small = len(parts) <= MAX_RANGES
+    return [
+        ReadTopic(
+            topic,
+            tuple(part for tp, part in parts if tp.topic == topic) if is_small else None,
+            _records(topic, read),
+        )
+        for topic in topics
+    ]
+
+
+def _parts(read: Sequence[ReadWindow]) -> Iterator[tuple[TopicPartition, Part]]:
+    for one in read:
+        for tp, offsets in one.window.ranges.without_empty().items():
+            yield tp, Part(tp.partition, offsets, one.window.id)
+
+
+def _records(topic: str, read: Sequence[ReadWindow]) -> int | None:
+    found = [_records_of(topic, one) for one in read]
+    known = [records for records in found if records is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _records_of(topic: str, one: ReadWindow) -> int | None:
+    ranges = one.window.ranges.without_empty()
+    read_of = {tp.topic for tp in ranges}
+    if topic not in read_of:
+        return 0
+    if one.counts:
+        return sum(one.counts.get(topic, {}).values())
+    return one.records if len(read_of) == 1 else None
+
+
+def facet_content(read: Sequence[ReadWindow]) -> dict[str, Any]:
+    """Return the content of the run facet ``kafkaOffsets_window``; its JSON schema is in `airflow_kafka_offsets.schemas`."""
+    return {
+        "group": read[0].window.group,
+        "windowCount": len(read),
+        "windows": [_described(one) for one in read[:MAX_WINDOWS]],
+    }
+
+
+def _described(one: ReadWindow) -> dict[str, Any]:
+    window = one.window
+    return {
+        "windowId": window.id,
+        "seq": window.seq,
+        "lane": window.lane.value,
+        "until": window.until.isoformat(),
+        "isRerun": one.is_rerun,
+        "isCommitted": one.is_committed,
+        "isolationLevel": window.isolation_level.value,
+        "partitions": len(window.ranges.without_empty()),
+        "span": window.span,
+        "records": one.records,
+        "topicIds": dict(window.topic_ids),
+    }

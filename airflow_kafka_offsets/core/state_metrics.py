@@ -1,0 +1,268 @@
+"""Where groups stand, as metrics of ``kafka-offsets metrics``. docs/reference/metrics.md lists them.
+
+A value that is not known is NaN and one without a limit is +Inf, so that no series ever disappears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import inf, isfinite, isnan, nan
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.window import Lane
+
+Values = Mapping[tuple[str, ...], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: a gauge with a value for each set of labels.
+
+    Attributes:
+        name: its name.
+        help: what it is, in one sentence.
+        labels: the names of its labels.
+        values: its values, by the values of the labels.
+    """
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """The open windows of a lane.
+
+    Attributes:
+        count: how many.
+        oldest: when the oldest of them was planned; None: there is none.
+    """
+
+    count: int = 0
+    oldest: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNow:
+    """Where a group stands now.
+
+    Attributes:
+        group: the group.
+        lag: what Kafka and ledger say of it. If Kafka did not answer just now: what it said before.
+        is_up: whether Kafka answered just now.
+        answered_at: when Kafka answered last; None: it never did.
+        open: its open windows by lane; a lane that is missing has none.
+    """
+
+    group: KafkaGroup
+    lag: GroupLag
+    is_up: bool
+    answered_at: datetime | None = None
+    open: Mapping[Lane, OpenWindows] = field(default_factory=dict)
+
+
+def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
+    """Return where a group stands. If Kafka does not answer, its last answer stays; what the ledger says is always that of now.
+
+    Args:
+        group: the group.
+        lag: what was found just now.
+        open_: its open windows by lane.
+        before: where it stood in the last collection; None: there was none.
+    """
+    if lag.error is None:
+        return GroupNow(group, lag, True, lag.at, open_)
+    if before is None or before.answered_at is None:
+        return GroupNow(group, lag, False, None, open_)
+    return GroupNow(group, replace(before.lag, pace=lag.pace), False, before.answered_at, open_)
+
+
+def families(
+    groups: Sequence[GroupNow],
+    now: datetime,
+    *,
+    is_ledger_up: bool = True,
+    collected_at: datetime | None = None,
+    per_partition: bool = False,
+) -> list[Family]:
+    """Return all metrics.
+
+    Args:
+        groups: the groups.
+        now: the time.
+        is_ledger_up: whether the ledger answered just now.
+        collected_at: when all of this was asked for last; None: never.
+        per_partition: whether lag and headroom get the label ``partition``.
+    """
+    where = ("group", "topic", "partition") if per_partition else ("group", "topic")
+    keys = _by_partition if per_partition else _by_topic
+    return [
+        Family("kafka_offsets_lag", "End offset minus watermark, in offsets.", where, _of(groups, keys, _lag)),
+        Family(
+            "kafka_offsets_lag_seconds",
+            "How long the oldest unread record has waited; 0 without lag.",
+            where,
+            _of(groups, keys, _lag_seconds),
+        ),
+        Family(
+            "kafka_offsets_headroom_seconds",
+            "How long until retention by time reaches the watermark; +Inf if it never removes an unread record.",
+            where,
+            _of(groups, keys, _headroom_seconds),
+        ),
+        Family(
+            "kafka_offsets_headroom_offsets",
+            "Watermark minus beginning offset; below 0: so many unread offsets are gone. +Inf without lag.",
+            where,
+            _of(groups, keys, _headroom_offsets),
+        ),
+        Family(
+            "kafka_offsets_lost_offsets",
+            "Unread offsets that retention has removed, until a window starts after them.",
+            where,
+            _of(groups, keys, _lost),
+        ),
+        *_of_groups(groups, now),
+        Family("kafka_offsets_ledger_up", "1: the ledger answered in the last collection.", (), {(): is_ledger_up}),
+        Family(
+            "kafka_offsets_scrape_timestamp_seconds",
+            "When the last collection ended in which the ledger answered; 0: none did yet.",
+            (),
+            {(): _seconds(collected_at)},
+        ),
+    ]
+
+
+def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
+    group = ("group",)
+    yield Family(
+        "kafka_offsets_needed_headroom_seconds",
+        "With less headroom than this, the verdict is AT RISK; 0: nothing unread has a limit.",
+        group,
+        {(s.group.name,): s.lag.needed_seconds or 0.0 for s in groups},
+    )
+    yield Family(
+        "kafka_offsets_last_commit_timestamp_seconds",
+        "When a live window was committed last; 0: never.",
+        group,
+        {(s.group.name,): _seconds(s.lag.pace.last_commit_at) for s in groups},
+    )
+    yield Family(
+        "kafka_offsets_commit_interval_seconds",
+        "The usual time between two commits; NaN: there are fewer than two.",
+        group,
+        {(s.group.name,): _known(s.lag.pace.interval_seconds) for s in groups},
+    )
+    yield Family(
+        "kafka_offsets_open_windows",
+        "Windows that wait for their commit; of the backfill lane at most 50 are counted.",
+        ("group", "lane"),
+        {(s.group.name, lane.value): s.open.get(lane, OpenWindows()).count for s in groups for lane in Lane},
+    )
+    yield Family(
+        "kafka_offsets_open_window_age_seconds",
+        "How long ago the oldest open window was planned; 0: none is open.",
+        ("group", "lane"),
+        {(s.group.name, lane.value): _age(s.open.get(lane), now) for s in groups for lane in Lane},
+    )
+    yield Family(
+        "kafka_offsets_verdict",
+        "1 for the verdict of the group, 0 for the others.",
+        ("group", "verdict"),
+        {(s.group.name, verdict.value): s.lag.verdict is verdict for s in groups for verdict in GroupVerdict},
+    )
+    yield Family(
+        "kafka_offsets_up",
+        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer.",
+        ("group", "kafka_conn_id"),
+        {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
+    )
+    yield Family(
+        "kafka_offsets_answer_timestamp_seconds",
+        "When Kafka answered for this group last; 0: it never did.",
+        group,
+        {(s.group.name,): _seconds(s.answered_at) for s in groups},
+    )
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
+def _known(value: float | None) -> float:
+    return nan if value is None else value
+
+
+def _age(windows: OpenWindows | None, now: datetime) -> float:
+    if windows is None or windows.oldest is None:
+        return 0.0
+    return max(0.0, (now - windows.oldest).total_seconds())
+
+
+# A set of partitions has one value.
+_Parts = Mapping[tuple[str, ...], Sequence[PartitionLag]]
+
+
+def _of(
+    groups: Sequence[GroupNow],
+    keys: Callable[[GroupNow], _Parts],
+    value: Callable[[Sequence[PartitionLag]], float],
+) -> Values:
+    return {key: value(found) for group in groups for key, found in keys(group).items()}
+
+
+def _by_topic(now: GroupNow) -> _Parts:
+    name, found = now.group.name, now.lag.partitions
+    # A topic of which nothing is known has its series, too.
+    parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
+    for tp, one in found.items():
+        parts.setdefault((name, tp.topic), []).append(one)
+    return parts
+
+
+def _by_partition(now: GroupNow) -> _Parts:
+    name, found = now.group.name, now.lag.partitions
+    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in found.items()}
+
+
+def _lag(found: Sequence[PartitionLag]) -> float:
+    known = [one.lag for one in found if one.lag is not None]
+    return sum(known) if known else nan
+
+
+def _lag_seconds(found: Sequence[PartitionLag]) -> float:
+    known = [one.lag_seconds for one in found if one.lag_seconds is not None]
+    return max(known) if known else nan
+
+
+def _headroom_seconds(found: Sequence[PartitionLag]) -> float:
+    return _smallest(_headroom_of(one) for one in found)
+
+
+def _headroom_of(one: PartitionLag) -> float:
+    if one.headroom_seconds is not None:
+        return one.headroom_seconds
+    is_kept = one.retention is not None and one.retention.time is None and one.retention.size is None
+    return inf if one.lag == 0 or is_kept else nan
+
+
+def _headroom_offsets(found: Sequence[PartitionLag]) -> float:
+    return _smallest(inf if one.lag == 0 else float(_known(one.headroom_offsets)) for one in found)
+
+
+def _smallest(values: Iterable[float]) -> float:
+    """Return the smallest of the known values. What is not known counts only if no other one has a limit."""
+    found = list(values)
+    limited = [value for value in found if isfinite(value)]
+    if limited:
+        return min(limited)
+    return nan if not found or any(map(isnan, found)) else inf
+
+
+def _lost(found: Sequence[PartitionLag]) -> float:
+    return sum(one.lost for one in found) if found else nan

@@ -1,0 +1,103 @@
+"""Collects where groups stand, for `core.state_metrics`. Writes nothing, and reads no record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from airflow_kafka_offsets.core.errors import LedgerError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import WindowRow
+from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
+from airflow_kafka_offsets.core.window import Lane
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.freshness import look
+from airflow_kafka_offsets.service.windows import utc_now
+
+
+class Collector:
+    """Asks ledger and Kafka, and remembers the answers: whoever wants the metrics waits for neither.
+
+    Args:
+        open_ledger: opens the ledger; called for each collection.
+        open_log: opens the Kafka of a group.
+        is_one_kafka: whether `open_log` opens the same Kafka for every group.
+        per_partition: whether lag and headroom are told for each partition.
+        clock: tells the time.
+    """
+
+    def __init__(
+        self,
+        open_ledger: Callable[[], Ledger],
+        open_log: Callable[[KafkaGroup], LogOffsets],
+        *,
+        is_one_kafka: bool = False,
+        per_partition: bool = False,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._open_ledger = open_ledger
+        self._open_log = open_log
+        self._is_one_kafka = is_one_kafka
+        self._per_partition = per_partition
+        self._clock = clock
+        self._groups: Sequence[GroupNow] = ()
+        self._collected_at: datetime | None = None
+        self._is_ledger_up = False
+
+    def collect(self) -> list[str]:
+        """Ask, and return why a Kafka did not answer; nothing: all did.
+
+        Raises:
+            LedgerError: the ledger did not answer. What it said before stays.
+        """
+        try:
+            errors = self._ask(self._open_ledger())
+        except LedgerError:
+            self._is_ledger_up = False
+            raise
+        self._collected_at, self._is_ledger_up = self._clock(), True
+        return errors
+
+    def _ask(self, ledger: Ledger) -> list[str]:
+        groups = ledger.groups()
+        overviews = ledger.overviews([group.name for group in groups])
+        lags = look(
+            groups,
+            ledger,
+            self._open_log,
+            self._clock(),
+            states={name: overview.state for name, overview in overviews.items()},
+            is_one_kafka=self._is_one_kafka,
+        )
+        before = {one.group.name: one for one in self._groups}
+        self._groups = [
+            group_now(group, lags[group.name], _open_windows(ledger, overviews[group.name]), before.get(group.name))
+            for group in groups
+        ]
+        return list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
+
+    def families(self) -> list[Family]:
+        """Return the metrics as of the last collection; the ages of open windows are those of now."""
+        return families(
+            self._groups,
+            self._clock(),
+            is_ledger_up=self._is_ledger_up,
+            collected_at=self._collected_at,
+            per_partition=self._per_partition,
+        )
+
+
+def _open_windows(ledger: Ledger, overview: Overview) -> dict[Lane, OpenWindows]:
+    live, listed = overview.state.open, {row.held.window.id: row for row in overview.open}
+    backfill = [row for row in overview.open if row.held.window.lane is Lane.BACKFILL]
+    found = {Lane.BACKFILL: OpenWindows(len(backfill), _oldest(backfill))}
+    if live:
+        oldest = live[0].window.id
+        row = listed.get(oldest) or ledger.window(oldest)
+        found[Lane.LIVE] = OpenWindows(len(live), row.planned_at)
+    return found
+
+
+def _oldest(rows: Sequence[WindowRow]) -> datetime | None:
+    return min((row.planned_at for row in rows), default=None)

@@ -1,0 +1,80 @@
+"""The windows of a task in the words of OpenLineage. Only its provider leads here, so its client may be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from airflow.providers.openlineage.extractors.manager import ExtractorManager
+from attrs import define
+from openlineage.client.event_v2 import InputDataset
+from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet, base_subset_dataset, input_statistics_input_dataset
+
+from airflow_kafka_offsets.core.lineage import Part, ReadTopic, ReadWindow, facet_content, namespace_of, read_topics
+
+FACET = "kafkaOffsets_window"
+"""The name of the run facet."""
+
+SCHEMA = "urn:airflow-kafka-offsets:openlineage:1-0-0:KafkaOffsetsWindowRunFacet#/$defs/KafkaOffsetsWindowRunFacet"
+"""The facet's schema, in a file of this package: ``schemas/openlineage/1-0-0/KafkaOffsetsWindowRunFacet.json``."""
+
+
+@define
+class KafkaOffsetsWindowRunFacet(RunFacet):
+    """The windows that a run worked on; the schema describes the attributes."""
+
+    group: str
+    windowCount: int
+    windows: list[dict[str, Any]]
+
+    @staticmethod
+    def _get_schema() -> str:
+        return SCHEMA
+
+
+def nothing_read() -> OperatorLineage[Any, Any]:
+    """Return the lineage of a task that had no window. The provider adds inlets and outlets to it."""
+    return OperatorLineage()
+
+
+def lineage_of(
+    operator: Any, task_instance: Any, servers: str, read: Sequence[ReadWindow]
+) -> OperatorLineage[Any, Any]:
+    """Return what a task read and wrote: its windows, and what its inlets and outlets name.
+
+    Args:
+        operator: the task. The provider leaves out inlets and outlets if it gets anything else, so they are added here.
+        task_instance: of Airflow; it knows the assets that were added to aliases.
+        servers: Kafka's bootstrap servers.
+        read: the windows that the task worked on; at least one.
+    """
+    namespace = namespace_of(servers)
+    topics = [_dataset(namespace, topic) for topic in read_topics(read)]
+    found: OperatorLineage[Any, Any] = OperatorLineage(
+        run_facets={FACET: KafkaOffsetsWindowRunFacet(**facet_content(read))}
+    )
+    ExtractorManager().extract_inlets_and_outlets(found, operator, task_instance)
+    named = {(topic.namespace, topic.name) for topic in topics}
+    # An inlet may name the topic, too.
+    found.inputs = [*topics, *(given for given in found.inputs if (given.namespace, given.name) not in named)]
+    return found
+
+
+def _dataset(namespace: str, topic: ReadTopic) -> InputDataset:
+    facets: dict[str, InputDatasetFacet] = {}
+    if topic.parts is not None:
+        condition = base_subset_dataset.PartitionSubsetCondition([_partition(part) for part in topic.parts])
+        facets["subset"] = base_subset_dataset.InputSubsetInputDatasetFacet(condition)
+    if topic.records is not None:
+        facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+            rowCount=topic.records
+        )
+    return InputDataset(namespace, topic.topic, inputFacets=facets)
+
+
+def _partition(part: Part) -> base_subset_dataset.Partition:
+    ends = {"startOffset": part.range.start, "endOffset": part.range.end}
+    return base_subset_dataset.Partition(
+        {"partition": part.partition, **ends, "window": part.window_id}, str(part.partition)
+    )

@@ -1,0 +1,104 @@
+"""``kafka-offsets metrics``: printed and written; tests/monitoring lets it serve."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from tests.cli.conftest import Cli, Lake
+from tests.lab.processes import LOOPBACK
+
+
+def values(text: str) -> dict[tuple[str, str], float]:
+    """Return the values of a text by metric and group; of several series of one group, the sum."""
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (family.name.removeprefix("kafka_offsets_"), sample.labels.get("group", ""))
+            found[key] = found.get(key, 0) + sample.value
+    return found
+
+
+def test_all_groups_are_shown(cli: Cli) -> None:
+    done = cli("metrics")
+    assert done.code == 0, done.err
+    found = values(done.out)
+    assert (found["lag", "lake.orders"], found["lag", "lake.clicks"]) == (4700, 0)
+    assert (found["open_windows", "lake.orders"], found["open_windows", "lake.clicks"]) == (1, 0)
+    assert found["ledger_up", ""] == found["up", "lake.orders"] == found["verdict", "lake.clicks"] == 1
+
+
+def test_a_kafka_that_does_not_answer_is_told_and_the_rest_is_shown(cli: Cli, lake: Lake) -> None:
+    lake.log.is_down = True
+    done = cli("metrics")
+    assert done.code == ExitCode.UNAVAILABLE
+    assert done.err == "Kafka at nowhere:9092 did not answer within 1.0 s\n"
+    found = values(done.out)
+    assert (found["up", "lake.orders"], found["open_windows", "lake.orders"]) == (0, 1)
+    assert ("lag", "lake.orders") in found
+
+
+def test_a_file_is_replaced_at_once(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "kafka_offsets.prom"
+    file.write_text("old")
+    done = cli("metrics", "--output", str(file))
+    assert (done.code, done.out) == (0, f"Written: {file}\n")
+    assert values(file.read_text())["lag", "lake.orders"] == 4700
+    assert [path.name for path in tmp_path.glob("kafka_offsets.prom*")] == ["kafka_offsets.prom"]
+
+
+def test_a_file_stays_if_the_ledger_does_not_answer(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "kafka_offsets.prom"
+    file.write_text("old")
+    done = cli("metrics", "--output", str(file), "--ledger", f"sqlite:///{tmp_path}/none.db")
+    assert done.code == ExitCode.UNAVAILABLE
+    assert file.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--listen", "127.0.0.1:0", "--output", "x.prom"), "use one of them"),
+        (("--listen", "9310"), "is not HOST:PORT, such as 127.0.0.1:9310"),
+        (("--listen", "127.0.0.1:99999"), "is not HOST:PORT"),
+        (("--listen", "127.0.0.1:" + "9" * 5000), "is not HOST:PORT"),
+        (("--listen", "x" * 300 + ":80"), "Can't listen on"),
+        (("--output", "/nowhere/at/all.prom"), "Can't write /nowhere/at/all.prom: No such file or directory"),
+    ],
+)
+def test_what_can_not_work_is_refused(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    done = cli("metrics", *arguments)
+    assert done.code == ExitCode.USAGE
+    assert said in done.err
+
+
+def test_a_port_that_is_in_use_is_refused(cli: Cli) -> None:
+    with socket.socket() as other:
+        other.bind((LOOPBACK, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = cli("metrics", "--listen", f"{LOOPBACK}:{port}")
+    assert done.code == ExitCode.USAGE
+    assert f"Can't listen on {LOOPBACK}:{port}: Address already in use" in done.err
+
+
+WITHOUT_THE_LIBRARY = """
+import sys
+sys.modules["prometheus_client"] = None
+from airflow_kafka_offsets.cli import main
+main(["metrics"])
+"""
+
+
+def test_without_the_library_the_extra_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lake.url)
+    command = [sys.executable, "-c", WITHOUT_THE_LIBRARY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (ExitCode.USAGE, ExitCode.UNAVAILABLE)
+    assert "pip install 'airflow-kafka-offsets[metrics]'" in done.stderr

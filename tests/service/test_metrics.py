@@ -1,0 +1,102 @@
+"""The collector on a real ledger: Kafka and ledger may be down, and nothing disappears."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import inf
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.state_metrics import Values
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.metrics import Collector
+from tests.core.examples import claim, tp
+from tests.service.world import World
+
+
+class Servers:
+    """A world whose Kafka and ledger may be down, and its collector."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_kafka_down = self.is_ledger_down = False
+        self.collector = Collector(self._ledger, self._log, clock=lambda: world.now)
+
+    def _ledger(self) -> Ledger:
+        if self.is_ledger_down:
+            raise LedgerUnavailableError("the ledger did not answer")
+        return self.world.ledger
+
+    def _log(self, _: KafkaGroup) -> LogOffsets:
+        if self.is_kafka_down:
+            raise KafkaUnavailableError("Kafka did not answer")
+        return self.world.kafka
+
+    def values(self, name: str) -> Values:
+        found = {family.name: family.values for family in self.collector.families()}
+        return found[f"kafka_offsets_{name}"]
+
+
+@pytest.fixture
+def servers(world: World) -> Servers:
+    """Return a world in which a window is committed, another one open, and five records come after it."""
+    world.kafka.produce(tp(0), 10, at=world.now)
+    world.run(claim("run-1"))
+    world.kafka.produce(tp(0), 10, at=world.now)
+    world.plan(claim("run-2"))
+    world.kafka.produce(tp(0), 5, at=world.now)
+    return Servers(world)
+
+
+def test_lag_and_open_windows_are_collected(servers: Servers) -> None:
+    assert servers.collector.collect() == []
+    assert servers.values("lag") == {("lake", "orders"): 15}
+    assert servers.values("open_windows") == {("lake", "live"): 1, ("lake", "backfill"): 0}
+    assert servers.values("open_window_age_seconds")[("lake", "live")] == 0
+    assert servers.values("up") == {("lake", "kafka_default"): 1}
+    assert servers.values("last_commit_timestamp_seconds")[("lake",)] > 0
+
+
+def test_before_the_first_collection_it_says_that_there_is_nothing_yet(servers: Servers) -> None:
+    assert servers.values("ledger_up") == {(): 0}
+    assert servers.values("scrape_timestamp_seconds") == {(): 0}
+
+
+def test_a_kafka_that_goes_down_leaves_its_last_answer(servers: Servers) -> None:
+    servers.collector.collect()
+    servers.is_kafka_down = True
+    servers.world.now += timedelta(minutes=7)
+    assert servers.collector.collect() == ["Kafka did not answer"]
+    assert servers.values("lag") == {("lake", "orders"): 15}
+    assert servers.values("up") == {("lake", "kafka_default"): 0}
+    assert servers.values("open_window_age_seconds")[("lake", "live")] == 7 * 60
+    servers.is_kafka_down = False
+    servers.collector.collect()
+    assert servers.values("up") == {("lake", "kafka_default"): 1}
+
+
+def test_a_ledger_that_goes_down_leaves_all_that_was_known(servers: Servers) -> None:
+    servers.collector.collect()
+    known = servers.values("scrape_timestamp_seconds")
+    servers.is_ledger_down = True
+    servers.world.now += timedelta(minutes=7)
+    with pytest.raises(LedgerUnavailableError):
+        servers.collector.collect()
+    assert servers.values("ledger_up") == {(): 0}
+    assert servers.values("scrape_timestamp_seconds") == known
+    assert servers.values("lag") == {("lake", "orders"): 15}
+    servers.is_ledger_down = False
+    servers.collector.collect()
+    assert servers.values("ledger_up") == {(): 1}
+
+
+def test_what_is_committed_leaves_no_lag_and_no_open_window(servers: Servers) -> None:
+    world = servers.world
+    world.run_all(claim("run-2"))
+    world.run_all(claim("run-3"))
+    servers.collector.collect()
+    assert servers.values("lag") == {("lake", "orders"): 0}
+    assert servers.values("headroom_seconds") == {("lake", "orders"): inf}
+    assert servers.values("open_windows")[("lake", "live")] == 0

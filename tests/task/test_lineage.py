@@ -1,0 +1,250 @@
+"""What OpenLineage gets of a task: through its real provider and client, from operators on a ledger with a Kafka in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+from airflow.sdk import Asset
+from airflow.utils.state import TaskInstanceState
+from openlineage.client.serde import Serde
+
+import airflow_kafka_offsets
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaSparkOperator,
+    KafkaSparkSqlOperator,
+    KafkaSparkSubmitOperator,
+)
+from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
+from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.task.definition import Stop
+from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
+from airflow_kafka_offsets.task.work import Work
+from tests.core.examples import NOON, claim, tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
+from tests.task.test_work import NEW, REPLAY, context_of
+
+ROOT = Path(airflow_kafka_offsets.__file__).parent
+SCHEMAS = ROOT / "schemas" / "openlineage"
+PLACE = "file:///lake/orders"
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Return a world in which two windows are committed and ten records are unread."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = World(Path(folder))
+        for n in range(2):
+            world.kafka.produce(tp(0), 10)
+            world.run(claim(f"run-{n}"))
+        world.kafka.produce(tp(0), 10)
+        yield world
+
+
+def operator_of(world: World, **more: Any) -> KafkaSparkSubmitOperator:
+    return KafkaSparkSubmitOperator(task_id="load", group=world.group, application="job.py", **more)
+
+
+def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW, *, fails_at: int = 0) -> None:
+    """Let a task work on windows as the operators do; its job fails at the window of this number."""
+
+    def run(one: Planned) -> Report:
+        if one.window.seq == fails_at:
+            raise RuntimeError("the job failed")
+        return Report(one.window.span, {"orders": {"0": one.window.span}})
+
+    context, stop = context_of(Try()), Stop()
+    with operator.traced("kafka-1:9093,kafka-2:9093", Ending(context, world.service, claim_, planned, stop)) as ending:
+        Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
+
+
+def event_of(operator: Any, state: TaskInstanceState = TaskInstanceState.SUCCESS) -> dict[str, Any]:
+    """Return inputs, outputs and run facets as the provider's manager gets them, in the JSON of the client."""
+    from airflow.providers.openlineage.extractors.manager import ExtractorManager
+
+    dag_run = SimpleNamespace(run_id="run")
+    found = ExtractorManager().extract_metadata(dag_run, operator, state, SimpleNamespace())
+    event: dict[str, Any] = json.loads(Serde.to_json(found))
+    return event
+
+
+def ranges_in(event: dict[str, Any]) -> list[tuple[int, int, int, str]]:
+    """Return partition, start, end and window of each range of the only topic."""
+    (topic,) = event["inputs"]
+    dimensions = [part["dimensions"] for part in topic["inputFacets"]["subset"]["inputCondition"]["partitions"]]
+    return [(d["partition"], d["startOffset"], d["endOffset"], d["window"]) for d in dimensions]
+
+
+def check_facet(event: dict[str, Any]) -> dict[str, Any]:
+    """Check the facet against the schema that it names, and return it."""
+    facet: dict[str, Any] = event["run_facets"][FACET]
+    name, _, place = facet["_schemaURL"].partition("#")
+    version, entity = name.split(":")[-2:]
+    schema = json.loads((SCHEMAS / version / f"{entity}.json").read_text())
+    assert schema["$id"] == name
+    assert place == f"/$defs/{entity}"
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(
+        {**schema, "$ref": f"#{place}"}, format_checker=jsonschema.FormatChecker()
+    ).validate(facet)
+    return facet
+
+
+def test_a_task_tells_topics_with_their_ranges_and_its_window(world: World) -> None:
+    operator = operator_of(world)
+    work(world, operator, world.ask(NEW))
+    event = event_of(operator)
+    (topic,) = event["inputs"]
+    assert (topic["namespace"], topic["name"]) == ("kafka://kafka-1:9093", "orders")
+    assert ranges_in(event) == [(0, 20, 30, "lake-000003")]
+    assert topic["inputFacets"]["subset"]["inputCondition"]["type"] == "partition"
+    assert topic["inputFacets"]["inputStatistics"]["rowCount"] == 10
+    facet = check_facet(event)
+    assert (facet["group"], facet["windowCount"]) == ("lake", 1)
+    (one,) = facet["windows"]
+    assert (one["windowId"], one["isRerun"], one["isCommitted"], one["records"]) == ("lake-000003", False, True, 10)
+
+
+def test_a_replay_of_several_windows_tells_all_of_them_as_reruns(world: World) -> None:
+    operator = operator_of(world)
+    work(world, operator, world.ask(REPLAY, Windows((1, 2))), REPLAY)
+    event = event_of(operator)
+    assert ranges_in(event) == [(0, 0, 10, "lake-000001"), (0, 10, 20, "lake-000002")]
+    assert [(w["seq"], w["isRerun"]) for w in check_facet(event)["windows"]] == [(1, True), (2, True)]
+
+
+def test_a_failed_task_tells_what_it_had_begun_to_read_and_that_it_is_not_committed(world: World) -> None:
+    operator = operator_of(world, outlets=[Asset(PLACE)])
+    with pytest.raises(RuntimeError):
+        work(world, operator, world.ask(REPLAY, Windows((1, 2))), REPLAY, fails_at=1)
+    event = event_of(operator, TaskInstanceState.FAILED)
+    assert ranges_in(event) == [(0, 0, 10, "lake-000001")]
+    assert [(w["seq"], w["isCommitted"], "records" in w) for w in check_facet(event)["windows"]] == [(1, False, False)]
+    assert "inputStatistics" not in event["inputs"][0]["inputFacets"]
+    assert [o["name"] for o in event["outputs"]] == ["/lake/orders"]
+
+
+def test_a_task_that_fails_before_it_has_a_window_tells_its_inlets_and_outlets(world: World) -> None:
+    operator = operator_of(world, inlets=[Asset("kafka://kafka-1:9093/orders")], outlets=[Asset(PLACE)])
+    event = event_of(operator, TaskInstanceState.FAILED)
+    assert ([i["name"] for i in event["inputs"]], [o["name"] for o in event["outputs"]]) == (
+        ["orders"],
+        ["/lake/orders"],
+    )
+    assert FACET not in event["run_facets"]
+
+
+def test_inlets_and_outlets_stay_and_a_topic_is_there_once(world: World) -> None:
+    inlets = [Asset("kafka://kafka-1:9093/orders"), Asset("file:///lake/prices")]
+    operator = operator_of(world, inlets=inlets, outlets=[Asset(PLACE)])
+    work(world, operator, world.ask(NEW))
+    event = event_of(operator)
+    assert [i["name"] for i in event["inputs"]] == ["orders", "/lake/prices"]
+    assert "subset" in event["inputs"][0]["inputFacets"]
+    assert [o["name"] for o in event["outputs"]] == ["/lake/orders"]
+
+
+def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
+    operator = operator_of(world, outlets=[Asset(PLACE)])
+    work(world, operator, world.ask(NEW))
+    assert operator._traced is not None
+    operator.traced("", operator._traced[1])  # servers without a name: an error in the middle of it
+    event = event_of(operator)
+    assert (event["inputs"], [o["name"] for o in event["outputs"]]) == ([], ["/lake/orders"])
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        KafkaSparkSubmitOperator,
+        KafkaSparkOperator,
+        KafkaSparkSqlOperator,
+        CommitWindowOperator,
+        _KafkaSparkDecoratedOperator,
+    ],
+)
+def test_every_operator_that_reads_windows_is_asked(operator: type) -> None:
+    asked = {name for name in dir(operator) if name.startswith("get_openlineage_facets")}
+    assert asked == {"get_openlineage_facets_on_complete", "get_openlineage_facets_on_failure"}
+
+
+def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> dict[str, Any]:
+    """Return the Spark properties of a task's own session, as they are when Kafka does not answer."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(folder))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:9"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    group = KafkaGroup("lake", topics=["orders"], kafka_timeout=1)
+    operator = KafkaSparkOperator(
+        task_id="load", group=group, python_callable=lambda window: None, connector=None, **more
+    )
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None, logical_date=NOON, clear_number=0)
+    ti = SimpleNamespace(
+        dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0, dag_run=run
+    )
+    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    ti.get_template_context = lambda: context
+    with pytest.raises(KafkaUnavailableError):
+        operator.execute(context)
+    return operator.config_kwargs
+
+
+def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow.providers.openlineage.plugins.macros import lineage_run_id
+
+    assert not any("openlineage" in name for name in own_session(monkeypatch, tmp_path))
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    run = SimpleNamespace(logical_date=NOON)
+    ti: Any = SimpleNamespace(dag_id="dag", task_id="load", map_index=-1, try_number=1, dag_run=run)
+    ti.get_template_context = dict
+    found = own_session(monkeypatch, tmp_path)
+    assert found["spark.openlineage.parentJobName"] == "dag.load"
+    assert found["spark.openlineage.parentRunId"] == lineage_run_id(ti)
+    mine = own_session(monkeypatch, tmp_path, config_kwargs={"spark.openlineage.parentJobName": "mine"})
+    assert {name: value for name, value in mine.items() if "openlineage" in name} == {
+        "spark.openlineage.parentJobName": "mine"
+    }
+
+
+def test_the_schema_of_the_facet_is_the_only_file_of_its_version() -> None:
+    files = [str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.json")]
+    assert files == ["1-0-0/KafkaOffsetsWindowRunFacet.json"]
+    assert SCHEMA.startswith("urn:airflow-kafka-offsets:openlineage:1-0-0:")
+
+
+WITHOUT_THE_CLIENT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "openlineage":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkOperator, KafkaSparkSqlOperator, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.task import ending, lineage, work
+print([name for name in sys.modules if name == "airflow_kafka_offsets.task.openlineage"])
+"""
+
+
+def test_without_openlineage_nothing_asks_for_it_and_nothing_fails() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_THE_CLIENT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
