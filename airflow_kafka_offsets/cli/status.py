@@ -15,6 +15,7 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, KafkaOffsetsError, LogError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import KEPT_FROM
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Overview
@@ -22,7 +23,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, wate
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.plan.waiting import Seen
-from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.service import watch
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
@@ -82,6 +83,7 @@ def _group_document(group: KafkaGroup, overview: Overview, seen: _Seen | None) -
         "open_windows": [window_document(row) for row in reversed(overview.open)],
         "last_committed": window_document(committed) if committed else None,
         "acts": [asdict(act) for act in overview.acts],
+        "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
         "partitions": partitions,
     }
 
@@ -150,6 +152,8 @@ def _one_text(group: Document) -> str:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")
     else:
         lines.append("last committed: none")
+    if group["pruned_before"]:
+        lines.append(f"pruned before:  {name_window(group['group'], group['pruned_before'])}")
     lines.append(f"lag:            {'unknown' if group['lag'] is None else group['lag']}")
     keys = ("topic", "partition", "watermark", "beginning", "end", "lag", "verdict")
     parts = ["\n".join(lines), partitions_table(keys, group["partitions"], _weight)]
@@ -163,6 +167,8 @@ def _one_text(group: Document) -> str:
 
 def _windows_of(act: Document) -> str | None:
     details = act["details"]
+    if KEPT_FROM in details:
+        return f"before {details[KEPT_FROM]}"
     ids = [details["window"]] if "window" in details else details.get("superseded", [])
     if len(ids) > 1:
         return name_windows(parse_window_id(id_)[1] for id_ in ids)
