@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
 from airflow_kafka_offsets.core.window import OWNING, Lane
-from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.windows import LONGEST_PAUSE, RACES, utc_now
 
@@ -160,13 +160,9 @@ class Pruning:
         return _Search(self._ledger, self._kafka, group, limits)
 
     def _needed(self, group: str) -> int | None:
-        """Return the first window that is needed whatever its age: for the watermark, or for how far the group has come in time."""
+        """Return the window that the watermark is known from, if it is known from one."""
         newest = self._ledger.windows(group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
-        frontier = self._ledger.frontiers([group]).get(group)
-        needed = [row.held.window.seq for row in newest]
-        if frontier is not None and frontier.window_id is not None:
-            needed.append(parse_window_id(frontier.window_id)[1])
-        return min(needed, default=None)
+        return newest[0].held.window.seq if newest else None
 
 
 @dataclass(slots=True)

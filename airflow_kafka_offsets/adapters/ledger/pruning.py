@@ -49,7 +49,8 @@ def _known(row: Row[Any]) -> Pruned:
         topic_id: {int(partition): offset for partition, offset in of_topic.items()}
         for topic_id, of_topic in json.loads(row.floors).items()
     }
-    return Pruned(row.before_seq, row.until, floors)
+    proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
+    return Pruned(row.before_seq, row.until, proof, floors)
 
 
 def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequence[OldWindow]) -> None:
@@ -58,7 +59,9 @@ def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequenc
     with intact(f"what was pruned of group {group}"):
         known = without([one.held.window for one in old], _known(row) if row else NOTHING_PRUNED)
     floors = json.dumps(known.floors, separators=(",", ":"))
-    values = {"before_seq": known.before, "until": known.until, "floors": floors}
+    proof_seq, proof_until = known.proof or (None, None)
+    proof = {"proof_seq": proof_seq, "proof_until": proof_until}
+    values = {"before_seq": known.before, "until": known.until, **proof, "floors": floors}
     if row is None:
         connection.execute(insert(pruned).values(group_id=group_id, **values))
     else:

@@ -44,7 +44,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
 )
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
-from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
@@ -973,14 +973,18 @@ def _frontiers() -> Select[Any]:
     newest = proofs.order_by(windows.c.until.desc()).limit(1).correlate(groups).scalar_subquery()
     return (
         select(groups.c.id, groups.c.name, last.c.seq, last.c.until, func.coalesce(*first_open).label("oldest_open"))
+        .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
         .select_from(groups)
         .outerjoin(last, and_(last.c.group_id == groups.c.id, last.c.seq == newest))
+        .outerjoin(pruned, pruned.c.group_id == groups.c.id)
     )
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
-    window_id = None if row.seq is None else name_window(row.name, row.seq)
-    return Frontier(window_id, row.until, tuple(name_window(row.name, seq) for seq in waiting))
+    proofs = [(seq, until) for seq, until in ((row.seq, row.until), (row.proof_seq, row.proof_until)) if until]
+    seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
+    window_id = None if seq is None else name_window(row.name, seq)
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))
 
 
 def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:

@@ -194,6 +194,8 @@ pruned = Table(
     Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
     Column("before_seq", BigInteger, nullable=False),
     Column("until", UtcDateTime),
+    Column("proof_seq", BigInteger),
+    Column("proof_until", UtcDateTime),
     Column("floors", document(), nullable=False),
 )
 

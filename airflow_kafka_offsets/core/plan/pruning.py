@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.history import OldWindow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 
 Floors = Mapping[str, Mapping[int, int]]
@@ -39,12 +39,15 @@ class Pruned:
     Attributes:
         before: each window with a smaller number is gone; 1: none is.
         until: the latest cut time of a window that is gone and could have been replayed; None: there was none.
+        proof: the number and the cut time of the window that is gone and proved most of how far the group has come in time, see
+            `core.history.Frontier`; None: there was none.
         floors: see `Floors`. Of another topic of the same name, the offsets are not concerned.
         prunes: the acts, oldest first: the number of the first window that each left, and when that was.
     """
 
     before: int = 1
     until: datetime | None = None
+    proof: tuple[int, datetime] | None = None
     floors: Floors = field(default_factory=dict)
     prunes: tuple[tuple[int, datetime], ...] = ()
 
@@ -87,7 +90,7 @@ def why_kept(old: OldWindow, limits: Limits, log: LogSnapshot) -> str | None:
             f"it is {window.state}: let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...'"
         )
     if limits.keep_from is not None and window.seq >= limits.keep_from:
-        return "the group's watermark, or how far it has come in time, is known from it"
+        return "the group's watermark is known from it"
     if old.last_used > limits.idle_since:
         return f"it was used at {old.last_used.isoformat(timespec='seconds')}, which is not long enough ago"
     return _why_held(window, limits, log)
@@ -120,7 +123,13 @@ def without(windows: Sequence[Window], before: Pruned) -> Pruned:
         ({tp: owned.end for tp, owned in window.ranges.without_empty().items()}, window.topic_ids) for window in owners
     ]
     until = max(times if before.until is None else [*times, before.until], default=None)
-    return replace(before, before=windows[-1].seq + 1, until=until, floors=_raised(before.floors, ends))
+    proofs = [(window.seq, window.until) for window in windows if _proves(window)]
+    proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda one: one[1], default=None)
+    return replace(before, before=windows[-1].seq + 1, until=until, proof=proof, floors=_raised(before.floors, ends))
+
+
+def _proves(window: Window) -> bool:
+    return window.state is State.COMMITTED and window.lane is Lane.LIVE and not window.is_capped
 
 
 def _raised(floors: Floors, more: Iterable[tuple[Offsets, Mapping[str, str]]]) -> Floors:

@@ -18,6 +18,8 @@ def upgrade() -> None:
         sa.Column("group_id", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("before_seq", sa.BigInteger, nullable=False),
         sa.Column("until", moment()),
+        sa.Column("proof_seq", sa.BigInteger),
+        sa.Column("proof_until", moment()),
         sa.Column("floors", document(), nullable=False),
         sa.PrimaryKeyConstraint("group_id", name=f"pk_{_PRUNED}"),
         sa.ForeignKeyConstraint(["group_id"], ["kafka_offsets_groups.id"], name=f"fk_{_PRUNED}_group_id"),
