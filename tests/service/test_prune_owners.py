@@ -81,6 +81,12 @@ class Twins:
         if bounds := self._held().get(tp(partition)):
             self.kafka.expire(tp(partition), bounds.beginning + number)
 
+    def retire(self, number: int, *prune: Any) -> None:
+        """Let retention remove some more records everywhere, and prune."""
+        for p in self._held():
+            self.expire(p.partition, number)
+        self.prune(*prune)
+
     def expire_all(self) -> None:
         """Let retention remove all that was read."""
         for p, bounds in self._held().items():
@@ -286,12 +292,14 @@ def twins() -> Iterator[Twins]:
 
 _PARTITION = st.integers(0, 2)
 _SEQ = st.integers(1, 25)
-_PRUNE = st.tuples(st.just("prune"), st.sampled_from([0, 0, 1, 10]), st.sampled_from([0, 1, 2, 99, 99]), st.booleans())
+_HOW = (st.sampled_from([0, 0, 0, 5]), st.sampled_from([1, 99, 99, 99]), st.booleans())
+_PRUNE = st.tuples(st.just("prune"), *_HOW)
+_RETIRE = st.tuples(st.just("retire"), st.sampled_from([5, 12, 99]), *_HOW)
 _READ = st.tuples(st.just("read"), st.integers(1, 3), st.integers(1, 5))
 _STEPS = st.one_of(
-    *([_PRUNE] * 5),
+    *([_RETIRE] * 6),
     *([_READ] * 4),
-    *([st.tuples(st.just("expire_all"))] * 3),
+    _PRUNE,
     st.tuples(st.just("live"), st.integers(1, 3)),
     st.tuples(st.just("produce"), _PARTITION, st.integers(1, 9)),
     st.tuples(st.just("expire"), _PARTITION, st.integers(1, 12)),
