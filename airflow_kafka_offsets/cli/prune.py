@@ -61,6 +61,7 @@ def _document(group: str, found: Prune) -> Document:
         "group": group,
         "windows": found.windows,
         "attempts": found.attempts,
+        "lost": found.lost,
         "first": named(found.first),
         "last": named(found.last),
         "pruned_before": None if found.last is None else found.last + 1,

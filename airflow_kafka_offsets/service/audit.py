@@ -36,7 +36,8 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         raise UnknownGroupError(f"Group {group.name} has not planned yet, so no table has anything of it")
     if seqs:
         _check_committed(ledger, group.name, seqs)
-    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs)
+    floors = ledger.pruned(group.name).floors_of(position.topic_ids)
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
     return auditor.audit(_with_records(ledger, found))
 

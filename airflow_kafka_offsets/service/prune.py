@@ -35,6 +35,7 @@ class Prune:
 
     Attributes:
         windows, attempts: how many.
+        lost: how many offsets these windows had recorded as lost to retention.
         first, last: the numbers of the first and the last window; None: there is none.
         kept: the number of the first window that stays; None: there is none after these.
         why: why that one stays.
@@ -42,6 +43,7 @@ class Prune:
 
     windows: int = 0
     attempts: int = 0
+    lost: int = 0
     first: int | None = None
     last: int | None = None
     kept: int | None = None
@@ -51,7 +53,9 @@ class Prune:
         """Return this together with further windows."""
         first, last = old[0].held.window.seq, old[-1].held.window.seq
         attempts = self.attempts + sum(one.attempts for one in old)
-        return replace(self, windows=self.windows + len(old), attempts=attempts, first=self.first or first, last=last)
+        lost = self.lost + sum(one.held.window.lost.span for one in old)
+        windows = self.windows + len(old)
+        return replace(self, windows=windows, attempts=attempts, lost=lost, first=self.first or first, last=last)
 
 
 @dataclass(slots=True)
@@ -138,7 +142,7 @@ class Pruning:
         Raises:
             ConcurrentChangeError: others changed the same windows again and again.
         """
-        act = Act("prune", who, why, self._clock(), {"older_than": str(older_than)})
+        act = Act("prune", who, why, self._clock(), {"older_than_seconds": int(older_than.total_seconds())})
         done = _Done(self._ledger, act)
         for look in range(RACES):
             try:
@@ -189,6 +193,7 @@ def _facts(group: str, found: Prune) -> dict[str, object]:
     return {
         "windows": found.windows,
         "attempts": found.attempts,
+        "lost": found.lost,
         "first": name_window(group, found.first),
         "last": name_window(group, found.last),
         KEPT_FROM: found.last + 1,

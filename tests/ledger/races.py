@@ -161,7 +161,6 @@ def prune_or_take(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
         return _take_an_old_one(ledger, name, me)
     kafka = MemoryLog()
     kafka.create("orders", 2)
-    kafka._ids["orders"] = "id-of-orders"
     for partition in (0, 1):
         kafka.produce(TopicPartition("orders", partition), 200)
         kafka.expire(TopicPartition("orders", partition), 200)

@@ -31,12 +31,13 @@ def pruning(windows: int) -> Act:
     return replace(act("prune"), details={KEPT_FROM: windows + 1})
 
 
-def filled(ledger: SqlLedger, name: str, windows: int = 4) -> list[Held]:
+def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-of-orders") -> list[Held]:
     """Add committed windows, each with a run and an attempt of its own."""
     held = []
     for seq in range(windows):
         by = Claim("dag", f"{name} {seq}", "load")
-        held.append(add(ledger, name, 10 * seq, 10 * seq + 10, by, until=NOW + timedelta(hours=seq)))
+        drafted = draft(10 * seq, 10 * seq + 10, until=NOW + timedelta(hours=seq))
+        held += add_all(ledger, name, [replace(drafted, topic_ids={"orders": topic_id})], by)
         commit(ledger, held[-1])
     return held
 
@@ -158,10 +159,19 @@ class PruneContract:
         prune(ledger, name, 1)
         assert numbers() == before + 1
 
+    def test_windows_of_many_partitions_leave(self, ledger: SqlLedger, name: str) -> None:
+        """Their ranges are packed."""
+        for start in (0, 10):
+            commit(ledger, add(ledger, name, start, start + 10, claim(f"{name} {start}"), partitions=1_000))
+        prune(ledger, name, 1)
+        ids = {"orders": "id-of-orders"}
+        assert ledger.pruned(name).floors_of(ids) == {TopicPartition("orders", p): 10 for p in range(1_000)}
+        assert [row.held.window.seq for row in ledger.windows(name)] == [2]
+
     def test_several_prunes_and_runs_that_take_old_windows(self, competition: Competition, url: str, name: str) -> None:
         ledger, names = SqlLedger(url), [f"{name}-{i}" for i in range(ROUNDS)]
         for group in names:
-            filled(ledger, group, 12)
+            filled(ledger, group, 12, "id-1")  # as the competing processes know it
         for group, answers in zip(names, competition.race(races.prune_or_take, url, names), strict=True):
             errors = {answer.error for answer in answers}
             assert errors <= {None, "ConcurrentChangeError", "PrunedWindowError"}, errors

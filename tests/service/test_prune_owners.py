@@ -93,10 +93,9 @@ class Twins:
             self.kafka.expire(p, bounds.end)
 
     def restore(self, partition: int, number: int) -> None:
-        """Let a log begin earlier than it did: no Kafka does that by itself, but tiered storage or a copy of a cluster might."""
-        log = self.kafka._partitions.get(tp(partition))
-        if log is not None and log.beginning:
-            log.beginning = max(0, log.beginning - number)
+        """Let a log begin earlier than it did."""
+        if bounds := self._held().get(tp(partition)):
+            self.kafka.restore(tp(partition), max(0, bounds.beginning - number))
             self.was_restored = True
 
     def grow(self) -> None:
@@ -308,6 +307,7 @@ _STEPS = st.one_of(
     st.tuples(st.just("replay_offsets"), _PARTITION, st.integers(0, 40), st.integers(1, 12)),
     st.tuples(st.just("replay_held"), _PARTITION),
     st.tuples(st.just("replay_span"), st.integers(1, 40), st.integers(1, 20), st.booleans()),
+    st.tuples(st.just("replay_span"), st.just(600), st.just(600), st.booleans()),
     st.tuples(st.just("again"), st.integers(0, 20)),
     st.tuples(st.just("reset"), st.sampled_from(["earliest", "latest"]), st.none()),
     st.tuples(st.just("reset"), st.just(""), _SEQ),

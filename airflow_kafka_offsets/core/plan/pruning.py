@@ -55,6 +55,11 @@ class Pruned:
         """Return the floor of a partition; 0: it has none."""
         return self.floors.get(topic_ids.get(tp.topic, ""), {}).get(tp.partition, 0)
 
+    def floors_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """Return the floors of the partitions of topics."""
+        of_topics = ((topic, self.floors.get(topic_id, {})) for topic, topic_id in topic_ids.items())
+        return {TopicPartition(topic, p): floor for topic, of_topic in of_topics for p, floor in of_topic.items()}
+
 
 NOTHING_PRUNED = Pruned()
 
@@ -150,10 +155,11 @@ def absent(group: str, seqs: Iterable[int], pruned: Pruned) -> UnknownWindowErro
         return no_window(name_some([name_window(group, seq) for seq in seqs], ", "), group)
     when = next((f" on {at:%Y-%m-%d}" for before, at in pruned.prunes if before > gone[-1]), "")
     names = name_some([name_window(group, seq) for seq in gone], ", ")
-    its, it = ("its", "it") if len(gone) == 1 else ("their", "them")
+    one = len(gone) == 1
+    what, were, its, it = ("Window", "was", "its", "it") if one else ("Windows", "were", "their", "them")
     return PrunedWindowError(
-        f"Window {names} was pruned from the ledger{when}: Kafka no longer held {its} offsets, so no run can read {it} again. "
-        f"{its.capitalize()} output stays as it is. {_first_kept(group, pruned)}"
+        f"{what} {names} {were} pruned from the ledger{when}: Kafka no longer held {its} offsets, so no run can read {it} again. "
+        f"What {'it' if one else 'they'} wrote stays as it is. {_first_kept(group, pruned)}"
     )
 
 
