@@ -73,18 +73,26 @@ def _document(group: str, found: Prune) -> Document:
 
 def _told(document: Document) -> Iterator[str]:
     done, found = document["done"], [one for one in document["groups"] if one["windows"]]
-    total = counted(sum(one["windows"] for one in found), "window")
-    yield f"{total} {'left' if done else 'would leave'} the ledger. Kafka no longer holds their offsets, so no run can read them again:"
+    number = sum(one["windows"] for one in found)
+    its, it, they = ("its", "it", "it") if number == 1 else ("their", "them", "they")
+    yield (
+        f"{counted(number, 'window')} {'left' if done else 'would leave'} the ledger. Kafka no longer holds {its} offsets, so no run can "
+        f"read {it} again:"
+    )
     yield table(("group", "windows", "attempts", "first", "last"), found)
     if kept := _kept_text(document["groups"]).strip():
         yield kept
     if not done:
         yield (
-            "What they wrote stays as it is, and the watermark, too. Their ids are never given again. A replay of one of them says that it "
-            "was pruned."
+            f"What {they} wrote stays as it is, and so does the watermark. No id is given again. A replay of a window that has left says "
+            "when it left."
         )
 
 
 def _kept_text(groups: Sequence[Document]) -> str:
-    kept = [f"{one['kept']} and what comes after it stays: {one['kept_because']}.\n" for one in groups if one["kept"]]
+    kept = [
+        f"{one['kept']} and what comes after it stays, because {one['kept_because']}.\n"
+        for one in groups
+        if one["kept"]
+    ]
     return "".join(kept)

@@ -168,7 +168,7 @@ def _one_text(group: Document) -> str:
 def _windows_of(act: Document) -> str | None:
     details = act["details"]
     if KEPT_FROM in details:
-        return f"before {details[KEPT_FROM]}"
+        return f"before {details[KEPT_FROM]:06d}"
     ids = [details["window"]] if "window" in details else details.get("superseded", [])
     if len(ids) > 1:
         return name_windows(parse_window_id(id_)[1] for id_ in ids)

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
-from airflow_kafka_offsets.core.window import OWNING, Lane
+from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.windows import LONGEST_PAUSE, RACES, utc_now
@@ -164,9 +164,12 @@ class Pruning:
         return _Search(self._ledger, self._kafka, group, limits)
 
     def _needed(self, group: str) -> int | None:
-        """Return the window that the watermark is known from, if it is known from one."""
-        newest = self._ledger.windows(group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
-        return newest[0].held.window.seq if newest else None
+        """Return the first window that is needed whatever its age: for the watermark, or to show the last commit."""
+        newest = [
+            self._ledger.windows(group, states=states, lane=Lane.LIVE, limit=1)
+            for states in (tuple(OWNING), (State.COMMITTED,))
+        ]
+        return min((row.held.window.seq for rows in newest for row in rows), default=None)
 
 
 @dataclass(slots=True)

@@ -114,15 +114,30 @@ def test_a_window_that_was_replayed_lately_stays(world: World) -> None:
 
 def test_an_open_window_keeps_all_after_it(world: World) -> None:
     world.kafka.produce(tp(0), 5, at=world.now)
-    world.plan(claim("open"))
+    world.service.reset(world.group, "latest", "ada", "why")
+    gap = Ranges(OffsetRanges({tp(0): OffsetRange(50, 55)}))
+    assert world.plan(claim("backfill"), gap).window.seq == 6
+    _read(world, 7)
     world.now += 9 * DAY
-    world.kafka.expire(tp(0), 60)
-    world.kafka.expire(tp(1), 60)
+    for partition in (0, 1):
+        world.kafka.expire(tp(partition), 90)
     found = _prune(world)
     assert (found.last, found.kept) == (5, 6)
     assert found.why == (
-        "it is planned: let it be committed, or abandon it: kafka-offsets abandon lake-000006 --why '...'"
+        "it is planned (let it be committed, or abandon it: kafka-offsets abandon lake-000006 --why '...')"
     )
+
+
+def test_the_last_commit_stays_below_an_open_window(world: World) -> None:
+    world.kafka.produce(tp(0), 5, at=world.now)
+    world.plan(claim("open"))
+    world.now += 9 * DAY
+    for partition in (0, 1):
+        world.kafka.expire(tp(partition), 90)
+    assert _prune(world).kept == 5
+    last = world.ledger.overviews(["lake"])["lake"].last_committed
+    assert last is not None
+    assert last.held.window.seq == 5
 
 
 def test_the_window_of_the_watermark_stays_although_kafka_has_lost_all(world: World) -> None:
@@ -210,7 +225,7 @@ def test_a_replay_of_a_window_that_is_gone_says_when_it_left(world: World) -> No
         world.plan(claim("replay"), Windows((2, 4)))
     assert str(raised.value) == (
         f"Window lake-000002 was pruned from the ledger on {world.now:%Y-%m-%d}: Kafka no longer held its offsets, so no run can read "
-        "it again. What it wrote stays as it is. The first window that the ledger of group lake still has is lake-000004, or a later one"
+        "it again. What it wrote stays as it is. Windows of group lake from lake-000004 on are still there"
     )
     with pytest.raises(UnknownWindowError, match="has no window lake-000009"):
         world.plan(claim("replay"), Windows((9,)))

@@ -92,10 +92,10 @@ def why_kept(old: OldWindow, limits: Limits, log: LogSnapshot) -> str | None:
     window = old.held.window
     if window.state.is_open:
         return (
-            f"it is {window.state}: let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...'"
+            f"it is {window.state} (let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...')"
         )
     if limits.keep_from is not None and window.seq >= limits.keep_from:
-        return "the group's watermark is known from it"
+        return "the group's watermark or its last commit is known from it"
     if old.last_used > limits.idle_since:
         return f"it was used at {old.last_used.isoformat(timespec='seconds')}, which is not long enough ago"
     return _why_held(window, limits, log)
@@ -164,7 +164,7 @@ def absent(group: str, seqs: Iterable[int], pruned: Pruned) -> UnknownWindowErro
 
 
 def _first_kept(group: str, pruned: Pruned) -> str:
-    return f"The first window that the ledger of group {group} still has is {name_window(group, pruned.before)}, or a later one"
+    return f"Windows of group {group} from {name_window(group, pruned.before)} on are still there"
 
 
 def check_span(group: str, start: datetime, pruned: Pruned) -> None:
