@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, OldWindow, WindowRow
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
+from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
@@ -355,6 +356,30 @@ class Ledger(Protocol):
 
         Raises:
             UnknownGroupError: there is no such group.
+        """
+        ...
+
+    def pruned(self, group: str) -> Pruned:
+        """Return what is known of the windows that a group no longer has."""
+        ...
+
+    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[OldWindow]:
+        """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
+        ...
+
+    def prune(self, old: Sequence[OldWindow], act: Act, number: int | None = None) -> int:
+        """Delete old windows that follow one another, the first ones of their group, all or none.
+
+        Args:
+            old: these windows.
+            act: what is recorded.
+            number: that of the act, if a part of it is recorded already: its details are changed; None: it is new.
+
+        Returns:
+            The number of the act.
+
+        Raises:
+            ConcurrentChangeError: another process changed or pruned one of them.
         """
         ...
 

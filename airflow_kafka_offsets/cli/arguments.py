@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,30 @@ def interval(value: str) -> float:
         return float(value)
     raise argparse.ArgumentTypeError(
         f"{short(value)} is not a number of seconds from {SHORTEST_INTERVAL} on, such as 5"
+    )
+
+
+@dataclass(frozen=True)
+class Age:
+    """A length of time, and how it was written."""
+
+    age: timedelta
+    written: str
+
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_LONGEST_AGE = timedelta(days=36_500)
+
+
+def age(value: str) -> Age:
+    """Read a length of time such as 90d."""
+    number, unit = value[:-1], value[-1:]
+    if unit in _UNITS and number.isascii() and number.isdigit() and 0 < len(number) <= 6:
+        found = timedelta(**{_UNITS[unit]: int(number)})
+        if timedelta(0) < found <= _LONGEST_AGE:
+            return Age(found, value)
+    raise argparse.ArgumentTypeError(
+        f"{short(value)} is not a length of time such as 90d: a whole number above 0 and h (hours), d (days) or w (weeks), at most 100 years"
     )
 
 
@@ -360,6 +385,41 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             *_ACT,
             *_COMMON,
+        ),
+    ),
+    Command(
+        "prune",
+        "take old windows out of the ledger that Kafka no longer holds",
+        "Take windows out of the ledger, from the oldest on: those that are closed, were not used for a while, and whose offsets Kafka no "
+        "longer holds. The first window that has to stay ends it, and the answer says why that one stays. The watermark and all output "
+        "stay as they are, and no id is given again. It is done in many short transactions: DAGs may run meanwhile, and if it is "
+        "stopped, the next one continues. Without --yes: a dry run.",
+        "prune.prune",
+        (
+            argument("group", metavar="GROUP", nargs="?", help="name of the group"),
+            argument("--all", action="store_true", help="all groups of the ledger"),
+            argument(
+                "--older-than",
+                required=True,
+                type=age,
+                metavar="AGE",
+                help="only windows to which nothing has happened for this long: 90d, 12w or 48h",
+            ),
+            argument(
+                "--deleted-topics",
+                action="store_true",
+                help="confirm that topics which Kafka does not have under their last known id were deleted, and that this is the right "
+                "Kafka",
+            ),
+            argument(
+                "--why",
+                type=reason,
+                metavar="TEXT",
+                help="the reason; the ledger keeps it together with who and when (default: the age)",
+            ),
+            _WHO,
+            _YES,
+            *_ASKING,
         ),
     ),
     Command(

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.place.islands import Piece, load_islands
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.wiring import places
 
@@ -32,6 +32,7 @@ def audit(args: Namespace) -> Answer:
             f"{', '.join(args.table)}: there is no line, so the table has nothing of group {group.name}"
         )
     found, state = audit_table(ledger, group, table, seqs), ledger.load(group.name)
+    before = ledger.pruned(group.name).before
     document = {
         "group": group.name,
         "right": found.is_right,
@@ -45,6 +46,7 @@ def audit(args: Namespace) -> Answer:
         "outside": [_range(piece) for piece in found.outside],
         "left_out": list(found.other_topics),
         "open": [held.window.id for held in state.open],
+        "pruned_before": before if before > 1 and not seqs else None,
     }
     code = ExitCode.OK if found.is_right else ExitCode.REFUSED
     return Answer(document, lambda: _text(document, _ways_out(found, group.name, state.owner)), code)
@@ -128,6 +130,10 @@ def _notes(document: Document) -> Iterable[str]:
         yield (
             f"Outside the committed windows, the table has {counted(span, 'offset')}: {which}.{is_open} "
             "Remove what an abandoned window wrote."
+        )
+    if before := document["pruned_before"]:
+        yield (
+            f"Not compared: what the table has of windows before {name_window(document['group'], before)}. They were pruned from the ledger."
         )
     if left_out := document["left_out"]:
         yield (

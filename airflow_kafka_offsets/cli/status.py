@@ -16,6 +16,7 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import KEPT_FROM
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.words import length
@@ -23,7 +24,7 @@ from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows
-from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import freshness
 
@@ -82,6 +83,7 @@ def _group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None)
         "open_windows": [window_document(row) for row in reversed(overview.open)],
         "last_committed": window_document(committed) if committed else None,
         "acts": [asdict(act) for act in overview.acts],
+        "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
         "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],
     }
 
@@ -138,6 +140,8 @@ def _one_text(group: Document) -> str:
         lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")
     else:
         lines.append("last committed: none")
+    if group["pruned_before"]:
+        lines.append(f"pruned before:  {name_window(group['group'], group['pruned_before'])}")
     lines.append(f"lag:            {_lag_text(group)}")
     lines.append(f"headroom:       {_headroom_text(group)}")
     keys = ("topic", "partition", "watermark", "beginning", "end", "lag", "waits", "headroom", "verdict")
@@ -171,6 +175,8 @@ def _headroom_text(group: Document) -> str:
 
 def _windows_of(act: Document) -> str | None:
     details = act["details"]
+    if KEPT_FROM in details:
+        return f"before {details[KEPT_FROM]:06d}"
     ids = [details["window"]] if "window" in details else details.get("superseded", [])
     if len(ids) > 1:
         return name_windows(parse_window_id(id_)[1] for id_ in ids)

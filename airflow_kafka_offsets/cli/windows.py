@@ -9,7 +9,8 @@ from airflow_kafka_offsets.cli.documents import Document, window_detail, window_
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownWindowError, counted, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, counted
+from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
@@ -31,15 +32,23 @@ def windows(args: Namespace) -> Answer:
 def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
     states = [State(state) for state in args.state or ()]
     found = [window_document(row) for row in ledger.windows(group, states=states, limit=args.limit)]
-    return Answer({"group": group, "windows": found}, lambda: _list_text(group, found, args.limit))
+    before = ledger.pruned(group).before
+    document = {"group": group, "pruned_before": before if before > 1 else None, "windows": found}
+    return Answer(document, lambda: _list_text(document, args.limit))
 
 
-def _list_text(group: str, found: Sequence[Document], limit: int) -> str:
+def _list_text(document: Document, limit: int) -> str:
+    group, found = document["group"], document["windows"]
+    before = document["pruned_before"]
+    pruned = "" if before is None else f" (pruned before {name_window(group, before)})"
     if not found:
-        return f"Group {group} has no such windows."
+        return f"Group {group} has no such windows{pruned}."
     keys = ("id", "state", "lane", "until", "span", "records", "attempts", "held_by")
-    more = f"\n\nThe newest {limit}; --limit shows more." if len(found) == limit else ""
-    return table(keys, found, held_by="last run") + more
+    is_full = len(found) == limit
+    more = f"The newest {limit}; --limit shows more." if is_full else ""
+    if pruned:
+        more = f"{more} Pruned before {name_window(group, before)}.".strip()
+    return table(keys, found, held_by="last run") + (f"\n\n{more}" if more else "")
 
 
 def _is_window(ledger: Ledger, name: str) -> bool:
@@ -56,8 +65,7 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
     found = {row.held.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - found.keys()):
-        names = name_some([name_window(group, seq) for seq in missing], ", ")
-        raise UnknownWindowError(f"The ledger has no window {names}; kafka-offsets windows {group} lists them")
+        raise absent(group, missing, ledger.pruned(group))
     details = [window_detail(found[seq], ledger.attempts(name_window(group, seq))) for seq in sorted(found)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
 

@@ -10,6 +10,7 @@
     │   │   └── NoConnectionError       Airflow has no connection of this id, or a secrets backend did not answer
     │   ├── UnknownGroupError       no such group in the ledger
     │   ├── UnknownWindowError      no such window in the ledger
+    │   │   └── PrunedWindowError       it was pruned: Kafka no longer held its offsets
     │   ├── ForeignGroupError       the group belongs to another DAG or task
     │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
@@ -158,6 +159,10 @@ class UnknownGroupError(BadInputError):
 
 class UnknownWindowError(BadInputError):
     """The ledger has no such window."""
+
+
+class PrunedWindowError(UnknownWindowError):
+    """The ledger had the window. It was pruned after Kafka no longer held its offsets, so no run can read it again."""
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

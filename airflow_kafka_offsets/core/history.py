@@ -42,7 +42,7 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"`` or ``"export"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
 
@@ -79,6 +79,29 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OldWindow:
+    """A window that may be pruned.
+
+    Attributes:
+        held: the window and who worked on it last.
+        planned_at: in UTC.
+        attempts: how many there were.
+        last_attempt: when the last one began, in UTC; None: there was none.
+    """
+
+    held: Held
+    planned_at: datetime
+    attempts: int
+    last_attempt: datetime | None
+
+    @property
+    def last_used(self) -> datetime:
+        """The last moment at which something is known to have happened to it. A cut time counts, too."""
+        times = (self.held.window.until, self.planned_at, self.held.committed_at, self.last_attempt)
+        return max(time for time in times if time is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Frontier:
     """How far a group has come in time.
 
@@ -98,6 +121,9 @@ class Frontier:
 
 NEXT_WINDOW = "next_window"
 """In the details of a reset: the number of the first window after it."""
+
+KEPT_FROM = "kept_from"
+"""In the details of a prune: the number of the first window that it left."""
 
 MAX_WHO = 200
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.place.audit import Audit, Auditor
 from airflow_kafka_offsets.core.place.islands import Islands
+from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
@@ -35,15 +36,16 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         raise UnknownGroupError(f"Group {group.name} has not planned yet, so no table has anything of it")
     if seqs:
         _check_committed(ledger, group.name, seqs)
-    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs)
+    floors = ledger.pruned(group.name).floors_of(position.topic_ids)
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
     return auditor.audit(_with_records(ledger, found))
 
 
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
     states = {row.held.window.seq: row.held.window.state for row in rows(ledger, group, seqs=seqs)}
-    if unknown := [name_window(group, seq) for seq in seqs if seq not in states]:
-        raise UnknownWindowError(f"The ledger has no window {name_some(unknown, ', ')}")
+    if unknown := [seq for seq in seqs if seq not in states]:
+        raise absent(group, unknown, ledger.pruned(group))
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
     if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
         raise IllegalStepError(

@@ -10,12 +10,12 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import NotYetError, UnknownWindowError, name_some
+from airflow_kafka_offsets.core.errors import NotYetError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
-from airflow_kafka_offsets.core.plan import replay
+from airflow_kafka_offsets.core.plan import pruning, replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
@@ -23,7 +23,6 @@ from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
-from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 
 logger = logging.getLogger(__name__)
@@ -153,10 +152,8 @@ class ReplayPlanner:
 
     def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
         rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
-        if missing := [name_window(group, seq) for seq in seqs if seq not in rows]:
-            raise UnknownWindowError(
-                f"The ledger has no window {name_some(missing, ', ')}; kafka-offsets windows {group} lists them"
-            )
+        if missing := [seq for seq in seqs if seq not in rows]:
+            raise pruning.absent(group, missing, self._ledger.pruned(group))
         for held in rows.values():
             replay.check_replayable(held.window)
         if held_windows := [rows[seq] for seq in seqs if rows[seq].window.span]:
@@ -171,11 +168,14 @@ class ReplayPlanner:
         """
         had = {held.window.seq for held in own}
         held_windows = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
+        # After the search, as some may have left meanwhile.
+        pruning.check_span(group.name, span.start, self._ledger.pruned(group.name))
         seen = self._kafka.snapshot(group.topics, group.isolation_level)
         asked = self._between_times(group, span, seen)
         if own:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
+        self._check_not_pruned(group.name, gaps, state)
         drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
         if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
@@ -192,10 +192,16 @@ class ReplayPlanner:
         owners, gaps = self._owners(group.name, asked, state)
         if not gaps:
             return Allocation(owners)
+        self._check_not_pruned(group.name, gaps, state)
         # Also the topics of the windows that will be run again: these have to be readable.
         topics = {tp.topic for held in owners for tp in held.window.ranges.without_empty()}
         seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
         return Allocation(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
+
+    def _check_not_pruned(self, group: str, gaps: replay.Gaps, state: GroupState) -> None:
+        assert state.position
+        # After the search for owners: a window that left in between has raised the floors before.
+        pruning.check_not_pruned(group, gaps, self._ledger.pruned(group), state.position.topic_ids)
 
     def _cut_in(self, group: str, span: TimeSpan) -> list[Held]:
         """Return the windows that belong to a span, oldest first."""

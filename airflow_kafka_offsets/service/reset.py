@@ -10,6 +10,7 @@ from airflow_kafka_offsets.core.leader_epochs import doubtful
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.pruning import check_reset
 from airflow_kafka_offsets.core.plan.reset import Reset, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
@@ -29,7 +30,10 @@ def work_out(
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     committed = committed_windows(ledger, group.name)
-    return plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics)
+    found = plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics)
+    # After the search for windows, as some may have left meanwhile.
+    check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
+    return found
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

@@ -24,7 +24,6 @@ from airflow_kafka_offsets.core.errors import (
     KafkaUnavailableError,
     LedgerUnavailableError,
     counted,
-    no_window,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Frontier
@@ -33,6 +32,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
+from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.waiting import (
     Decision,
     OffsetsAt,
@@ -143,7 +143,7 @@ class _Look:
         with ledger.one_connection():
             self.states = _together(names, ledger.load_all, lambda _: GroupState())
             self._frontiers = _together(until, ledger.frontiers, lambda _: Frontier())
-            self._windows = _together(ids, ledger.standings, _unknown) if ids else {}
+            self._windows = _together(ids, ledger.standings, partial(_unknown, ledger)) if ids else {}
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""
@@ -269,8 +269,9 @@ def _together(
     return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
 
 
-def _unknown(window_id: str) -> Standing:
-    raise no_window(window_id, parse_window_id(window_id)[0])
+def _unknown(ledger: Ledger, window_id: str) -> Standing:
+    group, seq = parse_window_id(window_id)
+    raise absent(group, [seq], ledger.pruned(group))
 
 
 def _attempt(step: Callable[[], _T]) -> _T | Exception:

@@ -80,9 +80,11 @@ def keys_in_page(name: str) -> set[str]:
     [
         ("status", ("status", "lake.orders")),
         ("windows", ("windows", "lake.orders", "--ids", "2")),
+        ("windows", ("windows", "lake.orders")),
         ("plan", ("plan", "lake.orders")),
         ("abandon", ("abandon", "lake.orders-000003", "--why", "w")),
         ("commit", ("commit", "lake.orders-000003", "--why", "w")),
+        ("prune", ("prune", "lake.orders", "--older-than", "1d")),
         ("import", ("import", "new", "--from", "ledger", "--as", "lake.clicks", "--why", "w")),
         ("export", ("export", "lake.orders")),
         ("copy", ("copy", "lake.orders", "--from", "ledger", "--to", "redis://redis_default", "--why", "w")),

@@ -166,7 +166,7 @@ WORDS = [
     "", " ", "lake.orders", "lake.clicks", "lake.orders-000003", "lake.orders-000001", "no one", "-1", "0", "3", "1-3", "1,,2", "orders",
     NOT_UTF8, "zo\u00eb", "\U0001f4a9", "a/b", "'; DROP TABLE x", "%s", "{}", "\\", "\n", LONG, "9" * 19, "9" * 18, "1" + "0" * 30,
     "2026-01-31T00:00:00+00:00", "2026-01-31", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "1969-01-01T00:00:00Z",
-    "earliest", "latest", "nan", "inf", "none", "there.csv", "dangling", "new.csv", "nowhere/x", ".", "~", "x" * 5000,
+    "earliest", "latest", "90d", "nan", "inf", "none", "there.csv", "dangling", "new.csv", "nowhere/x", ".", "~", "x" * 5000,
     '{"orders":{"0":5}}', '{"orders":{"0":900,"1":1}}', '{"orders":{"0":-1}}', '{"orders":{"0":1,"0":2}}', '{"x":{"0":5}}', "[" * 5000,
     '{"orders":{"0":1e999}}', '{"orders":{"0":Infinity}}', '{"orders":' * 900, '{"orders":{"99999999999":1}}', "csv:dangling", "csv:-",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from multiprocessing.synchronize import Barrier
 from typing import Any, Self
@@ -16,7 +17,9 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.service.memory_log import MemoryLog
@@ -148,6 +151,31 @@ def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     def go() -> list[str]:
         planned = service.plan(group(name, max_offsets=8), who, lambda _: False, Ranges(asked))
         return [p.window.id for p in planned]
+
+    return go
+
+
+def prune_or_take(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    """Prune all that can go, or begin to work on one of the oldest windows."""
+    if me % 2:
+        return _take_an_old_one(ledger, name, me)
+    kafka = MemoryLog()
+    kafka.create("orders", 2)
+    for partition in (0, 1):
+        kafka.produce(TopicPartition("orders", partition), 200)
+        kafka.expire(TopicPartition("orders", partition), 200)
+    pruning = Pruning(ledger, kafka, lambda: NOW + timedelta(days=9))
+    return lambda: pruning.prune(group(name), timedelta(days=1), "ada", "why").windows
+
+
+def _take_an_old_one(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+    window_id = f"{name}-{1 + me % 5:06d}"
+
+    def go() -> str:
+        by = claim(f"{name} again {me}")
+        [held] = ledger.hold([ledger.window(window_id).held], by, NOW)
+        ledger.end_attempt(ledger.start_attempt(held.window, by, Try(), NOW), Outcome.SUCCEEDED, 1, NOW)
+        return window_id
 
     return go
 

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.history import KEPT_FROM
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.replay import overlapping
@@ -87,6 +88,8 @@ QUESTIONS: dict[str, Question] = {
     "one window": lambda ledger, history: ledger.window(newest(history)),
     "its attempts": lambda ledger, history: ledger.attempts(newest(history)),
     "what people did": lambda ledger, history: ledger.acts(history.group.name),
+    "the oldest windows": lambda ledger, history: ledger.old_windows(history.group.name, since=1, limit=10),
+    "what was pruned": lambda ledger, history: ledger.pruned(history.group.name),
     "the definition": lambda ledger, history: ledger.group(history.group.name),
     "the groups of a task": lambda ledger, _: ledger.groups_of(Owner("bench", "load")),
 }
@@ -136,11 +139,18 @@ def reset(ledger: SqlLedger, history: History) -> None:
     ledger.reset(name, state.version, back, [row.held.window.seq], act("reset"))
 
 
+def prune(ledger: SqlLedger, history: History) -> None:
+    """Take the oldest windows out."""
+    oldest = ledger.old_windows(history.group.name, since=1, limit=5)
+    ledger.prune(oldest, replace(act("prune"), details={KEPT_FROM: oldest[-1].held.window.seq + 1}))
+
+
 WRITES: dict[str, Question] = {
     "plan, work and commit": plan_and_commit,
     "take over and work": take_over,
     "abandon": abandon,
     "reset": reset,
+    "prune": prune,
 }
 _RUNS = count(1)
 

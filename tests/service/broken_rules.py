@@ -24,7 +24,7 @@ from sqlalchemy import Connection, update
 
 from airflow_kafka_offsets.adapters.ledger import sql_ledger
 from airflow_kafka_offsets.adapters.ledger.tables import groups, windows
-from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan import ownership, pruning
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
@@ -98,6 +98,7 @@ RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
     ),
     "a window is given while Kafka holds it": partial(patch.object, service.WindowService, "_check_readable", _nothing),
     "no reset with open windows": partial(patch.object, service, "check_no_open_window", _nothing),
+    "what Kafka holds is not pruned": partial(patch.object, pruning, "_why_held", _nothing),
     "no empty window behind open ones": partial(patch.object, ownership, "check_something", _nothing),
 }
 

@@ -116,6 +116,11 @@ class MemoryLog:
         partition = self._partitions[tp]
         partition.beginning = max(partition.beginning, min(before, len(partition.times)))
 
+    def restore(self, tp: TopicPartition, beginning: int) -> None:
+        """Let a log begin earlier than it did. No Kafka does that by itself, but a copy of a cluster that is restored may."""
+        partition = self._partitions[tp]
+        partition.beginning = min(partition.beginning, beginning)
+
     def truncate(self, tp: TopicPartition, end: int) -> None:
         """Lose the records from an offset on, as an unclean leader election does."""
         partition = self._partitions[tp]

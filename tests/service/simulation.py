@@ -23,7 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -54,8 +54,10 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
+from airflow_kafka_offsets.service import prune
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import LedgerSource
+from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import work
 from airflow_kafka_offsets.task.definition import Stop
@@ -258,7 +260,7 @@ class Simulation:
         self.group = self.world.group
         self.main = getcurrent()
         self.laws = StepLaws(self._execute, self.require, getcurrent)
-        self.boundary = Boundary(self.ledger, self.pause, "ledger", self.laws.called)
+        self.boundary = Boundary(self.ledger, self.pause, "ledger", self._called)
         self.service = _Watched(
             self.boundary,
             Boundary(self.kafka, self.pause, "kafka"),
@@ -276,6 +278,21 @@ class Simulation:
         self.winners: Counter[str] = Counter()
         self.by_hand: set[str] = set()
         self.jobs: list[tuple[Claim, str]] = []
+        self.gone: dict[int, Window] = {}
+        """The windows that were pruned, as they were then."""
+
+    def _called(self, name: str, args: Sequence[Any]) -> None:
+        if name == "prune":
+            self._note_gone([old.held.window for old in args[0]])
+        self.laws.called(name, args)
+
+    def _note_gone(self, windows: Sequence[Window]) -> None:
+        log = self._log()
+        for window in windows:
+            held = [str(p) for p, r in window.ranges.without_empty().items() if r.end > log[p].beginning]
+            self.require(not held, f"{window.id} was pruned, and Kafka holds its {held}")
+            self.require(not window.state.is_open, f"{window.id} was pruned, and was {window.state}")
+            self.gone[window.seq] = window
 
     def _execute(self, query: str) -> Sequence[Any]:
         driver = self.ledger._engine.raw_connection().driver_connection
@@ -579,7 +596,8 @@ class Simulation:
         self.require(is_first == did_it, f"a commit of {window_id} returned {is_first}, and {did_it} is right")
         self.winners[window_id] += is_first
         self.require(self.winners[window_id] <= 1, f"two commits of {window_id} returned True")
-        state = self.ledger.window(window_id).held.window.state
+        gone = self.gone.get(parse_window_id(window_id)[1])
+        state = (gone or self.ledger.window(window_id).held.window).state
         done = state in (State.COMMITTED, State.SUPERSEDED)
         self.require(done, f"a commit of {window_id} returned, and it is {state}")
 
@@ -589,8 +607,10 @@ class Simulation:
         """Let a person do something, which takes steps as well."""
         windows = self.windows()
         planned = [w for w in windows if w.state is State.PLANNED]
-        kind = self.random.choice(["abandon", "abandon", "reset", "reset", "commit"])
-        if kind == "reset" and windows:
+        kind = self.random.choice(["abandon", "abandon", "reset", "reset", "commit", "prune", "prune"])
+        if kind == "prune" and windows:
+            self._start_prune()
+        elif kind == "reset" and windows:
             self._start_reset(windows)
         elif kind == "abandon" and planned:
             window, leave_gap = self.random.choice(planned), self.random.random() < 0.5
@@ -602,6 +622,13 @@ class Simulation:
             window = self.random.choice(planned)
             self.by_hand.add(window.id)
             self._start_act(f"commit {window.id}", lambda: self.service.commit_by_hand(window.id, "ada", "why"))
+
+    def _start_prune(self) -> None:
+        """Let a person prune, in transactions of one window and then of two."""
+        older_than = timedelta(seconds=self.random.choice([0, 20, 200]))
+        kafka = Boundary(self.kafka, self.pause, "kafka")
+        pruning = Pruning(self.boundary, kafka, lambda: self.world.now, lambda _: None)
+        self._start_act(f"prune {older_than}", lambda: pruning.prune(self.group, older_than, "ada", "why"))
 
     def _abandon(self, window_id: str, *, leave_gap: bool) -> None:
         done = self.service.abandon(window_id, "ada", "why", leave_gap=leave_gap)
@@ -641,7 +668,11 @@ class Simulation:
             BrokenLawError: a law does not hold; with the story, which any other error has as a note.
         """
         try:
-            with patch.object(work, "patiently", lambda step: step()):  # its minute of patience is over at once
+            with ExitStack() as patched:
+                # Its minute of patience is over at once.
+                patched.enter_context(patch.object(work, "patiently", lambda step: step()))
+                patched.enter_context(patch.object(prune, "FIRST_PAGE", 1))
+                patched.enter_context(patch.object(prune, "LONGEST_PAGE", 2))
                 self._play()
                 self.is_calm = True
                 self._drive_to_quiet()
@@ -945,8 +976,12 @@ class Simulation:
     def _helds(self) -> list[Held]:
         return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
 
+    def history(self) -> list[Window]:
+        """Return all windows that ever were, oldest first."""
+        return [window for _, window in sorted(self.gone.items())] + self.windows()
+
     def _check_laws(self) -> None:
-        windows = self.windows()
+        windows = self.history()
         self._check_owners()
         for window in windows:
             self._note_window(window)
@@ -963,7 +998,11 @@ class Simulation:
         return position.offsets if position else {}
 
     def _check_owners(self) -> None:
-        windows = self.windows()
+        windows = self.history()
+        before = self.ledger.pruned("lake").before
+        self.require(
+            before == len(self.gone) + 1, f"{sorted(self.gone)} are gone, and all before {before} are said to be"
+        )
         numbers = [w.seq for w in windows]
         self.require(numbers == list(range(1, len(numbers) + 1)), f"the numbers are {numbers}")
         owners = Counter(record for w in windows if w.state.owns for record in records(w.ranges))

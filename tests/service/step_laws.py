@@ -16,7 +16,21 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 Require = Callable[[bool, str], None]
 """Refuses a schedule when what it is told does not hold."""
 
-READS = frozenset({"load", "succeeded", "window", "windows", "attempts", "acts", "group", "groups"})
+READS = frozenset(
+    {
+        "load",
+        "succeeded",
+        "window",
+        "windows",
+        "attempts",
+        "acts",
+        "group",
+        "groups",
+        "pruned",
+        "old_windows",
+        "frontiers",
+    }
+)
 
 _WINDOWS = """
     SELECT w.seq, w.state, w.holds, w.span, w.lane = 'live', w.committed_at, c.dag_id, c.run_id, c.task_id, c.map_index, c.scope

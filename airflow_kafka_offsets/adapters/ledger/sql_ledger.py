@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 
-from airflow_kafka_offsets.adapters.ledger import schema, staging
+from airflow_kafka_offsets.adapters.ledger import pruning, schema, staging
 from airflow_kafka_offsets.adapters.ledger.documents import (
     dump_position,
     dump_ranges,
@@ -45,17 +45,16 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
 )
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
-from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned, windows
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
     ConcurrentChangeError,
     UnknownGroupError,
     counted,
     no_group,
-    no_window,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, OldWindow, WindowRow
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -69,6 +68,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     check_gap,
     is_owner,
 )
+from airflow_kafka_offsets.core.plan.pruning import Pruned, absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
@@ -198,7 +198,12 @@ class SqlLedger:
             if claim is None:
                 return state
             claimed = _claimed(connection, group, claim)
-            return replace(state, claimed=claimed, elsewhere=() if claimed else _elsewhere(connection, group, claim))
+            return replace(
+                state,
+                claimed=claimed,
+                elsewhere=() if claimed else _elsewhere(connection, group, claim),
+                is_pruned=pruning.had_one(connection, group, claim),
+            )
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """Return the states of groups; one that never planned is not in the answer."""
@@ -393,6 +398,29 @@ class SqlLedger:
             (group_id,) = _group(connection, group, groups.c.id)
             _record(connection, group_id, act)
 
+    def pruned(self, group: str) -> Pruned:
+        """Return what is known of the windows that a group no longer has."""
+        with self._reading() as connection:
+            return pruning.load(connection, group)
+
+    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[OldWindow]:
+        """Return windows of a group with this number or a larger one, the oldest first."""
+        mine = and_(windows.c.group_id == _id_of(group), windows.c.seq >= since)
+        with self._reading() as connection:
+            rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
+            return [OldWindow(_held(row), row.planned_at, row.attempts, row.last_attempt) for row in rows]
+
+    def prune(self, old: Sequence[OldWindow], act: Act, number: int | None = None) -> int:
+        """Delete old windows that follow one another, the first ones of their group, and record the act, or change its details."""
+        group = old[0].held.window.group
+        with self._writing() as connection:
+            (group_id,) = _group(connection, group, groups.c.id)
+            pruning.take_out(connection, group, group_id, old)
+            if number is None:
+                return _record(connection, group_id, act)
+            pruning.note(connection, number, act)
+            return number
+
     def groups(self) -> Sequence[KafkaGroup]:
         """Return every group as it was defined when it last planned."""
         return self._groups()
@@ -579,13 +607,18 @@ def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, 
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: _window_row(row) for row in _rows_of(connection, committed.items())}
     is_open = _newest_open(connection, ids)
+    before = pruning.before(connection, ids)
     query = select(acts, groups.c.name).join(groups).where(acts.c.group_id.in_(ids)).order_by(acts.c.id)
     done: dict[int, list[Act]] = {}
     for row in connection.execute(query):
         done.setdefault(row.group_id, []).append(_act(row.name, row))
     return {
         row.name: Overview(
-            states[row.name], last.get(row.id), tuple(is_open.get(row.id, ())), tuple(done.get(row.id, ()))
+            states[row.name],
+            last.get(row.id),
+            tuple(is_open.get(row.id, ())),
+            tuple(done.get(row.id, ())),
+            before.get(row.id, 1),
         )
         for row in found
     }
@@ -696,6 +729,14 @@ def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, .
 @cache
 def _held_windows() -> Select[Any]:
     return select(windows, groups.c.name.label("group_name"), *_HOLDER).join(groups).join(claims)
+
+
+@cache
+def _old_windows() -> Select[Any]:
+    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
+    last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
+    return _held_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
 
 
 @cache
@@ -818,12 +859,16 @@ def _group_and_earlier(connection: Connection, window: Window, claim_id: int, tr
     """Return a group's id and the task's running attempts at its window up to this try, in one query."""
     at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == window.seq)
     earlier = and_(attempts.c.claim_id == claim_id, attempts.c.try_number <= try_number)
-    query = select(groups.c.id, attempts.c.id.label("attempt")).outerjoin(
-        attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING)
+    query = (
+        select(groups.c.id, windows.c.seq, attempts.c.id.label("attempt"))
+        .outerjoin(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq == window.seq))
+        .outerjoin(attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING))
     )
     rows = connection.execute(query.where(groups.c.name == window.group)).all()
     if not rows:
         raise _unknown_group(window.group)
+    if rows[0].seq is None:
+        raise absent(window.group, [window.seq], pruning.load(connection, window.group))
     return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
 
 
@@ -922,7 +967,7 @@ def _find_window(connection: Connection, query: Select[Any], window_id: str) -> 
     group, seq = parse_window_id(window_id)
     row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
     if row is None:
-        raise no_window(window_id, group)
+        raise absent(group, [seq], pruning.load(connection, group))
     return row
 
 
@@ -976,8 +1021,10 @@ def _frontiers() -> Select[Any]:
     newest = proofs.order_by(windows.c.until.desc()).limit(1).correlate(groups).scalar_subquery()
     return (
         select(groups.c.id, groups.c.name, last.c.seq, last.c.until, func.coalesce(*first_open).label("oldest_open"))
+        .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
         .select_from(groups)
         .outerjoin(last, and_(last.c.group_id == groups.c.id, last.c.seq == newest))
+        .outerjoin(pruned, pruned.c.group_id == groups.c.id)
     )
 
 
@@ -1023,8 +1070,10 @@ def _commit_of(row: Row[Any]) -> Commit:
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
-    window_id = None if row.seq is None else name_window(row.name, row.seq)
-    return Frontier(window_id, row.until, tuple(name_window(row.name, seq) for seq in waiting))
+    proofs = [(seq, until) for seq, until in ((row.seq, row.until), (row.proof_seq, row.proof_until)) if until]
+    seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
+    window_id = None if seq is None else name_window(row.name, seq)
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))
 
 
 def _change(connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any) -> None:
@@ -1058,8 +1107,8 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: St
             raise ConcurrentChangeError(f"Another process changed windows that were {before} just now")
 
 
-def _record(connection: Connection, group_id: int, act: Act) -> None:
-    connection.execute(
+def _record(connection: Connection, group_id: int, act: Act) -> int:
+    result = connection.execute(
         insert(acts).values(
             group_id=group_id,
             kind=act.kind,
@@ -1069,3 +1118,4 @@ def _record(connection: Connection, group_id: int, act: Act) -> None:
             details=json.dumps(dict(act.details)),
         )
     )
+    return _new_id(result)

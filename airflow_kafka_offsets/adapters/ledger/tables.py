@@ -139,6 +139,8 @@ windows = Table(
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
     Index(None, "group_id", "lane", "state", "is_capped", "until"),
+    # A claim is deleted when nothing refers to it any more.
+    Index(None, "holder"),
 )
 
 claim_windows = Table(
@@ -148,6 +150,7 @@ claim_windows = Table(
     Column("group_id", Integer, primary_key=True, autoincrement=False),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
+    Index(None, "group_id", "seq"),
 )
 
 attempts = Table(
@@ -182,6 +185,25 @@ acts = Table(
     Column("at", UtcDateTime, nullable=False),
     Column("details", document(), nullable=False),
     Index(None, "group_id"),
+)
+
+# What stays known of windows that were pruned: `core.plan.pruning`.
+pruned = Table(
+    LEDGER_PREFIX + "pruned",
+    metadata,
+    Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
+    Column("before_seq", BigInteger, nullable=False),
+    Column("until", UtcDateTime),
+    Column("proof_seq", BigInteger),
+    Column("proof_until", UtcDateTime),
+    Column("floors", document(), nullable=False),
+)
+
+# The claims that had such windows: of each only a number made from its names, so that a row takes little.
+pruned_claims = Table(
+    LEDGER_PREFIX + "pruned_claims",
+    metadata,
+    Column("id", _BIG, primary_key=True, autoincrement=False),
 )
 
 # What jobs staged for tables in this database. Spark's JDBC writes it (`spark.sinks.jdbc`), commits publish it.

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from airflow_kafka_offsets.core.offsets import MAX_OFFSET, TopicPartition
+from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.islands import Island, Islands, Piece, pieces
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Window
@@ -99,12 +99,14 @@ class Auditor:
         topic_ids: the current id of each topic that the group reads.
         expects_gaps: the group's ``expect_gaps``: whether offsets without a record are normal.
         is_whole: whether all windows of the group are compared. Then offsets that belong to no window are reported, too.
+        floors: below these offsets, windows were pruned, and no one can tell what the table should have.
     """
 
     table: Islands
     topic_ids: Mapping[str, str]
     expects_gaps: bool
     is_whole: bool
+    floors: Offsets = field(default_factory=dict)
     _owned: defaultdict[TopicPartition, list[OffsetRange]] = field(
         init=False, default_factory=lambda: defaultdict(list)
     )
@@ -180,15 +182,18 @@ class Auditor:
     def _outside(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
         for tp, islands in self.table.items():
             gaps = list(between(owned.get(tp, ())))
+            known = self.floors.get(tp, 0)
             for island in islands:
                 for gap in gaps:
-                    start, end = max(island.start, gap.start), min(island.end, gap.end)
+                    start, end = max(island.start, gap.start, known), min(island.end, gap.end)
                     if start < end:
                         yield Piece(tp, OffsetRange(start, end), island.copies)
 
     def _at_join(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
         for tp, ranges in owned.items():
             start = ranges[0].start
+            if self.floors.get(tp):
+                continue  # the window before the first one was pruned, and so is what it left out
             before = [island.end for island in self.table.get(tp, ()) if island.start < start]
             if before and before[-1] < start:
                 yield Piece(tp, OffsetRange(before[-1], start), 0)

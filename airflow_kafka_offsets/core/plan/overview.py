@@ -17,9 +17,11 @@ class Overview:
         last_committed: the newest committed live window; None: there is none.
         open: the open windows of both lanes, newest first: the newest 50 of them.
         acts: what people did to the group, oldest first.
+        pruned_before: windows with smaller numbers were pruned; 1: none was.
     """
 
     state: GroupState
     last_committed: WindowRow | None = None
     open: tuple[WindowRow, ...] = ()
     acts: tuple[Act, ...] = ()
+    pruned_before: int = 1

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.errors import (
     ConfirmationError,
     ForeignGroupError,
     IllegalStepError,
+    PrunedWindowError,
     UnreadTopicError,
     WindowBusyError,
     name_some,
@@ -89,6 +90,7 @@ class GroupState:
         claimed: the windows that the asking claim ever had, oldest first.
         elsewhere: if the asking claim has no window in this group: the ids of a few windows that it has in other groups.
         owner: the task that the group belongs to; None: it will belong to the first task that plans live.
+        is_pruned: whether a window that the asking claim had was pruned.
     """
 
     version: int = 0
@@ -97,6 +99,7 @@ class GroupState:
     claimed: tuple[Held, ...] = ()
     elsewhere: tuple[str, ...] = ()
     owner: Owner | None = None
+    is_pruned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,13 @@ def own_windows(state: GroupState) -> tuple[Held, ...]:
 
     Raises:
         IllegalStepError: a reset superseded one of them. A rerun would write what other windows own now.
+        PrunedWindowError: one of them was pruned.
     """
+    if state.is_pruned:
+        raise PrunedWindowError(
+            "A window of this run was pruned from the ledger, because Kafka no longer held its offsets: nothing can read it again, and its "
+            "output stays as it is. Trigger a new run instead of clearing this one."
+        )
     superseded = [held.window.id for held in state.claimed if held.window.state is State.SUPERSEDED]
     if superseded:
         raise IllegalStepError(

@@ -148,3 +148,11 @@ def test_a_window_that_owns_nothing_of_a_topic_that_was_recreated_is_judged_as_a
 def test_windows_with_a_topic_that_left_the_group_are_judged_as_all_others() -> None:
     both = window({tp(0): (0, 10), tp(0, "clicks"): (0, 5)}, 1)
     assert audit({tp(0): [Island(0, 10, 1)]}, (both, 15)).missing[0].missing == 5
+
+
+def test_below_the_floor_of_a_prune_nothing_is_told() -> None:
+    table = {tp(0): [Island(0, 18, 2), Island(20, 30, 1), Island(35, 40, 2)], tp(1): [Island(0, 10, 1)]}
+    found = Auditor(table, ids([tp()]), False, is_whole=True, floors={tp(0): 20, tp(1): 10}).audit([(SECOND, 10)])
+    assert [(str(p.tp), str(p.offsets)) for p in found.outside] == [("orders-0", "35 to 39")]
+    assert found.at_join == ()
+    assert not found.findings

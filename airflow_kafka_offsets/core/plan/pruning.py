@@ -1,0 +1,221 @@
+"""Which windows may leave the ledger, and what stays known of them (docs/design.md, rule 13).
+
+Windows leave from the oldest on, without a hole: the first one that has to stay keeps all after it. So one number tells what is gone.
+Only a window whose offsets Kafka no longer holds may leave. So an offset that Kafka holds has the owner that it had.
+
+Two things stay of what is gone. The floor of each partition: below it, the ledger no longer knows who owned an offset, so no one may
+own it again, even if the offset is ever back in Kafka. And a number for each claim: a run that asks again gets no new window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from airflow_kafka_offsets.core.errors import (
+    DataLossError,
+    IllegalStepError,
+    PrunedWindowError,
+    UnknownWindowError,
+    name_some,
+    no_window,
+)
+from airflow_kafka_offsets.core.history import OldWindow
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange
+from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.core.window_id import name_window
+
+Floors = Mapping[str, Mapping[int, int]]
+"""By topic id and partition: below this offset, the ledger no longer knows who owned an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What is known of the windows that a group no longer has.
+
+    Attributes:
+        before: each window with a smaller number is gone; 1: none is.
+        until: the latest cut time of a window that is gone and could have been replayed; None: there was none.
+        proof: the number and the cut time of the window that is gone and proved most of how far the group has come in time, see
+            `core.history.Frontier`; None: there was none.
+        floors: see `Floors`. Of another topic of the same name, the offsets are not concerned.
+        prunes: the acts, oldest first: the number of the first window that each left, and when that was.
+    """
+
+    before: int = 1
+    until: datetime | None = None
+    proof: tuple[int, datetime] | None = None
+    floors: Floors = field(default_factory=dict)
+    prunes: tuple[tuple[int, datetime], ...] = ()
+
+    def floor(self, tp: TopicPartition, topic_ids: Mapping[str, str]) -> int:
+        """Return the floor of a partition; 0: it has none."""
+        return self.floors.get(topic_ids.get(tp.topic, ""), {}).get(tp.partition, 0)
+
+    def floors_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """Return the floors of the partitions of topics."""
+        of_topics = ((topic, self.floors.get(topic_id, {})) for topic, topic_id in topic_ids.items())
+        return {TopicPartition(topic, p): floor for topic, of_topic in of_topics for p, floor in of_topic.items()}
+
+
+NOTHING_PRUNED = Pruned()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What decides whether a window may leave.
+
+    Attributes:
+        idle_since: nothing may have happened to it since then.
+        keep_from: the number of the first window that the ledger needs in any case; None: it needs none.
+        topic_ids: the id of each topic in the group's position.
+        are_deleted: whether a person vouches that topics which Kafka does not have under their last known id are deleted.
+    """
+
+    idle_since: datetime
+    keep_from: int | None
+    topic_ids: Mapping[str, str]
+    are_deleted: bool = False
+
+
+def why_kept(old: OldWindow, limits: Limits, log: LogSnapshot) -> str | None:
+    """Return why a window has to stay, as the end of a sentence; None: it may leave.
+
+    Args:
+        old: the window.
+        limits: see `Limits`.
+        log: what Kafka holds of its topics.
+    """
+    window = old.held.window
+    if window.state.is_open:
+        return (
+            f"it is {window.state} (let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...')"
+        )
+    if limits.keep_from is not None and window.seq >= limits.keep_from:
+        return "the group's watermark or its last commit is known from it"
+    if old.last_used > limits.idle_since:
+        return f"it was used at {old.last_used.isoformat(timespec='seconds')}, which is not long enough ago"
+    return _why_held(window, limits, log)
+
+
+def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
+    held = []
+    for tp, owned in window.ranges.without_empty().items():
+        known, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
+        if known is None:
+            return f"it does not say from which topic of the name {tp.topic} it was cut"
+        if now == known:
+            bounds = log.bounds.get(tp)
+            if bounds is None or owned.end > bounds.beginning:
+                beginning = "unknown" if bounds is None else bounds.beginning
+                held.append(f"{tp} offsets {owned} (beginning offset {beginning})")
+        elif not (limits.are_deleted or (now is not None and now == limits.topic_ids.get(tp.topic))):
+            return (
+                f"Kafka has no topic {tp.topic} with the id {known}: make sure that this is the right Kafka. If the topic was "
+                "deleted for good, add --deleted-topics"
+            )
+    return f"Kafka may still hold some of its offsets: {name_some(held, ', ')}" if held else None
+
+
+def without(windows: Sequence[Window], before: Pruned) -> Pruned:
+    """Return what is known after these windows have left, the oldest first."""
+    owners = [window for window in windows if window.state.owns and window.span]
+    times = [window.until for window in owners]
+    ends = [
+        ({tp: owned.end for tp, owned in window.ranges.without_empty().items()}, window.topic_ids) for window in owners
+    ]
+    until = max(times if before.until is None else [*times, before.until], default=None)
+    proofs = [(window.seq, window.until) for window in windows if _proves(window)]
+    proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda one: one[1], default=None)
+    return replace(before, before=windows[-1].seq + 1, until=until, proof=proof, floors=_raised(before.floors, ends))
+
+
+def _proves(window: Window) -> bool:
+    return window.state is State.COMMITTED and window.lane is Lane.LIVE and not window.is_capped
+
+
+def _raised(floors: Floors, more: Iterable[tuple[Offsets, Mapping[str, str]]]) -> Floors:
+    raised = {topic_id: dict(of_topic) for topic_id, of_topic in floors.items()}
+    for offsets, topic_ids in more:
+        for tp, offset in offsets.items():
+            if (topic_id := topic_ids.get(tp.topic)) is not None and offset:
+                of_topic = raised.setdefault(topic_id, {})
+                of_topic[tp.partition] = max(offset, of_topic.get(tp.partition, 0))
+    return raised
+
+
+def absent(group: str, seqs: Iterable[int], pruned: Pruned) -> UnknownWindowError:
+    """Return the error for windows that the ledger does not have: they were pruned, or never were there."""
+    seqs = sorted(seqs)
+    gone = [seq for seq in seqs if 0 < seq < pruned.before]
+    if not gone:
+        return no_window(name_some([name_window(group, seq) for seq in seqs], ", "), group)
+    when = next((f" on {at:%Y-%m-%d}" for before, at in pruned.prunes if before > gone[-1]), "")
+    names = name_some([name_window(group, seq) for seq in gone], ", ")
+    one = len(gone) == 1
+    what, were, its, it = ("Window", "was", "its", "it") if one else ("Windows", "were", "their", "them")
+    return PrunedWindowError(
+        f"{what} {names} {were} pruned from the ledger{when}: Kafka no longer held {its} offsets, so no run can read {it} again. "
+        f"What {'it' if one else 'they'} wrote stays as it is. {_first_kept(group, pruned)}"
+    )
+
+
+def _first_kept(group: str, pruned: Pruned) -> str:
+    return f"Windows of group {group} from {name_window(group, pruned.before)} on are still there"
+
+
+def check_span(group: str, start: datetime, pruned: Pruned) -> None:
+    """Refuse a time span that may have windows that are gone: a replay of the rest would pass for a replay of all.
+
+    Raises:
+        PrunedWindowError: with the time from which on all windows are there.
+    """
+    if pruned.until is not None and start < pruned.until:
+        raise PrunedWindowError(
+            f"Windows before {name_window(group, pruned.before)} with cut times up to {pruned.until.isoformat()} were pruned from "
+            f"the ledger, because Kafka no longer held their offsets. Ask for a time span that starts at {pruned.until.isoformat()} or "
+            f"later, or name the windows. {_first_kept(group, pruned)}"
+        )
+
+
+def check_not_pruned(
+    group: str, gaps: Mapping[TopicPartition, Sequence[OffsetRange]], pruned: Pruned, topic_ids: Mapping[str, str]
+) -> None:
+    """Refuse offsets that seem to be without an owner, because windows that may have owned them are gone.
+
+    Raises:
+        DataLossError: with the partitions and numbers.
+    """
+    gone = {
+        tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, floor) - 1} (ask for offsets from {floor} on)"
+        for tp, pieces in sorted(gaps.items())
+        if pieces[0].start < (floor := pruned.floor(tp, topic_ids))
+    }
+    if gone:
+        raise DataLossError(
+            f"The windows of these offsets were pruned from the ledger, because Kafka no longer held them: {name_some(gone.values())}. "
+            f"{_first_kept(group, pruned)}",
+            gone,
+        )
+
+
+def check_reset(group: str, target: Offsets, pruned: Pruned, topic_ids: Mapping[str, str]) -> None:
+    """Refuse a watermark below what is still known: windows that are gone may own what would be read again.
+
+    Raises:
+        IllegalStepError: with the partitions and numbers.
+    """
+    below = [
+        f"{tp}: offset {offset} (from {floor} on it can be moved)"
+        for tp, offset in sorted(target.items())
+        if offset < (floor := pruned.floor(tp, topic_ids))
+    ]
+    if below:
+        raise IllegalStepError(
+            f"Windows of group {group} before {name_window(group, pruned.before)} were pruned from the ledger, and it no longer knows "
+            f"whose output to remove if these offsets are read again: {name_some(below)}. If Kafka really holds them again, use a group "
+            "of another name for the topic"
+        )
