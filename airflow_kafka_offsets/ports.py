@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
@@ -183,6 +183,10 @@ class Ledger(Protocol):
 
     def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
         """Return where groups stand; one that the ledger does not have is not in the answer."""
+        ...
+
+    def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
+        """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         ...
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
@@ -406,6 +410,10 @@ class Ledger(Protocol):
             since: only windows with this number or a larger one.
             limit: how many at most.
         """
+        ...
+
+    def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
+        """Return the attempts at windows of a group by their number, oldest first; a window without one is not in the answer."""
         ...
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:

@@ -51,6 +51,8 @@ QUESTIONS: dict[str, Question] = {
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
+    "its outline": lambda ledger, history: ledger.outlines([history.group.name]),
+    "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),
     "its newest commits": lambda ledger, history: ledger.recent_commits([history.group.name]),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
     "some by number": rows(seqs=[2, 3]),

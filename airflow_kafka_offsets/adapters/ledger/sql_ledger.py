@@ -57,7 +57,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -433,6 +433,14 @@ class SqlLedger:
                 found |= _overviews(connection, groups.c.name.in_(some))
             return found
 
+    def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
+        """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
+        found: dict[str, Outline] = {}
+        with self._reading() as connection:
+            for some in _chunks(names):
+                found |= _outlines(connection, some)
+        return found
+
     def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
         """Return the newest committed live windows of groups, newest first, without their ranges."""
         found: dict[str, list[Commit]] = {}
@@ -491,6 +499,15 @@ class SqlLedger:
         group, seq = parse_window_id(window_id)
         with self._reading() as connection:
             return [_attempt(row) for row in connection.execute(_attempts(group).where(attempts.c.seq == seq))]
+
+    def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
+        """Return the attempts at windows of a group by their number, oldest first."""
+        found: dict[int, list[Attempt]] = {}
+        with self._reading() as connection:
+            for some in _chunks(seqs):
+                for row in connection.execute(_attempts(group).where(attempts.c.seq.in_(some))):
+                    found.setdefault(row.seq, []).append(_attempt(row))
+        return found
 
     def acts(self, group: str) -> Sequence[Act]:
         """Return what people did to a group, oldest first."""
@@ -556,6 +573,104 @@ def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, 
         )
         for row in found
     }
+
+
+def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
+    rows = connection.execute(_lists().where(groups.c.name.in_(names))).all()
+    recent = _recent(connection, names)
+    shown = [(row.id, seq) for row in rows for seq in (_open_windows(row)[0], row.last) if seq is not None]
+    lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
+    return {row.name: _outline(row, lines, recent.get(row.id, ())) for row in rows}
+
+
+_OPEN_COLUMNS = tuple(
+    (lane, state, f"first_{lane.value}_{state.value}", f"open_{lane.value}_{state.value}")
+    for lane in (Lane.LIVE, Lane.BACKFILL)
+    for state in sorted(OPEN)
+)
+
+
+@cache
+def _lists() -> Select[Any]:
+    """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
+
+    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
+        here = and_(windows.c.group_id == groups.c.id, windows.c.lane == lane, windows.c.state == state)
+        return select(what).where(here).correlate(groups).scalar_subquery()
+
+    columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
+    for lane, state, first, number in _OPEN_COLUMNS:
+        columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, groups.c.owner_dag_id, *columns)
+
+
+def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
+    """Return the oldest open live window, or else the oldest open backfill window, and how many are open in each lane that has some."""
+    found = row._mapping
+    counts: dict[Lane, int] = {}
+    firsts: dict[Lane, int] = {}
+    for lane, _, first, number in _OPEN_COLUMNS:
+        if seq := found[first]:
+            counts[lane] = counts.get(lane, 0) + found[number]
+            firsts[lane] = min(firsts.get(lane, seq), seq)
+    return next(iter(firsts.values()), None), counts
+
+
+def _recent(connection: Connection, names: Sequence[str]) -> dict[int, list[Row[Any]]]:
+    """Find the newest windows of groups, newest first. Numbers have no holes at the end, so this is a step into the index for each group."""
+    query: Select[Any] = (
+        select(windows.c.group_id, windows.c.seq, windows.c.lane, windows.c.span, claims.c.dag_id)
+        .select_from(groups)
+        .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
+        .join(claims, claims.c.id == windows.c.holder)
+        .where(groups.c.name.in_(names))
+    )
+    found: dict[int, list[Row[Any]]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.group_id, []).append(row)
+    return {group_id: sorted(rows, key=lambda row: -row.seq) for group_id, rows in found.items()}
+
+
+def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator[Row[Any]]:
+    """Find windows by group id and number, without their ranges."""
+    columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
+    query: Select[Any] = select(*(windows.c[column] for column in columns), *_HOLDER).join(claims)
+    for some in _chunks(pairs):
+        yield from connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+
+
+def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: Sequence[Row[Any]]) -> Outline:
+    def line(seq: int | None) -> WindowLine | None:
+        return None if seq is None else _line(row.name, lines[row.id, seq])
+
+    oldest, counts = _open_windows(row)
+    first_open, last = line(oldest), line(row.last)
+    dag_ids = {row.owner_dag_id, *(one.dag_id for one in recent)}
+    dag_ids.update(found.holder.dag_id for found in (first_open, last) if found is not None)
+    return Outline(
+        group=row.name,
+        given=row.next_seq - 1,
+        open=counts,
+        first_open=first_open,
+        last_committed=last,
+        spans=tuple(one.span for one in reversed(recent) if one.lane == Lane.LIVE),
+        dag_ids=frozenset(dag_ids - {None}),
+    )
+
+
+def _line(group: str, row: Row[Any]) -> WindowLine:
+    with intact(f"window {row.seq} of group {group}"):
+        return WindowLine(
+            group=group,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            span=row.span,
+            until=row.until,
+            planned_at=row.planned_at,
+            committed_at=row.committed_at,
+            holder=_claim(row),
+        )
 
 
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
