@@ -74,7 +74,7 @@ def _print(answer: Answer, output: str) -> None:
         # A name that this console can't print is no reason to fail once all is done.
         sys.stdout.reconfigure(errors="backslashreplace")
     if output == "json":
-        from airflow_kafka_offsets.cli.documents import as_json
+        from airflow_kafka_offsets.documents import as_json
 
         print(as_json(answer.document), flush=True)
     else:

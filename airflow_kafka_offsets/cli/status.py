@@ -8,7 +8,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from airflow_kafka_offsets.cli.documents import Document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
@@ -23,6 +22,7 @@ from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.documents import Document, window_document
 from airflow_kafka_offsets.service import watch
 
 _HARMLESS = {Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}

@@ -87,6 +87,7 @@ def is_standard(name: str) -> bool:
 LAYERS: dict[str, set[str]] = {
     "spark": set(),
     "core": {"spark"},
+    "documents": {"core"},
     "ports": {"core"},
     "service": {"core", "ports"},
     "adapters": {"core", "ports"},
@@ -98,7 +99,8 @@ LAYERS: dict[str, set[str]] = {
     "sensors": {"core", "ports", "service", "wiring", "triggers"},
     "decorators": {"launch", "operators"},
     "params": {"core"},
-    "cli": {"spark", "core", "ports", "service", "wiring", "launch", "task"},
+    "cli": {"spark", "core", "documents", "ports", "service", "wiring", "launch", "task"},
+    "page": {"core", "documents", "ports", "service", "wiring"},
     "get_provider_info": set(),
 }
 

@@ -57,7 +57,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, WindowRow
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, WindowLine
+from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN, MAX_RECENT, Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -509,6 +509,22 @@ class SqlLedger:
                     found.setdefault(row.seq, []).append(_attempt(row))
         return found
 
+    def windows_of_run(
+        self, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
+    ) -> Sequence[WindowLine]:
+        """Return the windows that a run has, or had, by group and number."""
+        query = _line_query().add_columns(groups.c.name.label("group_name")).join(groups)
+        query = query.where(claims.c.dag_id == dag_id, claims.c.run_id == run_id)
+        if task_id is not None:
+            query = query.where(claims.c.task_id == task_id)
+        if map_index is not None:
+            query = query.where(claims.c.map_index == map_index)
+        same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+        query = query.join(claim_windows, same).join(claims, claims.c.id == claim_windows.c.claim_id)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(groups.c.name, windows.c.seq).limit(MAX_OF_RUN))
+            return [_line(row.group_name, row) for row in rows]
+
     def acts(self, group: str) -> Sequence[Act]:
         """Return what people did to a group, oldest first."""
         query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
@@ -633,10 +649,14 @@ def _recent(connection: Connection, names: Sequence[str]) -> dict[int, list[Row[
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator[Row[Any]]:
     """Find windows by group id and number, without their ranges."""
-    columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
-    query: Select[Any] = select(*(windows.c[column] for column in columns), *_HOLDER).join(claims)
+    query = _line_query().join(claims)
     for some in _chunks(pairs):
         yield from connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+
+
+def _line_query() -> Select[Any]:
+    columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
+    return select(*(windows.c[column] for column in columns), *_HOLDER).select_from(windows)
 
 
 def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: Sequence[Row[Any]]) -> Outline:

@@ -33,6 +33,10 @@ MAX_RECENT = 12
 """How many of the newest windows an outline has."""
 
 
+MAX_OF_RUN = 500
+"""How many windows are listed of one run."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowLine:
     """A window without its ranges: one line of a list.
