@@ -11,16 +11,21 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
+from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 Document = dict[str, Any]
 
 
-def as_json(document: Document) -> str:
-    """Return a document as JSON; a time has its zone, as ISO 8601."""
-    return json.dumps(document, indent=2, default=_plain)
+def as_json(document: Document, indent: int | None = 2) -> str:
+    """Return a document as JSON; a time has its zone, as ISO 8601. Without an indent it is one line."""
+    return json.dumps(document, indent=indent, default=_plain)
 
 
 def _plain(value: Any) -> object:
@@ -42,6 +47,28 @@ def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
         "start": offsets.start,
         "end": offsets.end,
         "span": offsets.span,
+    }
+
+
+def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:
+    """Return where a group stands; lag None: no one asked Kafka."""
+    state = overview.state
+    position = watermark(state)
+    partitions = lag.partitions if lag else {}
+    if not partitions and position:
+        partitions = {tp: PartitionLag(offset, None, None) for tp, offset in sorted(position.offsets.items())}
+    committed = overview.last_committed
+    return {
+        "group": group.name,
+        "topics": list(group.topics),
+        "owner": state.owner,
+        "kafka_conn_id": group.kafka_conn_id,
+        "isolation_level": group.isolation_level.value,
+        **lag_document(lag),
+        "open_windows": [window_document(row) for row in reversed(overview.open)],
+        "last_committed": window_document(committed) if committed else None,
+        "acts": [asdict(act) for act in overview.acts],
+        "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from airflow_kafka_offsets.core.window import State
 NAME = "kafka-offsets"
 DESCRIPTION = "Windows of Kafka topics: what was read, what comes next, and what only a person may do."
 LEDGER_VARIABLE = "KAFKA_OFFSETS_LEDGER"
+
+SHORTEST_INTERVAL = 0.1
 
 _DIGITS = 18
 """Of a number that every database can hold."""
@@ -88,6 +91,15 @@ def positive(value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS and int(value) > 0):
         raise argparse.ArgumentTypeError(f"{short(value)} is not a whole number above 0 with at most {_DIGITS} digits")
     return int(value)
+
+
+def interval(value: str) -> float:
+    """Read seconds between two looks."""
+    if value.isascii() and re.fullmatch(r"\d{1,6}(\.\d{1,3})?", value) and float(value) >= SHORTEST_INTERVAL:
+        return float(value)
+    raise argparse.ArgumentTypeError(
+        f"{short(value)} is not a number of seconds from {SHORTEST_INTERVAL} on, such as 5"
+    )
 
 
 def reason(value: str) -> str:
@@ -182,13 +194,33 @@ _TO_FOLDER = argument(
 COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "status",
-        "show groups: open window, last committed window, lag",
-        "Show all groups in short, or one group by topic-partition: the watermark, the open window and the run that has it, the "
-        "last committed window, and the lag. If Kafka does not answer, the rest is shown, and the exit code is 3.",
+        "show groups: verdict, lag, headroom, open window, last committed window",
+        "Show all groups in short, or one group by topic-partition: the verdict (OK, BEHIND, STALLED, AT RISK, LOST), the lag in "
+        "offsets and in time, how long until retention reaches what is unread, the open window and the run that has it, and the "
+        "last committed window. If Kafka does not answer, the rest is shown, and the exit code is 3.",
         "status.status",
         (
             argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
             argument("--offline", action="store_true", help="do not ask Kafka; the lag is not shown"),
+            *_ASKING,
+        ),
+    ),
+    Command(
+        "watch",
+        "show groups again and again: verdict, lag, headroom, open window",
+        "Show what status shows, once per interval: in a terminal in place, elsewhere one after the other. Ctrl-C ends it. If Kafka or "
+        "the ledger stops answering, the reason is shown, and the next look may find it again.",
+        "watching.watch",
+        (
+            argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
+            argument(
+                "--interval",
+                type=interval,
+                default=5.0,
+                metavar="SECONDS",
+                help="seconds between two looks, at least 0.1 (default: 5)",
+            ),
+            argument("--count", type=positive, metavar="N", help="end after N looks (default: look until Ctrl-C)"),
             *_ASKING,
         ),
     ),

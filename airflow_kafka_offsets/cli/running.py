@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,6 +33,22 @@ class Answer:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers that are printed as they come, until there is none, or someone ends the command with Ctrl-C: that is no failure.
+
+    Attributes:
+        each: the answers.
+        shown: how a person sees one. A program gets one document a line.
+        before, after: what is written first and last, whatever happens.
+    """
+
+    each: Iterator[Answer]
+    shown: Callable[[Answer], str]
+    before: str = ""
+    after: str = ""
+
+
 def run(function: str, args: Namespace) -> int:
     """Run a command, and return its exit code."""
     # Without it Airflow doesn't look for connections in its database: to it, a process is a task until told otherwise.
@@ -41,6 +57,8 @@ def run(function: str, args: Namespace) -> int:
         # Whatever logs or warns to stdout meanwhile would break the JSON.
         with redirect_stdout(sys.stderr):
             answer = _imported(function)(args)
+        if isinstance(answer, Answers):
+            return _print_each(answer, args.output)
         _print(answer, args.output)
     except KafkaOffsetsError as exc:
         print(explained(exc), *getattr(exc, "__notes__", ()), sep="\n", file=sys.stderr)
@@ -63,16 +81,48 @@ def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
     return exc.beside(connection_ids())
 
 
-def _imported(function: str) -> Callable[[Namespace], Answer]:
+def _imported(function: str) -> Callable[[Namespace], Answer | Answers]:
     module, _, name = function.partition(".")
-    command: Callable[[Namespace], Answer] = getattr(import_module(f"airflow_kafka_offsets.cli.{module}"), name)
+    command: Callable[[Namespace], Answer | Answers] = getattr(
+        import_module(f"airflow_kafka_offsets.cli.{module}"), name
+    )
     return command
 
 
-def _print(answer: Answer, output: str) -> None:
+def _print_each(answers: Answers, output: str) -> int:
+    _print_any_name()
+    code = ExitCode.OK
+    print(end=answers.before)
+    try:
+        while (answer := _next(answers)) is not None:
+            code = answer.code
+            print(_as_line(answer) if output == "json" else answers.shown(answer), flush=True, end="")
+    except KeyboardInterrupt:
+        code = ExitCode.OK
+    finally:
+        print(end=answers.after, flush=True)
+    return code
+
+
+def _next(answers: Answers) -> Answer | None:
+    with redirect_stdout(sys.stderr):
+        return next(answers.each, None)
+
+
+def _as_line(answer: Answer) -> str:
+    from airflow_kafka_offsets.documents import as_json
+
+    return as_json(answer.document, indent=None) + "\n"
+
+
+def _print_any_name() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # A name that this console can't print is no reason to fail once all is done.
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _print(answer: Answer, output: str) -> None:
+    _print_any_name()
     if output == "json":
         from airflow_kafka_offsets.documents import as_json
 

@@ -15,6 +15,7 @@
     ├── LogError                    Kafka does not hold what the plan needs: look, then decide
     │   ├── DataLossError           records were gone before they were read
     │   │   └── LogTruncatedError       the log was cut back below the watermark
+    │   ├── AtRiskError             records may be gone before a window has read them; nothing was planned
     │   ├── TopicRecreatedError     another topic under the same name
     │   └── MissingPartitionError   a topic or partition is not there
     ├── KafkaAnswerError            Kafka gave no useful answer
@@ -215,6 +216,10 @@ class LogError(KafkaOffsetsError):
 
 class DataLossError(LogError):
     """Records were gone before they were read."""
+
+
+class AtRiskError(LogError):
+    """Retention may remove records before a window has read them, and the group plans no such window."""
 
 
 class LogTruncatedError(DataLossError):

@@ -25,7 +25,6 @@ class Shade(StrEnum):
 
     QUIET = "quiet"
     READ = "read"
-    OPEN = "open"
     GAP = "gap"
     LOST = "lost"
 
@@ -84,8 +83,6 @@ def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
     """Return what the pieces of a partition say of it."""
     kinds = {piece.kind for piece in pieces}
     shade = Shade.READ if pieces else Shade.QUIET
-    if kinds & {Kind.OPEN, Kind.OPEN_BACKFILL}:
-        shade = Shade.OPEN
     if Kind.GAP in kinds:
         shade = Shade.GAP
     if Kind.LOST in kinds:

@@ -35,7 +35,7 @@ def short_number(value: int | None) -> str:
 
 
 def ago(then: datetime | None, now: datetime) -> str:
-    """Return how long ago a moment was; a clock that is ahead counts as now.
+    """Return how long ago a moment was, in its largest unit; a clock that is ahead counts as now.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> [ago(None, noon), ago(noon, noon), ago(noon.replace(hour=9), noon)]
@@ -43,7 +43,8 @@ def ago(then: datetime | None, now: datetime) -> str:
     """
     if then is None:
         return NOTHING
-    return f"{length(max(0.0, (now - then).total_seconds()))} ago"
+    largest = length(max(0.0, (now - then).total_seconds())).split(" ")[:2]
+    return f"{' '.join(largest)} ago"
 
 
 def took(start: datetime | None, end: datetime | None) -> str:

@@ -24,13 +24,14 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import Times, lag_of, rate_probe, timed, to_ms, unread_from
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe, Search, learn_all, probes
+from airflow_kafka_offsets.core.lag.search import Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import judged, unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.times import find
 from airflow_kafka_offsets.service.windows import utc_now
 
 logger = logging.getLogger(__name__)
@@ -152,33 +153,6 @@ class _Look:
             logger.warning("Lag in time is not known: %s", exc)
             self.notes.append(f"lag in time and headroom are not known: {exc}")
         return Times(now_ms, searches, hits, retentions)
-
-
-def find(
-    kafka: LogOffsets, searches: Sequence[Search], guesses: Mapping[TopicPartition, int], more: Iterable[Probe] = ()
-) -> Hits:
-    """Let all searches ask together, until all are done or `MAX_ROUNDS` is reached; return the answers to what else was to be asked.
-
-    Args:
-        kafka: whom to ask.
-        searches: they learn from the answers.
-        guesses: for some partitions, when the first unread record was probably written.
-        more: other probes, which join the first lookup.
-
-    Raises:
-        KafkaAnswerError: there was no answer; the searches keep what they learned before.
-    """
-    others: Hits = {}
-    extra = dict.fromkeys(more)
-    for number in range(MAX_ROUNDS):
-        asked = probes(searches, guesses)
-        if not asked and not extra:
-            break
-        hits = kafka.first_records(list(asked | extra))
-        learn_all(searches, hits)
-        if number == 0:
-            others, extra = {probe: hits[probe] for probe in extra}, {}
-    return others
 
 
 def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:

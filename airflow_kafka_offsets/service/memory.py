@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.search import Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -37,6 +37,7 @@ class Memory:
         self._kafka = kafka
         self._is_over = is_over
         self._answers: dict[Any, Any] = {}
+        self._hits: dict[Probe, Hit | None] = {}
         self._over: dict[Claim, bool] = {}
         self._may_ask = True
         self.position: Position | None = None
@@ -53,6 +54,7 @@ class Memory:
     def forget(self) -> None:
         """Ask Kafka again."""
         self._answers.clear()
+        self._hits.clear()
 
     def is_over(self, claim: Claim) -> bool:
         """Whether a claim is over. One that holds a window only since the last look at Airflow is at work.
@@ -101,9 +103,11 @@ class Memory:
 
     def first_records(self, wanted: Collection[Probe]) -> Hits:
         """See `LogOffsets.first_records`."""
-        if not wanted:
-            return {}
-        return self._ask(("records", frozenset(wanted)), lambda: self._kafka.first_records(wanted))
+        missing = [probe for probe in wanted if probe not in self._hits]
+        if missing:
+            self._check_may_ask()
+            self._hits |= self._kafka.first_records(missing)
+        return {probe: self._hits[probe] for probe in wanted}
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
         """See `LogOffsets.retentions`."""

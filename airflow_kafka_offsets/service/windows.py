@@ -30,6 +30,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
+from airflow_kafka_offsets.core.lag.risk import with_urgent
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -59,6 +61,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
+from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
@@ -155,6 +158,7 @@ class WindowService:
         self._sleep = sleep
         self._output = output
         self._replays = ReplayPlanner(ledger, kafka, clock)
+        self._guard = Guard(ledger, kafka, clock)
         self._publisher = Publisher(ledger, store, clock)
 
     def plan(
@@ -218,6 +222,7 @@ class WindowService:
         same = copy(self)
         same._kafka, same._clock, same._sleep = memory, lambda: now, partial(memory.sleep, self._sleep)
         same._replays = ReplayPlanner(self._ledger, memory, same._clock)
+        same._guard = Guard(self._ledger, memory, same._clock)
         return same
 
     def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
@@ -485,7 +490,9 @@ class WindowService:
         if ends:
             beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
             whole = with_held_back(whole, snapshot, ends, beyond_now)
-        return cut(whole, number, group.max_offsets)
+        found = self._guard.look(group, whole)
+        plans = cut(with_urgent(whole, found), number, group.max_offsets)
+        return told_of_risk(group, plans, found, is_first=position is None) if found else plans
 
     def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
         """Make sure that what was read is still there, and note in the plan the epochs that the next look needs."""

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.window_id import name_window
-from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
+from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
+
+
+@pytest.fixture(autouse=True)
+def aging(lake: Lake) -> None:
+    """Let orders keep its records for a week, as topics do."""
+    lake.log.configure("orders", retention_ms="604800000")
 
 
 def test_all_groups_in_short(cli: Cli) -> None:
     done = cli("status")
     assert done.code == 0
-    _, _, clicks, orders = map(cells, done.out.splitlines())
+    header, _, clicks, orders, *_ = map(cells, done.out.splitlines())
+    assert header == [
+        *("group", "verdict", "lag", "waits", "headroom", "open window", "held by", "last committed", "at")
+    ]
+    waits = orders.pop(3)
+    assert waits.endswith(" h")  # months: no one has committed since
     assert orders == [
         "lake.orders",
-        "orders",
-        "2",
+        "AT RISK",
         "4700",
+        "0 s",
         "lake.orders-000003",
         "orders/scheduled__3/load",
         "lake.orders-000002",
         "2026-01-31 00:08:00Z",
     ]
-    assert clicks[:6] == ["lake.clicks", "clicks", "1", "0", "-", "-"]
+    assert clicks[:7] == ["lake.clicks", "OK", "0", "-", "-", "-", "-"]
+    assert "Group lake.orders is AT RISK: Retention may remove unread records of orders-1 at any moment" in done.out
 
 
 def test_one_group_by_partition(cli: Cli) -> None:
@@ -34,10 +48,12 @@ def test_one_group_by_partition(cli: Cli) -> None:
         in done.out
     )
     assert "last committed: lake.orders-000002 at 2026-01-31 00:08:00Z, span 400" in done.out
-    assert [cells(line) for line in done.out.splitlines()[-2:]] == [
-        ["orders", "0", "1000", "0", "1000", "0", "continue"],
-        ["orders", "1", "300", "0", "5000", "4700", "continue"],
-    ]
+    assert "\nverdict:        AT RISK: Retention may remove unread records of orders-1 at any moment;" in done.out
+    assert "\nlag:            4700 offsets, the oldest unread record waits for " in done.out
+    assert "\nheadroom:       0 s until retention; at risk below 16 h 48 min\n" in done.out
+    zero, one = [cells(line) for line in done.out.splitlines()[-2:]]
+    assert zero == ["orders", "0", "1000", "0", "1000", "0", "-", "-", "continue"]
+    assert one[:6] + one[7:] == ["orders", "1", "300", "0", "5000", "4700", "0 s", "continue"]
 
 
 def test_status_for_programs(cli: Cli) -> None:
@@ -49,6 +65,11 @@ def test_status_for_programs(cli: Cli) -> None:
         "task_id": "load",
         "map_index": -1,
     }
+    assert (group["verdict"], group["headroom_seconds"], group["needed_seconds"]) == ("AT RISK", 0, 60480)
+    assert (group["lost"], group["headroom_is_estimate"], group["notes"]) == (0, False, [])
+    waits = group["partitions"][1].pop("lag_seconds")
+    assert waits == group["lag_seconds"]
+    assert waits > 86400
     assert group["partitions"][1] == {
         "topic": "orders",
         "partition": 1,
@@ -56,6 +77,9 @@ def test_status_for_programs(cli: Cli) -> None:
         "beginning": 0,
         "end": 5000,
         "lag": 4700,
+        "headroom_seconds": 0,
+        "headroom_offsets": 300,
+        "estimate": None,
         "verdict": "continue",
     }
 
@@ -90,6 +114,27 @@ def test_a_log_that_was_truncated_below_an_open_transaction_is_one_still(cli: Cl
     assert (group["trouble"], group["partitions"][0]["verdict"]) == ("clicks-0 log truncated", "log truncated")
 
 
+def test_a_group_that_keeps_up_has_lag_in_time_and_headroom(cli: Cli, quiet: Lake) -> None:
+    now = datetime.now(UTC)
+    quiet.commit(ORDERS, 4)  # all of it is committed, and then some arrive
+    for run in range(5, 10):
+        quiet.commit(ORDERS, run)
+    quiet.log.produce(ORDERS_0, 3, now - timedelta(hours=2))
+    [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert group["headroom_seconds"] == pytest.approx(7 * 86400 - 7200, abs=120)
+    assert group["lag"] == 3
+    assert "6 d 2" in cli("status").out
+
+
+def test_what_may_not_be_known_is_a_note(cli: Cli, lake: Lake) -> None:
+    lake.log.tells_configs = False
+    done = cli("status", "lake.orders")
+    assert "\nheadroom:       unknown, or retention by time never removes records\n" in done.out
+    assert (
+        "Note: this user may not read the configuration of orders: grant the ACL DescribeConfigs on Topic" in done.out
+    )
+
+
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:
     lake.log.is_down = True
     done = cli("status", "lake.orders", "--offline", "-o", "json")
@@ -113,7 +158,7 @@ def test_when_kafka_is_down_the_rest_is_shown_and_the_exit_code_says_so(cli: Cli
 
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
     quiet.log.expire(ORDERS_1, 400)
-    assert "Group lake.orders needs a look: orders-1 data loss" in cli("status").out
+    assert "Group lake.orders is LOST and needs a look: orders-1 data loss" in cli("status").out
     quiet.log.recreate("orders", 2)
     [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
     assert group["trouble"] == "orders-0 topic recreated, orders-1 topic recreated"
@@ -124,7 +169,7 @@ def test_a_topic_that_is_gone_has_no_lag(cli: Cli, quiet: Lake) -> None:
     quiet.log.delete("orders")
     done = cli("status", "lake.orders")
     assert done.code == 0
-    assert cells(done.out.splitlines()[-3]) == ["orders", "1", "300", "-", "-", "-", "missing"]
+    assert cells(done.out.splitlines()[-3]) == ["orders", "1", "300", "-", "-", "-", "-", "-", "missing"]
 
 
 def test_an_unknown_group_is_named_with_those_that_are_known(cli: Cli) -> None:

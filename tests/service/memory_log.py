@@ -16,8 +16,8 @@ from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
-DEFAULTS = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
-"""A broker's own settings of a topic."""
+DEFAULTS = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+"""Settings of a topic on which no test has an opinion: nothing expires."""
 
 
 def _milliseconds(moment: datetime) -> int:

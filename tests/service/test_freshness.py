@@ -22,6 +22,13 @@ from tests.service.world import World
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
+@pytest.fixture
+def world(world: World) -> World:
+    """A world whose topic keeps its records for a week, as topics do."""
+    world.kafka.configure("orders", retention_ms="604800000")
+    return world
+
+
 def look(world: World, *groups: KafkaGroup, **more: Any) -> dict[str, GroupLag]:
     """Look at groups, or at the world's own."""
     return freshness.look(groups or [world.group], world.ledger, lambda _: world.kafka, world.now, **more)
@@ -210,6 +217,7 @@ class NoTimes(MemoryLog):
 def test_without_an_answer_about_time_the_rest_is_known(world: World) -> None:
     world.kafka = NoTimes()
     world.kafka.create("orders", 2)
+    world.kafka.configure("orders", retention_ms="604800000")
     world.service._kafka = world.kafka
     run_hourly(world, 3)
     world.kafka.produce(tp(0), 3, world.now)

@@ -52,7 +52,7 @@ def test_the_loser_gets_the_next_window_and_asks_kafka_nothing_more(
 ) -> None:
     before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     assert busy.plan(ONE).window.ranges[tp(0)] == ranges({tp(0): (3, 6)})[tp(0)]
-    assert busy.kafka.calls == ["snapshot"]
+    assert busy.kafka.calls == ["snapshot", "retentions"]
 
 
 def test_the_loser_asks_airflow_about_no_one_who_began_since(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_what_others_have_seen_since_is_not_taken_for_a_truncated_log(
     before_the_write(busy, monkeypatch, more_arrives)
     with pytest.raises(WindowBusyError):
         busy.plan(ONE)
-    assert busy.kafka.calls == ["snapshot"]
+    assert busy.kafka.calls == ["snapshot", "retentions"]
     assert busy.ledger.load("lake").position.offsets == {tp(0): 15, tp(1): 2}  # type: ignore[union-attr]
 
 
@@ -93,7 +93,7 @@ def test_a_partition_that_others_have_seen_since_is_looked_at(busy: World, monke
 
     before_the_write(busy, monkeypatch, a_partition_is_added)
     assert busy.plan(ONE).window.seq == 2
-    assert busy.kafka.calls == ["snapshot", "snapshot"]
+    assert busy.kafka.calls == ["snapshot", "retentions", "snapshot", "retentions"]
 
 
 def test_a_loss_that_is_seen_in_the_turn_is_looked_at_again(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_log_that_really_ends_too_early_is_told_after_a_look(busy: World, monk
 def test_a_cut_time_is_looked_up_once(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
     before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     busy.plan(ONE, Live(until=NOON + timedelta(minutes=1), ends_at=NOON + timedelta(minutes=1)))
-    assert busy.kafka.calls == ["snapshot", "offsets_at", "offsets_at"]
+    assert busy.kafka.calls == ["snapshot", "offsets_at", "offsets_at", "retentions"]
 
 
 def test_with_an_offset_store_no_one_takes_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +147,4 @@ def test_whoever_loses_its_turn_too_tries_again(busy: World, monkeypatch: pytest
 
     before_the_write(busy, monkeypatch, *[lost] * 5)
     assert busy.plan(ONE).window.seq == 1
-    assert busy.kafka.calls == ["snapshot"]
+    assert busy.kafka.calls == ["snapshot", "retentions"]

@@ -161,7 +161,7 @@ def test_a_downstream_dag_waits_for_the_commit_not_for_the_plan(world: World) ->
     world.service.commit(planned.id, claim(), world.work(planned, claim()))
     assert (is_met(world, until), is_met(world, window)) == (True, True)
     assert not is_met(world, CommittedUntil("lake", NOON + 2 * HOUR))
-    assert world.kafka.calls == ["snapshot"], "a question to the ledger asked Kafka"
+    assert world.kafka.calls == ["snapshot", "retentions"], "a question to the ledger asked Kafka"
 
 
 ELEVEN = NOON - HOUR

@@ -194,8 +194,11 @@ class _Lookup:
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(set(topics))]
         answers = self._kafka.ask(lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds))
         errors = {resource.name: a for resource, a in answers.items() if isinstance(a, KafkaError)}
-        # Librdkafka's own errors are negative: no broker has answered. A broker that refuses has.
-        self._kafka.fail_for({topic: reason_of(error) for topic, error in errors.items() if error.code() < 0})
+        # Librdkafka's own errors are negative: no broker has answered. A broker that refuses has, and one that can't is known.
+        silent = {
+            topic: e for topic, e in errors.items() if e.code() < 0 and e.code() != KafkaError._UNSUPPORTED_FEATURE
+        }
+        self._kafka.fail_for({topic: reason_of(error) for topic, error in silent.items()})
         return {
             resource.name: retention_of({name: entry.value for name, entry in answer.items()})
             for resource, answer in answers.items()

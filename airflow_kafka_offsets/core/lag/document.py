@@ -8,8 +8,10 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
 
-def lag_document(found: GroupLag) -> dict[str, Any]:
-    """Return the lag of a group without its partitions. Times stay what they are."""
+def lag_document(found: GroupLag | None) -> dict[str, Any]:
+    """Return the lag of a group without its partitions. Times stay what they are; None: no one looked, and all is null."""
+    if found is None:
+        return dict.fromkeys(_KEYS) | {"notes": []}
     return {
         "verdict": found.verdict.value if found.verdict else None,
         "reason": found.reason,
@@ -27,6 +29,12 @@ def lag_document(found: GroupLag) -> dict[str, Any]:
         "trouble": found.trouble,
         "notes": list(found.notes),
     }
+
+
+_KEYS = (
+    *("verdict", "reason", "lag", "lag_seconds", "headroom_seconds", "headroom_offsets", "headroom_is_estimate"),
+    *("needed_seconds", "lost", "last_commit_at", "interval_seconds", "looked_at", "kafka_error", "trouble"),
+)
 
 
 def partition_document(tp: TopicPartition, found: PartitionLag) -> dict[str, Any]:

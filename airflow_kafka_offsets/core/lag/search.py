@@ -31,6 +31,10 @@ CLOSE_SHARE = 0.02
 """So are bounds that are this close, as a share of the age, and of the headroom."""
 
 
+FEW = 2
+"""So many offsets below the watermark, a search goes from record to record."""
+
+
 class Probe(NamedTuple):
     """A question: which is the first record of a partition that has this timestamp, in milliseconds since 1970, or a later one?"""
 
@@ -103,13 +107,15 @@ class Search:
             return guess_ms
         if self.low_offset is None:
             return 0  # the first record that is left
+        if self.watermark - self.low_offset <= FEW:
+            return self.low + 1  # the next younger record is that of the watermark, or there is none up to it
         return min(max(self._interpolated(self.low_offset), self.low + 1), self.high - 1)
 
     def _interpolated(self, low_offset: int) -> int:
         """Aim where `T` is if records arrived evenly, and a bit past it: the bound that stayed behind should move, too."""
         share = (self.watermark - low_offset) / max(1, self.high_offset - low_offset)
         aim = self.low + int((self.high - self.low) * share)
-        past = self._close * 2 // 5 << 2 * self._in_a_row  # four times as far with each answer on the same side
+        past = self._close // 4 << 2 * self._in_a_row  # four times as far with each answer on the same side
         return (
             min(aim + past, max(aim, self._halfway())) if self._raised else max(aim - past, min(aim, self._halfway()))
         )

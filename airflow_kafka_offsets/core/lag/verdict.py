@@ -123,11 +123,12 @@ def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Findin
         return None
     first, p = min(risky.items(), key=lambda item: (_headroom(item[1]), item[0]))
     guess = " (an estimate)" if p.estimate else ""
-    left = f"may remove unread records of {first} in {length(_headroom(p))}{guess}"
+    when = f"in {length(_headroom(p))}" if _headroom(p) >= 1 else "at any moment"
+    left = f"may remove unread records of {first} {when}{guess}"
     others = f", and of {counted(len(risky) - 1, 'more partition')} soon" if len(risky) > 1 else ""
     return _Finding(
         GroupVerdict.AT_RISK,
-        f"Retention {left}{others}; this group should have at least {length(needed[first])}",
+        f"Retention {left}{others}; this group needs at least {length(needed[first])}",
     )
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from types import MappingProxyType
+
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
+NOTHING_URGENT: Offsets = MappingProxyType({})
 
-def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
+
+def cap(ranges: OffsetRanges, max_offsets: int | None, urgent: Offsets = NOTHING_URGENT) -> OffsetRanges:
     """Shorten ranges so that their span is at most the cap, exactly.
+
+    Partitions in `urgent` get theirs first, one after the other, each up to the offset that stands there. What is left of the
+    cap is shared out.
 
     Small partitions get all of their offsets, and the others are filled up to one common level, like connected vessels. The
     rest goes out one offset at a time, round robin over all partitions. If the cap is below the number of partitions, the
@@ -15,8 +22,19 @@ def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
     """
     if max_offsets is None or ranges.span <= max_offsets:
         return ranges
-    shares = _water_fill({tp: r.span for tp, r in ranges.items()}, max_offsets, turn=sum(ranges.starts.values()))
-    return OffsetRanges((tp, OffsetRange(r.start, r.start + shares[tp])) for tp, r in ranges.items())
+    first = _first(ranges, max_offsets, urgent)
+    spans = {tp: r.span - first.get(tp, 0) for tp, r in ranges.items()}
+    shares = _water_fill(spans, max_offsets - sum(first.values()), turn=sum(ranges.starts.values()))
+    return OffsetRanges((tp, OffsetRange(r.start, r.start + first.get(tp, 0) + shares[tp])) for tp, r in ranges.items())
+
+
+def _first(ranges: OffsetRanges, amount: int, urgent: Offsets) -> dict[TopicPartition, int]:
+    shares: dict[TopicPartition, int] = {}
+    for tp, until in urgent.items():
+        if tp in ranges:
+            shares[tp] = min(amount, max(0, min(until, ranges[tp].end) - ranges[tp].start))
+            amount -= shares[tp]
+    return shares
 
 
 def left_over(ranges: OffsetRanges, taken: OffsetRanges) -> OffsetRanges:

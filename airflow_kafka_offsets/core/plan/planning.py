@@ -46,10 +46,12 @@ class Plan(Draft):
     Attributes:
         verdicts: the verdict on each partition; empty in the backfill lane.
         warnings: sentences for the log.
+        urgent: partitions that the cap serves first, in this order, each up to this offset.
     """
 
     verdicts: Mapping[TopicPartition, Verdict] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    urgent: Offsets = field(default_factory=dict)
 
 
 def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recovered: Bounds | None = None) -> Verdict:
@@ -188,7 +190,7 @@ def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
 
 
 def _capped(plan: Plan, max_offsets: int | None) -> Plan:
-    ranges = cap(plan.ranges, max_offsets)
+    ranges = cap(plan.ranges, max_offsets, plan.urgent)
     return replace(plan, ranges=ranges, is_capped=ranges.span < plan.span)
 
 

@@ -79,8 +79,7 @@ def test_unread_records_that_expire_before_a_commit_can_be_expected_are_at_risk(
     found = look(partition(5, 1.0, 2 * DAY), partition(900, 6.5 * DAY, 0.5 * DAY))
     assert found.verdict == "AT RISK"
     assert (
-        found.reason
-        == "Retention may remove unread records of orders-1 in 12 h; this group should have at least 16 h 48 min"
+        found.reason == "Retention may remove unread records of orders-1 in 12 h; this group needs at least 16 h 48 min"
     )
 
 

@@ -84,3 +84,19 @@ def test_sharing_out_sorts_and_does_not_search(number: int, monkeypatch: pytest.
     monkeypatch.setattr(TopicPartition, "__lt__", counting)
     cap(full, number // 2)
     assert compared < 60 * number
+
+
+@given(backlogs, st.integers(1, 4000), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1400)), max_size=6))
+def test_what_is_urgent_comes_first_and_the_cap_stays_exact(
+    backlog: list[tuple[int, int]], amount: int, urgent: list[tuple[int, int]]
+) -> None:
+    full, first = _ranges(backlog), {tp(i): until for i, until in urgent}
+    capped = cap(full, amount, first)
+    assert capped.span == min(amount, full.span)
+    assert all(full[p].start == capped[p].start <= capped[p].end <= full[p].end for p in full)
+    left = amount
+    for p, until in first.items():
+        wanted = max(0, min(until, full[p].end) - full[p].start) if p in full else 0
+        if p in full:
+            assert capped[p].span >= min(wanted, left)
+        left -= min(wanted, left)

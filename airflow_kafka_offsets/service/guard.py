@@ -1,0 +1,82 @@
+"""Looks, before windows are cut, whether retention may remove their records before they have run. Reads no record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_kafka_offsets.core.errors import KafkaAnswerError
+from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
+from airflow_kafka_offsets.core.lag.measure import to_ms
+from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions
+from airflow_kafka_offsets.core.lag.search import Search
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.times import find
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Guard:
+    """Asks one ledger and one Kafka. What it learned of a group's pace it keeps, so that a turn asks the same questions of Kafka."""
+
+    ledger: Ledger
+    kafka: LogOffsets
+    clock: Callable[[], datetime]
+    _paces: dict[str, Pace] = field(default_factory=dict)
+
+    def look(self, group: KafkaGroup, plan: Plan) -> dict[TopicPartition, Danger]:
+        """Return what is in danger of all that there is to read, what expires first at first.
+
+        Raises:
+            KafkaAnswerError: Kafka did not answer, and the group plans nothing at risk (``on_at_risk="fail"``).
+        """
+        if not plan.ranges.span:
+            return {}
+        try:
+            return self._look(group, plan)
+        except KafkaAnswerError as exc:
+            if group.on_at_risk is OnAtRisk.FAIL:
+                raise
+            logger.warning("Group %s: whether retention is near is not known: %s", group.name, exc)
+            return {}
+
+    def _look(self, group: KafkaGroup, plan: Plan) -> dict[TopicPartition, Danger]:
+        retentions = self._retentions(group)
+        if all(retention.time is None for retention in retentions.values()):
+            return {}
+        now_ms = to_ms(self.clock())
+        asked = questions(plan, retentions, self._pace(group), now_ms)
+        hits = self.kafka.first_records([question.probe for question in asked.values()])
+        safe_from = endangered(plan, asked, hits)
+        if not safe_from:
+            return {}
+        searches = {
+            tp: Search(tp, plan.ranges[tp].start, plan.ranges[tp].end, now_ms, now_ms - int(asked[tp].retention * 1000))
+            for tp in safe_from
+        }
+        for tp, search in searches.items():
+            search.learn(asked[tp].probe.time_ms, hits[asked[tp].probe])
+        find(self.kafka, list(searches.values()), {})
+        # A search that found no record has nothing to lose.
+        ages = {tp: (now_ms - s.low) / 1000 for tp, s in searches.items() if not s.is_empty}
+        return dangers(plan, asked, {tp: safe_from[tp] for tp in ages}, ages)
+
+    def _retentions(self, group: KafkaGroup) -> Mapping[str, Retention]:
+        known = self.kafka.retentions(group.topics)
+        if group.retention is None:
+            return known
+        return {topic: Retention(group.retention, is_assumed=True) for topic in group.topics} | dict(known)
+
+    def _pace(self, group: KafkaGroup) -> Pace:
+        if group.name not in self._paces:
+            commits = self.ledger.recent_commits([group.name]).get(group.name, ())
+            self._paces[group.name] = pace_of(group, GroupState(), commits)
+        return self._paces[group.name]

@@ -1,0 +1,36 @@
+"""Asks Kafka's timestamp index for many searches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe, Search, learn_all, probes
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.ports import LogOffsets
+
+
+def find(
+    kafka: LogOffsets, searches: Sequence[Search], guesses: Mapping[TopicPartition, int], more: Iterable[Probe] = ()
+) -> Hits:
+    """Let all searches ask together, until all are done or `MAX_ROUNDS` is reached; return the answers to what else was to be asked.
+
+    Args:
+        kafka: whom to ask.
+        searches: they learn from the answers.
+        guesses: for some partitions, when the first unread record was probably written.
+        more: other probes, which join the first lookup.
+
+    Raises:
+        KafkaAnswerError: there was no answer; the searches keep what they learned before.
+    """
+    others: Hits = {}
+    extra = dict.fromkeys(more)
+    for number in range(MAX_ROUNDS):
+        asked = probes(searches, guesses)
+        if not asked and not extra:
+            break
+        hits = kafka.first_records(list(asked | extra))
+        learn_all(searches, hits)
+        if number == 0:
+            others, extra = {probe: hits[probe] for probe in extra}, {}
+    return others

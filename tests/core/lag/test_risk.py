@@ -1,0 +1,129 @@
+"""What planning says about records that retention may remove before their window has run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import AtRiskError, LogError
+from airflow_kafka_offsets.core.group import OnAtRisk
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.risk import (
+    Danger,
+    Question,
+    dangers,
+    endangered,
+    questions,
+    run_seconds,
+    told,
+    with_urgent,
+)
+from airflow_kafka_offsets.core.lag.search import Hit, Probe
+from airflow_kafka_offsets.core.plan.planning import Plan, cut
+from tests.core.examples import NOON, group, ids, ranges, tp
+
+NOW = 1_780_000_000_000
+DAY = 86_400_000
+WEEK = {"orders": Retention(timedelta(days=7))}
+HOURLY = Pace(NOON, 3600.0, 900.0)
+BACKLOG = {tp(0): (0, 100), tp(1): (50, 90), tp(2): (7, 7)}
+
+
+def plan(bounds: dict[object, tuple[int, int]] | None = None) -> Plan:
+    """Plan all that there is to read."""
+    there = ranges(bounds or BACKLOG)  # type: ignore[arg-type]
+    return Plan(there, ids(there), NOON, group().isolation_level)
+
+
+def danger(until: int = 60, headroom: float = 300.0, run: float = 2700.0, start: int = 0) -> Danger:
+    """Put the first offsets of a partition in danger."""
+    return Danger(start, until, headroom, run)
+
+
+def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
+    asked = questions(plan(), WEEK, HOURLY, NOW)
+    assert list(asked) == [tp(0), tp(1)]  # the third has nothing to read
+    # A tenth of the week is more than an hour and three times the longest window.
+    assert {question.probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 7 * DAY // 10}
+    assert {question.run_seconds for question in asked.values()} == {2700}
+
+
+def test_without_retention_by_time_nothing_is_asked() -> None:
+    assert questions(plan(), {"orders": Retention(None, 5)}, HOURLY, NOW) == {}
+    assert questions(plan(), {}, HOURLY, NOW) == {}
+
+
+def test_how_long_a_window_may_take() -> None:
+    assert run_seconds(HOURLY, 7 * 86400) == 2700
+    assert run_seconds(Pace(NOON, 60.0, 5.0), 7 * 86400) == 600
+    assert run_seconds(Pace(), 7 * 86400) == 60480
+
+
+def test_only_records_before_the_first_one_that_stays_are_in_danger() -> None:
+    asked = questions(plan(), WEEK, HOURLY, NOW)
+    probe = {p: question.probe for p, question in asked.items()}
+    assert endangered(plan(), asked, {probe[tp(0)]: Hit(0, NOW), probe[tp(1)]: Hit(50, NOW)}) == {}
+    assert endangered(plan(), asked, {probe[tp(0)]: Hit(30, NOW), probe[tp(1)]: None}) == {tp(0): 30, tp(1): 90}
+    assert endangered(plan(), asked, {probe[tp(0)]: Hit(300, NOW), probe[tp(1)]: Hit(3, NOW)}) == {tp(0): 100}
+
+
+def test_what_expires_first_comes_first_and_is_read_first() -> None:
+    asked = {p: Question(Probe(p, 1), 7 * 86400.0, 600.0) for p in (tp(0), tp(1))}
+    found = dangers(plan(), asked, {tp(0): 60, tp(1): 80}, {tp(0): 6.5 * 86400, tp(1): 6.9 * 86400})
+    assert list(found) == [tp(1), tp(0)]
+    assert found[tp(1)].headroom_seconds == pytest.approx(0.1 * 86400)
+    first, second, third = cut(with_urgent(plan(), found), 3, 50)
+    assert {p: r.span for p, r in first.ranges.items()} == {tp(0): 20, tp(1): 30, tp(2): 0}
+    assert {p: r.span for p, r in second.ranges.items()} == {tp(0): 45, tp(1): 5, tp(2): 0}
+    assert third.ranges.ends == {tp(0): 100, tp(1): 90, tp(2): 7}
+
+
+def test_without_danger_a_plan_stays_as_it_is() -> None:
+    whole = plan()
+    assert with_urgent(whole, {}) is whole
+
+
+def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
+    [warned] = told(group(), [plan()], {tp(0): danger(), tp(1): danger(headroom=9000.0)}, is_first=False)
+    assert warned.warnings == (
+        "retention may remove records of this window before its job has read them: orders-0 offsets 0 to 59 in 5 min. To gain "
+        "time, raise retention.ms of orders until the window is committed: kafka-configs --alter --entity-type topics "
+        "--entity-name orders --add-config retention.ms=...",
+    )
+
+
+def test_what_a_cap_leaves_in_danger_is_said() -> None:
+    whole = with_urgent(plan(), {tp(0): danger(headroom=9000.0)})
+    [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)}, is_first=False)
+    [text] = warned.warnings
+    assert text.startswith(
+        "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets 0 to 59 in 2 h 30 min"
+    )
+    assert text.endswith("raise max_offsets, or let several windows run at once with max_open_windows")
+
+
+def test_danger_that_is_far_enough_away_is_no_warning() -> None:
+    plans = [plan()]
+    assert told(group(), plans, {tp(0): danger(headroom=9000.0)}, is_first=False) == plans
+
+
+def test_fail_plans_nothing_and_says_why() -> None:
+    strict = group(on_at_risk="fail")
+    assert strict.on_at_risk is OnAtRisk.FAIL
+    with pytest.raises(AtRiskError) as caught:
+        told(strict, [plan()], {tp(0): danger(headroom=0.2)}, is_first=False)
+    assert isinstance(caught.value, LogError)
+    assert str(caught.value) == (
+        "orders-0: retention may remove offsets 0 to 59 at any moment, and a window of this group may take 45 min until it is read. "
+        "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --alter "
+        "--entity-type topics --entity-name orders --add-config retention.ms=... To read what can still be read: "
+        "KafkaGroup(on_at_risk='warn') for group lake"
+    )
+    assert list(caught.value.partitions) == [tp(0)]
+
+
+def test_the_first_window_of_a_group_is_warned_about_but_never_refused() -> None:
+    [warned] = told(group(on_at_risk="fail"), [plan()], {tp(0): danger()}, is_first=True)
+    assert len(warned.warnings) == 1

@@ -1,0 +1,157 @@
+"""Planning near the end of retention: warn or fail, read first what expires first, and ask Kafka little."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import AtRiskError, KafkaUnavailableError
+from airflow_kafka_offsets.core.lag.search import Hits, Probe
+from airflow_kafka_offsets.core.window import Draft
+from tests.core.examples import claim, tp
+from tests.service.memory_log import MemoryLog
+from tests.service.world import World
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A group that read a first window a while ago, from a topic that keeps its records for a week."""
+    world.kafka.configure("orders", retention_ms="604800000")
+    world.kafka.produce(tp(0), 10, world.now)
+    world.run(claim("first"))
+    world.kafka.calls.clear()
+    return world
+
+
+def backlog(world: World) -> None:
+    """Let partition 0 have records of seven days, and partition 1 of the last six."""
+    for hour in range(24 * 7):
+        world.kafka.produce(tp(0), 10, world.now + hour * HOUR)
+        if hour >= 24:
+            world.kafka.produce(tp(1), 10, world.now + hour * HOUR)
+    world.now += 7 * DAY - 5 * timedelta(minutes=1)
+
+
+def test_a_group_that_keeps_up_hears_nothing_and_asks_once_more(world: World) -> None:
+    world.kafka.produce(tp(0), 10, world.now)
+    planned = world.plan(claim("second"))
+    assert planned.warnings == ()
+    assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
+
+
+def test_an_empty_window_asks_nothing_more(world: World) -> None:
+    world.plan(claim("second"))
+    assert world.kafka.calls == ["snapshot"]
+
+
+def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> None:
+    backlog(world)
+    planned = world.plan(claim("second"))
+    [warning] = planned.warnings
+    assert warning.startswith(
+        "retention may remove records of this window before its job has read them: orders-0 offsets 10 to 179 in 4 min"
+    )
+    assert planned.window.span == 10 * 24 * 13
+
+
+def test_a_cap_reads_first_what_expires_first(world: World) -> None:
+    world.configure(max_offsets=100, max_open_windows=3)
+    backlog(world)
+    windows = [planned.window for planned in world.ask(claim("second"), at_most=1)]
+    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 100, 1: 0}
+
+
+def test_fail_leaves_nothing_planned(world: World) -> None:
+    world.configure(on_at_risk="fail")
+    backlog(world)
+    before = world.ledger.load("lake")
+    with pytest.raises(
+        AtRiskError, match=r"orders-0: retention may remove offsets 10 to 179 in 4 min.*Nothing was planned"
+    ):
+        world.plan(claim("second"))
+    assert world.ledger.load("lake") == before
+    assert world.ledger.load("lake", claim("second")).claimed == ()
+    world.configure(on_at_risk="warn")
+    assert world.plan(claim("second")).window.seq == 2
+
+
+def test_with_fail_a_window_that_has_time_is_planned(world: World) -> None:
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    world.now += 6 * DAY  # at risk by its verdict soon, but a window takes minutes
+    assert world.plan(claim("second")).window.span == 10
+
+
+def test_the_first_window_is_warned_about_but_planned(world: World, quick_folder: Any) -> None:
+    (quick_folder / "other").mkdir()
+    other = World(quick_folder / "other", on_at_risk="fail")
+    other.kafka.configure("orders", retention_ms="604800000")
+    other.kafka.produce(tp(0), 10, other.now - 7 * DAY)
+    assert len(other.plan(claim()).warnings) == 1
+
+
+def test_without_the_right_to_read_the_configuration_the_definition_counts(world: World) -> None:
+    backlog(world)
+    world.kafka.tells_configs = False
+    assert world.service.preview(world.group, world.ledger.load("lake").position)[0].warnings == ()
+    world.configure(retention=7 * DAY)
+    assert len(world.plan(claim("second")).warnings) == 1
+
+
+class NoTimes(MemoryLog):
+    """A Kafka that answers nothing about times."""
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Fail."""
+        raise KafkaUnavailableError("no answer about times")
+
+
+@pytest.mark.parametrize("policy", ["warn", "fail"])
+def test_a_kafka_that_does_not_tell_times_stops_only_who_must_know(world: World, policy: str) -> None:
+    world.configure(on_at_risk=policy)
+    world.kafka.produce(tp(0), 10, world.now)
+    world.kafka.__class__ = NoTimes
+    if policy == "fail":
+        with pytest.raises(KafkaUnavailableError):
+            world.plan(claim("second"))
+        assert world.ledger.load("lake").open == ()
+    else:
+        assert world.plan(claim("second")).window.span == 10
+
+
+def test_whoever_loses_a_race_near_the_end_of_retention_looks_again(world: World) -> None:
+    backlog(world)
+    world.configure(max_open_windows=2, max_offsets=100)
+    add, others = world.ledger.add_windows, [claim("other")]
+
+    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, take: Any = ()) -> Any:
+        if others:
+            # Another run is faster, with the same look at Kafka.
+            add(group, version, drafts, others.pop(), now)
+        return add(group, version, drafts, by, now, take)
+
+    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    planned = world.plan(claim("second"))
+    assert planned.window.seq == 3
+    assert planned.window.ranges[tp(0)].start == 110
+    assert world.kafka.calls.count("snapshot") == 2
+
+
+def test_whoever_loses_a_race_far_from_it_asks_kafka_nothing_more(world: World) -> None:
+    world.kafka.produce(tp(0), 200, world.now)
+    world.configure(max_open_windows=2, max_offsets=100)
+    add, others = world.ledger.add_windows, [claim("other")]
+
+    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, take: Any = ()) -> Any:
+        if others:
+            add(group, version, drafts, others.pop(), now)
+        return add(group, version, drafts, by, now, take)
+
+    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    assert world.plan(claim("second")).window.seq == 3
+    assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
