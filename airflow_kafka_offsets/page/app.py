@@ -13,6 +13,7 @@ import anyio.to_thread
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -23,7 +24,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownGroupError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.page import render, views
+from airflow_kafka_offsets.page import now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.page.plugin import PREFIX
 from airflow_kafka_offsets.page.strips import Axis
@@ -247,6 +248,49 @@ async def _windows_of(
         return _page(request, "run.html", context, {"windows": [views.claimed_document(one) for one in found]})
 
     return await _ask(shown)
+
+
+@app.get("/now")
+async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = None) -> Response:
+    """Say what Kafka says of all groups that the user may see, or of those of a DAG."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        lines = [
+            line for line in pictures.groups(ledger, reader.visible) if dag_id is None or dag_id in line.outline.dag_ids
+        ]
+        # Kept under one name for everyone: so all groups are looked at, whoever asks.
+        found = now.look(ledger, ledger.groups(), "")
+        shown = {line.group.name: now.now_view(found[line.group.name]) for line in lines if line.group.name in found}
+        return JSONResponse(render.now_of_all(shown))
+
+    return await _ask(asked)
+
+
+@app.get("/groups/{name}/now")
+async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = "") -> Response:
+    """Say what Kafka says of a group: verdict, lag, headroom, and of the partitions that the page shows."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        line = pictures.group_line(ledger, name, reader.visible)
+        found = now.look(ledger, [line.group], name)[name]
+        return JSONResponse(render.now_of_one(now.now_view(found), now.partition_facts(found.partitions, show)))
+
+    return await _ask(asked)
+
+
+@app.get("/groups/{name}/replay")
+async def preview(request: Request, name: str, user: GetUserDep, windows: str) -> Response:
+    """Show what a replay would run, what is refused and why. It writes nothing: the user's browser asks Airflow to run a DAG."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        line = pictures.group_line(ledger, name, reader.visible)
+        found = replays.preview(ledger, line, windows, reader)
+        return _page(request, "replay.html", {"view": found}, replays.document(found))
+
+    return await _ask(asked)
 
 
 @app.get("/static/{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cache
@@ -9,11 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import words
+from airflow_kafka_offsets.page.now import NowView
 from airflow_kafka_offsets.page.strips import Strip
 
 
@@ -79,3 +81,39 @@ def task_path(claim: Claim) -> str:
     """Return where Airflow's UI shows a task instance."""
     mapped = f"/mapped/{claim.map_index}" if claim.map_index >= 0 else ""
     return f"{run_path(claim)}/tasks/{quote(claim.task_id, safe='')}{mapped}"
+
+
+def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
+    """Return what Kafka says of groups, as HTML for their cells in the list."""
+    cells = {
+        name: {
+            "verdict": _part("verdict", view),
+            "lag": _part("lag", view),
+            "headroom": _part("headroom", view),
+            "look": view.needs_a_look,
+        }
+        for name, view in shown.items()
+    }
+    counts = Counter(view.verdict for view in shown.values() if view.needs_a_look)
+    return {
+        "parts": {"summary": "".join(f" · {count} {verdict.lower()}" for verdict, count in counts.items())},
+        "groups": cells,
+    }
+
+
+def now_of_one(view: NowView, partitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what Kafka says of a group, as HTML for its page and as facts of the strips."""
+    return {
+        "parts": {
+            "verdict": _part("verdict", view),
+            "reason": str(escape(view.reason)),
+            "card-lag": _part("lag", view),
+            "card-headroom": _part("headroom", view),
+        },
+        "partitions": dict(partitions),
+    }
+
+
+def _part(name: str, view: NowView) -> str:
+    macro = getattr(_environment().get_template("now.html").module, name)
+    return str(macro(view)).strip()

@@ -11,14 +11,13 @@ where its offsets are between those of live windows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Lane, State, Window
 
 READ = 90.0
@@ -338,26 +337,3 @@ def ticks(first: datetime, last: datetime, most: int = 6) -> tuple[Tick, ...]:
             found.append(Tick(round(place(at), 2), at))
         at += step
     return tuple(found)
-
-
-def unread(lags: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-    """Return how wide the unread part of strips is: in proportion to the largest lag, and what is behind at all can be seen."""
-    most = max(lags.values(), default=0)
-    return (
-        {tp: round(max(0.6, (100.0 - READ) * lag / most), 2) if lag > 0 else 0.0 for tp, lag in lags.items()}
-        if most
-        else dict.fromkeys(lags, 0.0)
-    )
-
-
-def edge(strip: Strip, beginning: int) -> float | None:
-    """Return where the log's beginning lies in a strip by offset; None: not in it."""
-    if not strip.first < beginning <= strip.last:
-        return None
-    return round(by_offset(strip.first, strip.last)(beginning), 3)
-
-
-def owned(window: Window, tp: TopicPartition) -> OffsetRange | None:
-    """Return what a window owns of a partition, if anything."""
-    r = window.ranges.get(tp)
-    return r if r is not None and r.end > r.start else None

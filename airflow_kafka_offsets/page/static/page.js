@@ -42,7 +42,8 @@ document.addEventListener("DOMContentLoaded", () => {
     if (document.hidden) return;
     const late = setTimeout(() => all(".cards small").filter((s) => s.textContent === "asking Kafka").forEach((s) => { s.textContent = "Kafka has not answered yet"; }), 1500);
     try {
-      const answer = await fetch(asker.dataset.now, { headers: { accept: "application/json" } });
+      const strips = all(".strip[data-tp]"), show = strips.map((strip) => strip.dataset.tp).join(",");
+      const answer = await fetch(asker.dataset.now + (show ? `?show=${encodeURIComponent(show)}` : ""), { headers: { accept: "application/json" } });
       if (answer.status === 401) throw new Error("Your session has ended. Reload Airflow.");
       const said = await answer.json();
       if (!answer.ok) throw new Error(said.error);
@@ -53,6 +54,7 @@ document.addEventListener("DOMContentLoaded", () => {
         row.dataset.look = cells.look;
         for (const cell of all("[data-now-cell]", row)) cell.innerHTML = cells[cell.dataset.nowCell];
       }
+      draw(strips, said.partitions || {});
       if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
     } catch (error) {
       const reason = $("reason") || $("summary");
@@ -60,6 +62,25 @@ document.addEventListener("DOMContentLoaded", () => {
     } finally { clearTimeout(late); }
   }
   if (asker) { now(); setInterval(now, 15000); document.addEventListener("visibilitychange", now); }
+
+  // The edges of the log: what no window has yet, in proportion to the partition that has most, and Kafka's oldest record.
+  function draw(strips, facts) {
+    const left = (strip) => { const p = facts[strip.dataset.tp]; return p && p.end !== null ? Math.max(0, p.end - strip.dataset.last) : 0; };
+    const most = Math.max(1, ...strips.map(left)), box = $("strips");
+    for (const strip of strips) {
+      const p = facts[strip.dataset.tp], { first, last } = strip.dataset, parts = [];
+      if (!p) continue;
+      strip.querySelector(".behind").textContent = p.behind;
+      if (box.dataset.newest === "yes" && left(strip)) parts.push({ class: "unread", x: "90%", width: `${Math.max(0.6, 10 * left(strip) / most)}%`, "data-r": `${last}-${p.end}` });
+      if (box.dataset.axis === "offset" && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${90 * (p.beginning - first) / (last - first)}%`, width: "2" });
+      const group = strip.querySelector("g");
+      group.replaceChildren(...parts.map((part) => {
+        const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        for (const [name, value] of Object.entries(part)) rect.setAttribute(name, value);
+        return rect;
+      }));
+    }
+  }
 
   // The list: find by name, or only what needs a look.
   let only = "all";
