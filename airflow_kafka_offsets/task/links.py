@@ -1,0 +1,90 @@
+"""What Airflow's UI shows of a task's windows without its log: a link to the page, and their names beside the task instance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from airflow.sdk.bases.operatorlink import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
+
+    from airflow_kafka_offsets.core.window import Window
+
+PAGE = "plugin/kafka-windows/kafka-offsets"
+"""Where Airflow's UI shows the page: relative, because the UI knows the path of its own address."""
+
+VARIABLE = "kafka_window"
+"""What a ``map_index_template`` can use: the window in one short line."""
+
+MAX_LABEL = 250
+"""How long Airflow's label of a task instance may be."""
+
+
+class WindowLink(BaseOperatorLink):
+    """The button "Kafka window" of a task instance: its window, or the list of its windows."""
+
+    name = "Kafka window"
+
+    @property
+    def xcom_key(self) -> str:
+        """Where Airflow stores the link when the task ends."""
+        return "kafka_window_link"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the link; empty: the task has no window."""
+        return page_of(
+            getattr(operator, "kafka_window_ids", ()), ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index
+        )
+
+
+def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
+    """Return the page of a task's windows.
+
+    >>> page_of(["lake.orders-000012"], "orders", "manual", "load", -1)
+    'plugin/kafka-windows/kafka-offsets/windows/lake.orders-000012'
+    >>> page_of(["lake.orders-000012", "lake.orders-000013"], "orders", "manual__2026+00", "load", -1)
+    'plugin/kafka-windows/kafka-offsets/task?dag_id=orders&run_id=manual__2026%2B00&task_id=load&map_index=-1'
+    """
+    if len(window_ids) == 1:
+        return f"{PAGE}/windows/{window_ids[0]}"
+    if not window_ids:
+        return ""
+    asked = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
+    return f"{PAGE}/task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+
+
+def show_windows(context: Context, windows: Sequence[Window], records: int | None = None) -> None:
+    """Let Airflow's UI show which windows a task has.
+
+    Args:
+        context: of the task.
+        windows: all of them.
+        records: how many records they had together; None: not known yet.
+    """
+    operator: Any = context.get("task")
+    if operator is None or not windows:
+        return
+    operator.kafka_window_ids = tuple(window.id for window in windows)
+    variables = cast("dict[str, Any]", context)
+    variables[VARIABLE] = said(operator.kafka_window_ids, sum(window.span for window in windows), records)
+    # Airflow renders this label after the task, also of one that is not mapped, and shows it in its lists of task instances.
+    if variables.get("map_index_template") is None:
+        variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
+
+
+def said(window_ids: Sequence[str], span: int, records: int | None) -> str:
+    """Return windows in one short line.
+
+    >>> said(["lake.orders-000012"], 3000, None)
+    'lake.orders-000012 · 3,000 offsets'
+    >>> said(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
+    'lake.orders-000012 and 1 more · 2,999 records'
+    """
+    more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""
+    how_many = f"{span:,} offsets" if records is None else f"{records:,} records"
+    rest = f"{more} · {how_many}"
+    return window_ids[0][: MAX_LABEL - len(rest)] + rest
