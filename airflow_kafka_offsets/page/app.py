@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from airflow_kafka_offsets.core.errors import (
-    BadInputError,
+    KafkaAnswerError,
     KafkaOffsetsError,
     LedgerError,
     LedgerUnavailableError,
@@ -24,9 +24,8 @@ from airflow_kafka_offsets.core.errors import (
     UnknownGroupError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.page import now, render, replays, views
+from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
-from airflow_kafka_offsets.page.plugin import PREFIX
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import pictures
@@ -35,6 +34,8 @@ from airflow_kafka_offsets.wiring.absent import open_ledger_to_show
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+TITLE = "Kafka windows"
 
 PATIENCE = 1.8
 """Seconds until a page says that the ledger does not answer."""
@@ -89,31 +90,39 @@ async def _refused(request: Request, exc: HTTPException) -> Response:
 async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
     match exc:
         case NoLedgerError():
-            return _page(request, "groups.html", {"rows": [], "no_ledger": exc.where}, {"groups": []})
+            nothing: dict[str, Any] = {"rows": [], "no_ledger": exc.where, "title": TITLE, "dag_id": None}
+            return (
+                _json({"offline": True, "groups": []})
+                if wants_json(request)
+                else _page(request, "groups.html", nothing)
+            )
         case UnknownGroupError() | UnknownWindowError():
             return _error(request, str(exc), 404, "Not found")
         case LedgerUnavailableError():
             return _error(request, str(exc), 503, "The ledger does not answer")
         case LedgerError():
             return _error(request, str(exc), 500, "The ledger can't be read")
-        case BadInputError():
-            return _error(request, str(exc), 400, "That can't be shown")
-    return _error(request, str(exc), 500, "That can't be shown")
+        case KafkaAnswerError():
+            return _error(request, str(exc), 503, "Kafka does not answer")
+    return _error(request, str(exc), 400, "That can't be shown")
 
 
 def _error(request: Request, text: str, status: int, title: str) -> Response:
-    return _page(request, "error.html", {"title": title, "text": text}, {"error": text}, status)
+    if wants_json(request):
+        return _json({"error": text}, status)
+    return _page(request, "error.html", {"title": title, "text": text}, status)
 
 
-def _page(
-    request: Request, template: str, context: dict[str, Any], document: object | None = None, status: int = 200
-) -> Response:
-    if wants_json(request) and document is not None:
-        return Response(render.json_text(document), status, media_type="application/json")
+def _json(document: object, status: int = 200) -> Response:
+    return Response(render.json_text(document), status, media_type="application/json")
+
+
+def _page(request: Request, template: str, context: dict[str, Any], status: int = 200) -> Response:
     root = str(request.scope.get("root_path", ""))
     base = root.removesuffix(f"/{PREFIX}")
-    html = render.html(template, {"root": root, "base": base, "now": utc_now(), **context})
-    return Response(html, status, media_type="text/html")
+    return Response(
+        render.html(template, {"root": root, "base": base, "now": utc_now(), **context}), status, media_type="text/html"
+    )
 
 
 def wants_json(request: Request) -> bool:
@@ -147,24 +156,22 @@ async def _open() -> Ledger:
 @app.get("/groups")
 async def groups(request: Request, user: GetUserDep) -> Response:
     """Show all groups."""
-    reader = Reader(user)
-    lines = await _ask(lambda ledger: pictures.groups(ledger, reader.visible))
-    return await _list(request, lines, reader, "Kafka windows")
+    return await _list(request, Reader(user))
 
 
-async def _list(request: Request, lines: list[pictures.GroupLine], reader: Reader, title: str, **more: Any) -> Response:
-    def shown() -> Response:
+async def _list(request: Request, reader: Reader, dag_id: str | None = None) -> Response:
+    def shown(ledger: Ledger) -> Response:
+        lines = pictures.groups(ledger, reader.visible, dag_id)
         readable = reader.readable(dag_id for line in lines for dag_id in line.outline.dag_ids)
-        now = utc_now()
-        rows = [views.list_row(line, readable, now) for line in lines]
-        return _page(
-            request,
-            "groups.html",
-            {"rows": rows, "title": title, **more},
-            {"groups": [views.line_document(line, readable) for line in lines]},
-        )
+        if wants_json(request):
+            found = pictures.overviews(ledger, lines)
+            documents = [views.group_document(line.group, found[line.group.name], readable) for line in lines]
+            return _json({"offline": True, "groups": documents})
+        rows = [views.list_row(line, readable, utc_now()) for line in now.worst_first(lines)]
+        title = TITLE if dag_id is None else f"{TITLE} of {dag_id}"
+        return _page(request, "groups.html", {"rows": rows, "title": title, "dag_id": dag_id})
 
-    return await anyio.to_thread.run_sync(shown)
+    return await _ask(shown)
 
 
 @app.get("/groups/{name}")
@@ -176,15 +183,11 @@ async def group(
 
     def shown(ledger: Ledger) -> Response:
         picture = pictures.group(ledger, name, reader.visible, before)
-        claims = {row.held.holder.dag_id for row in (*picture.rows, *picture.backfills)}
-        claims |= {a.claim.dag_id for some in picture.attempts.values() for a in some} | picture.outline.dag_ids
-        view = views.group_view(picture, reader.readable(claims), utc_now(), axis)
-        return _page(
-            request,
-            "group.html",
-            {"view": view, "group": picture.group, "before": before},
-            views.group_document(picture, reader.readable(claims)),
-        )
+        readable = reader.readable(picture.dag_ids)
+        if wants_json(request):
+            return _json(views.picture_document(picture, readable))
+        view = views.group_view(picture, readable, utc_now(), axis)
+        return _page(request, "group.html", {"view": view, "group": picture.group, "before": before})
 
     return await _ask(shown)
 
@@ -196,14 +199,13 @@ async def window(request: Request, window_id: str, user: GetUserDep) -> Response
 
     def shown(ledger: Ledger) -> Response:
         picture = pictures.window(ledger, window_id, reader.visible)
-        dag_ids = {picture.row.held.holder.dag_id, *(attempt.claim.dag_id for attempt in picture.attempts)}
-        readable = reader.readable(dag_ids)
+        readable = reader.readable(picture.dag_ids)
         if not readable:
             raise UnknownWindowError(f"There is no window {window_id} that you may see")
+        if wants_json(request):
+            return _json(views.window_document(picture, readable))
         view = views.window_view(picture, readable, utc_now())
-        return _page(
-            request, "window.html", {"view": view, "group": picture.group}, views.window_document(picture, readable)
-        )
+        return _page(request, "window.html", {"view": view, "group": picture.group})
 
     return await _ask(shown)
 
@@ -214,9 +216,7 @@ async def dag(request: Request, dag_id: str, user: GetUserDep) -> Response:
     reader = Reader(user)
     if not await anyio.to_thread.run_sync(reader.may_read, dag_id):
         raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
-    lines = await _ask(lambda ledger: pictures.groups(ledger, reader.visible))
-    mine = [line for line in lines if dag_id in line.outline.dag_ids]
-    return await _list(request, mine, reader, f"Kafka windows of {dag_id}", dag_id=dag_id)
+    return await _list(request, reader, dag_id)
 
 
 @app.get("/run")
@@ -244,8 +244,9 @@ async def _windows_of(
         if not reader.may_read(dag_id):
             raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
         found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
-        context = {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id}
-        return _page(request, "run.html", context, {"windows": [views.claimed_document(one) for one in found]})
+        if wants_json(request):
+            return _json({"windows": [views.line_document(one) for one in found]})
+        return _page(request, "run.html", {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
 
     return await _ask(shown)
 
@@ -256,11 +257,9 @@ async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = No
     reader = Reader(user)
 
     def asked(ledger: Ledger) -> Response:
-        lines = [
-            line for line in pictures.groups(ledger, reader.visible) if dag_id is None or dag_id in line.outline.dag_ids
-        ]
+        lines = pictures.groups(ledger, reader.visible, dag_id)
         # Kept under one name for everyone: so all groups are looked at, whoever asks.
-        found = now.look(ledger, ledger.groups(), "")
+        found = now.look(ledger, ledger.groups(), now.ALL)
         shown = {line.group.name: now.now_view(found[line.group.name]) for line in lines if line.group.name in found}
         return JSONResponse(render.now_of_all(shown))
 
@@ -275,7 +274,15 @@ async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = 
     def asked(ledger: Ledger) -> Response:
         line = pictures.group_line(ledger, name, reader.visible)
         found = now.look(ledger, [line.group], name)[name]
-        return JSONResponse(render.now_of_one(now.now_view(found), now.partition_facts(found.partitions, show)))
+        if request.query_params.get("format") == "json":
+            overview = ledger.overviews([name])[name]
+            readable = reader.readable(line.outline.dag_ids)
+            return _json({"offline": False, "groups": [views.group_document(line.group, overview, readable, found)]})
+        facts = {
+            "partitions": now.partition_facts(found.partitions, show),
+            "heat": now.heat_facts(found.partitions),
+        }
+        return JSONResponse(render.now_of_one(now.now_view(found)) | facts)
 
     return await _ask(asked)
 
@@ -288,7 +295,7 @@ async def preview(request: Request, name: str, user: GetUserDep, windows: str) -
     def asked(ledger: Ledger) -> Response:
         line = pictures.group_line(ledger, name, reader.visible)
         found = replays.preview(ledger, line, windows, reader)
-        return _page(request, "replay.html", {"view": found}, replays.document(found))
+        return _json(replays.document(found)) if wants_json(request) else _page(request, "replay.html", {"view": found})
 
     return await _ask(asked)
 

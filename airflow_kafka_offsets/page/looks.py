@@ -43,6 +43,12 @@ class Kept(Generic[_T]):
             self._ask(name, answer, ask)
         return answer.result()
 
+    def last(self, name: str) -> _T | None:
+        """Return the newest answer, however old it is, without asking; None: there is none."""
+        with self._lock:
+            _, answer = self._kept.get(name, (0.0, None))
+        return answer.result() if answer is not None and answer.done() else None
+
     def _begin(self, name: str) -> Future[_T]:
         answer: Future[_T] = Future()
         self._kept.pop(name, None)

@@ -11,16 +11,22 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
 from airflow_kafka_offsets.page.words import NOTHING, number, short_number
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import freshness
+from airflow_kafka_offsets.service.pictures import GroupLine
 
-LONGEST_WAIT = 10.0
+LONGEST_WAIT = 5.0
 """Seconds until a Kafka that does not answer is given up for a page, whatever the group's own time-out is."""
 
 LOOKS: Kept[Mapping[str, GroupLag]] = Kept()
 """The answers of this process, for all users. Who may see which is decided afterwards."""
+
+
+ALL = ""
+"""Under this name, the answer for all groups is kept. It is no group's name."""
 
 
 def open_log(group: KafkaGroup) -> LogOffsets:
@@ -37,6 +43,12 @@ def look(ledger: Ledger, groups: Sequence[KafkaGroup], name: str) -> Mapping[str
         name: under which the answer is kept: the same for the same groups.
     """
     return LOOKS.get(name, lambda: freshness.look(groups, ledger, open_log))
+
+
+def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
+    """Return groups in the order of their last known verdicts, then by name. Kafka is not asked."""
+    last = LOOKS.last(ALL) or {}
+    return sorted(lines, key=lambda line: (order(last.get(line.group.name)), line.group.name))
 
 
 _TONES = {
@@ -124,6 +136,14 @@ def order(found: GroupLag | None) -> int:
     if found is None or found.verdict is None:
         return 1
     return -list(GroupVerdict).index(found.verdict)
+
+
+def heat_facts(partitions: Mapping[TopicPartition, PartitionLag]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return first partition, lag and level of each cell, by topic; nothing if the partitions are not folded."""
+    if len(partitions) < heat.FOLDED_FROM:
+        return {}
+    rows = heat.rows({tp: heat.Seen(heat.Shade.READ, p.lag or 0) for tp, p in partitions.items()})
+    return {row.topic: [(cell.first, cell.lag or 0, cell.level) for cell in row.cells] for row in rows}
 
 
 def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: str) -> dict[str, Any]:

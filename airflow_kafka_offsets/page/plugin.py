@@ -8,11 +8,7 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
-PREFIX = "kafka-offsets"
-"""Where the app is, below Airflow's own address."""
-
-NAV = "kafka-windows"
-"""The route of the navigation entry in Airflow's UI. What comes after it is the address of the page in the frame."""
+from airflow_kafka_offsets.page import NAV, PREFIX
 
 _Scope = MutableMapping[str, Any]
 _App = Callable[[_Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]

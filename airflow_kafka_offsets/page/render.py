@@ -101,16 +101,15 @@ def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
     }
 
 
-def now_of_one(view: NowView, partitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Kafka says of a group, as HTML for its page and as facts of the strips."""
+def now_of_one(view: NowView) -> dict[str, Any]:
+    """Return what Kafka says of a group, as HTML for its page."""
     return {
         "parts": {
             "verdict": _part("verdict", view),
             "reason": str(escape(view.reason)),
             "card-lag": _part("lag", view),
             "card-headroom": _part("headroom", view),
-        },
-        "partitions": dict(partitions),
+        }
     }
 
 

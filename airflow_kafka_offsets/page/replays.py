@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, KafkaAnswerError
+from airflow_kafka_offsets.core.errors import IllegalStepError, KafkaAnswerError, NotYetError
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.replay import check_replayable
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
@@ -116,7 +116,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
         left = [row.held.window for row in rows if row.held.window.id not in refused]
         service = WindowService(ledger, late(lambda: now.open_log(line.group)))
         refused |= {window_id: str(exc) for window_id, exc in service.unreadable(left).items()}
-    except KafkaAnswerError as exc:
+    except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
         unknown = f"Whether Kafka still holds these records is not known: {exc}"
     dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
     return Preview(name, _rows(rows, refused), dags, _chosen(dags, rows), unknown)

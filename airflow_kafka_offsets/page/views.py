@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from airflow_kafka_offsets import documents
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
-from airflow_kafka_offsets.core.plan.overview import WindowLine
+from airflow_kafka_offsets.core.lag.lag import GroupLag
+from airflow_kafka_offsets.core.plan.overview import Overview, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.documents import Document, attempt_document, window_detail
-from airflow_kafka_offsets.documents import window_document as in_short
+from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import heat, strips
 from airflow_kafka_offsets.page.strips import Axis, Figure
 from airflow_kafka_offsets.page.words import ago, took
@@ -102,12 +104,8 @@ def curve(values: Sequence[int]) -> str:
     """
     if len(values) < 2:
         return ""
-    most = max(values) or 1
-    step = CURVE_WIDTH / (len(values) - 1)
-    return " ".join(
-        f"{round(i * step, 1):g},{round(CURVE_HEIGHT - 2 - (CURVE_HEIGHT - 4) * value / most, 1):g}"
-        for i, value in enumerate(values)
-    )
+    step, height = CURVE_WIDTH / (len(values) - 1), (CURVE_HEIGHT - 4) / (max(values) or 1)
+    return " ".join(f"{i * step:.0f},{CURVE_HEIGHT - 2 - value * height:.0f}" for i, value in enumerate(values))
 
 
 _STATES = {
@@ -339,74 +337,53 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime) -> Wi
     )
 
 
-def line_document(line: GroupLine, readable: Readable) -> Document:
-    """Return a group in the list for programs."""
-    one, owner = line.outline, None
-    first, last = one.first_open, one.last_committed
-    return {
-        "group": one.group,
-        "topics": list(line.group.topics),
-        "owner": owner,
-        "kafka_conn_id": line.group.kafka_conn_id,
-        "isolation_level": line.group.isolation_level.value,
-        "windows": one.given,
-        "open": sum(one.open.values()),
-        "open_window": _line_document(first, readable) if first else None,
-        "last_committed": _line_document(last, readable) if last else None,
-        "spans": list(one.spans),
+def group_document(group: KafkaGroup, overview: Overview, readable: Readable, lag: GroupLag | None = None) -> Document:
+    """Return where a group stands, as ``kafka-offsets status`` gives it, without the names that may not be read."""
+    owner, last = overview.state.owner, overview.last_committed
+    return documents.group_document(group, overview, lag) | {
+        "owner": owner if owner is not None and owner.dag_id in readable else None,
+        "open_windows": [_in_short(row, readable) for row in reversed(overview.open)],
+        "last_committed": _in_short(last, readable) if last is not None else None,
+        # The details of a take-over name both tasks.
+        "acts": [asdict(act) if act.kind != "take-over" else asdict(act) | {"details": {}} for act in overview.acts],
     }
 
 
-def _line_document(line: WindowLine, readable: Readable) -> Document:
+def picture_document(picture: GroupPicture, readable: Readable) -> Document:
+    """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
+    return group_document(picture.group, picture.overview, readable) | {
+        "windows": [_in_short(row, readable) for row in picture.rows],
+        "older_than": picture.older,
+    }
+
+
+def _in_short(row: WindowRow, readable: Readable) -> Document:
+    document = documents.window_document(row)
+    return document if row.held.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
+
+
+def window_document(picture: WindowPicture, readable: Readable) -> Document:
+    """Return a window for programs, as ``kafka-offsets windows`` gives it."""
+    document = documents.window_detail(picture.row, picture.attempts)
+    if picture.row.held.holder.dag_id not in readable:
+        document["held_by"] = None
+    for attempt, shown in zip(picture.attempts, document["history"], strict=True):
+        if attempt.claim.dag_id not in readable:
+            shown["run"] = None
+    return {"group": picture.group.name, "windows": [document]}
+
+
+def line_document(line: WindowLine) -> Document:
+    """Return a window that a task instance has, or had."""
     return {
         "id": line.id,
+        "group": line.group,
+        "seq": line.seq,
         "state": line.state.value,
         "lane": line.lane.value,
         "span": line.span,
         "until": line.until,
         "planned_at": line.planned_at,
         "committed_at": line.committed_at,
-        "held_by": line.holder if line.holder.dag_id in readable else None,
+        "run": line.holder,
     }
-
-
-def group_document(picture: GroupPicture, readable: Readable) -> Document:
-    """Return a group for programs, with the windows of the page as ``kafka-offsets windows`` lists them."""
-    overview = picture.overview
-    owner = overview.state.owner
-    return {
-        "group": picture.group.name,
-        "topics": list(picture.group.topics),
-        "owner": owner if owner and owner.dag_id in readable else None,
-        "kafka_conn_id": picture.group.kafka_conn_id,
-        "isolation_level": picture.group.isolation_level.value,
-        "open_windows": [_in_short(row, readable) for row in reversed(overview.open)],
-        "last_committed": _in_short(overview.last_committed, readable) if overview.last_committed else None,
-        "acts": [
-            {"kind": a.kind, "who": a.who, "why": a.why, "at": a.at, "details": dict(a.details)} for a in overview.acts
-        ],
-        "windows": [_in_short(row, readable) for row in picture.rows],
-        "older": picture.older,
-    }
-
-
-def _in_short(row: WindowRow, readable: Readable) -> Document:
-    document = in_short(row)
-    return document if row.held.holder.dag_id in readable else document | {"held_by": None}
-
-
-def window_document(picture: WindowPicture, readable: Readable) -> Document:
-    """Return a window for programs, as ``kafka-offsets windows`` gives it."""
-    document = window_detail(picture.row, picture.attempts)
-    if picture.row.held.holder.dag_id not in readable:
-        document["held_by"] = None
-    document["history"] = [
-        attempt_document(a, i) | ({} if a.claim.dag_id in readable else {"run": None})
-        for i, a in enumerate(picture.attempts, 1)
-    ]
-    return {"group": picture.group.name, "windows": [document]}
-
-
-def claimed_document(line: WindowLine) -> Document:
-    """Return a window that a task instance had."""
-    return {"group": line.group, "run": line.holder, **_line_document(line, {line.holder.dag_id})}

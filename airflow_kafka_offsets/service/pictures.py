@@ -54,6 +54,15 @@ class GroupPicture:
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
 
     @property
+    def dag_ids(self) -> set[str]:
+        """All DAGs that are named in the picture."""
+        shown = [*self.rows, *self.backfills, *self.overview.open]
+        if self.overview.last_committed is not None:
+            shown.append(self.overview.last_committed)
+        tried = {attempt.claim.dag_id for some in self.attempts.values() for attempt in some}
+        return tried | self.outline.dag_ids | {row.held.holder.dag_id for row in shown}
+
+    @property
     def windows(self) -> list[Window]:
         """All windows of the picture."""
         return [row.held.window for row in (*self.rows, *self.backfills)]
@@ -68,15 +77,25 @@ class WindowPicture:
     row: WindowRow
     attempts: Sequence[Attempt]
 
+    @property
+    def dag_ids(self) -> set[str]:
+        """The DAGs that have, or had, the window."""
+        return {self.row.held.holder.dag_id, *(attempt.claim.dag_id for attempt in self.attempts)}
 
-def groups(ledger: Ledger, visible: Visible) -> list[GroupLine]:
-    """Return the groups that someone may see, by name."""
+
+def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[GroupLine]:
+    """Return the groups that someone may see, by name; with a DAG, only those that it has a part in."""
     with ledger.one_connection():
         defined = {group.name: group for group in ledger.groups()}
         outlines = ledger.outlines(list(defined))
-    return [
-        GroupLine(defined[one.group], one) for one in visible(outlines[name] for name in defined if name in outlines)
-    ]
+    known = [outlines[name] for name in defined if name in outlines]
+    wanted = known if dag_id is None else [one for one in known if dag_id in one.dag_ids]
+    return [GroupLine(defined[one.group], one) for one in visible(wanted)]
+
+
+def overviews(ledger: Ledger, lines: Sequence[GroupLine]) -> Mapping[str, Overview]:
+    """Return where groups stand, with all their partitions."""
+    return ledger.overviews([line.group.name for line in lines])
 
 
 def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:

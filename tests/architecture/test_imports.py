@@ -238,6 +238,7 @@ def test_importing_any_module_opens_nothing() -> None:
     before = "\n".join(
         [
             "import airflow.sdk, sqlalchemy, sqlalchemy.dialects.mysql, confluent_kafka.admin, asgiref.sync, sqlite3",
+            "import airflow.api_fastapi.core_api.security, fastapi.responses, jinja2, airflow.models.dag",
             "import airflow.providers.apache.spark.operators.spark_submit, airflow.triggers.base, airflow.cli.cli_config",
         ]
     )

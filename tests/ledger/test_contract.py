@@ -770,6 +770,17 @@ class LedgerContract:
         assert len(found.spans) == MAX_RECENT
         assert (found.first_open, found.open) == (None, {})
 
+    def test_the_windows_of_a_run_are_those_that_it_ever_had(self, ledger: Ledger, name: str) -> None:
+        mine, mapped = claim(name), claim(name, map_index=4)
+        first, second = add(ledger, name, 0, 3, mine), add(ledger, name, 3, 5, mapped)
+        ledger.hold([first], claim("another"), NOW)
+        found = ledger.windows_of_run("dag", name)
+        assert [(one.id, one.holder) for one in found] == [(first.window.id, mine), (second.window.id, mapped)]
+        assert [one.seq for one in ledger.windows_of_run("dag", name, "load", -1)] == [1]
+        assert [one.seq for one in ledger.windows_of_run("dag", name, "load", 4)] == [2]
+        assert ledger.windows_of_run("dag", name, "other") == []
+        assert ledger.windows_of_run("other", name) == []
+
     def test_attempts_at_several_windows_are_those_of_each(self, ledger: Ledger, name: str) -> None:
         for start in range(3):
             commit(ledger, add(ledger, name, start, start + 1))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -532,6 +532,7 @@ class SqlLedger:
             return [_act(group, row) for row in connection.execute(query)]
 
 
+@lru_cache(maxsize=10_000)  # a page asks again and again, and definitions rarely change
 def _definition(group: str, text: str) -> KafkaGroup:
     with intact(f"the definition of group {group}"):
         return KafkaGroup.from_json(json.loads(text))
@@ -596,7 +597,7 @@ def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline
     recent = _recent(connection, names)
     shown = [(row.id, seq) for row in rows for seq in (_open_windows(row)[0], row.last) if seq is not None]
     lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
-    return {row.name: _outline(row, lines, recent.get(row.id, ())) for row in rows}
+    return {row.name: _outline(row, lines, recent.get(row.id, ([], set()))) for row in rows}
 
 
 _OPEN_COLUMNS = tuple(
@@ -632,19 +633,27 @@ def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
     return next(iter(firsts.values()), None), counts
 
 
-def _recent(connection: Connection, names: Sequence[str]) -> dict[int, list[Row[Any]]]:
-    """Find the newest windows of groups, newest first. Numbers have no holes at the end, so this is a step into the index for each group."""
-    query: Select[Any] = (
-        select(windows.c.group_id, windows.c.seq, windows.c.lane, windows.c.span, claims.c.dag_id)
+_Recent = tuple[list[int], set[str]]
+"""The spans of a group's newest live windows, oldest first, and the DAGs that held any of its newest windows last."""
+
+
+def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
+    """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
+    query = (
+        select(windows.c.group_id, windows.c.lane, windows.c.span, claims.c.dag_id)
         .select_from(groups)
         .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
         .join(claims, claims.c.id == windows.c.holder)
         .where(groups.c.name.in_(names))
+        .order_by(windows.c.group_id, windows.c.seq)
     )
-    found: dict[int, list[Row[Any]]] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.group_id, []).append(row)
-    return {group_id: sorted(rows, key=lambda row: -row.seq) for group_id, rows in found.items()}
+    live, found = Lane.LIVE.value, dict[int, _Recent]()
+    for group_id, lane, span, dag_id in connection.execute(query).all():
+        spans, dag_ids = found.setdefault(group_id, ([], set()))
+        dag_ids.add(dag_id)
+        if lane == live:
+            spans.append(span)
+    return found
 
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator[Row[Any]]:
@@ -659,13 +668,13 @@ def _line_query() -> Select[Any]:
     return select(*(windows.c[column] for column in columns), *_HOLDER).select_from(windows)
 
 
-def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: Sequence[Row[Any]]) -> Outline:
+def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
     def line(seq: int | None) -> WindowLine | None:
         return None if seq is None else _line(row.name, lines[row.id, seq])
 
     oldest, counts = _open_windows(row)
     first_open, last = line(oldest), line(row.last)
-    dag_ids = {row.owner_dag_id, *(one.dag_id for one in recent)}
+    spans, dag_ids = recent[0], {row.owner_dag_id, *recent[1]}
     dag_ids.update(found.holder.dag_id for found in (first_open, last) if found is not None)
     return Outline(
         group=row.name,
@@ -673,7 +682,7 @@ def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: S
         open=counts,
         first_open=first_open,
         last_committed=last,
-        spans=tuple(one.span for one in reversed(recent) if one.lane == Lane.LIVE),
+        spans=tuple(spans),
         dag_ids=frozenset(dag_ids - {None}),
     )
 

@@ -40,7 +40,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const asker = document.querySelector("[data-now]");
   async function now() {
     if (document.hidden) return;
-    const late = setTimeout(() => all(".cards small").filter((s) => s.textContent === "asking Kafka").forEach((s) => { s.textContent = "Kafka has not answered yet"; }), 1500);
+    const late = setTimeout(() => {
+      for (const one of all(".cards small")) if (one.textContent === "asking Kafka") one.textContent = "Kafka has not answered yet";
+      if ($("summary") && !$("summary").textContent) $("summary").textContent = " · Kafka has not answered yet";
+    }, 1500);
     try {
       const strips = all(".strip[data-tp]"), show = strips.map((strip) => strip.dataset.tp).join(",");
       const answer = await fetch(asker.dataset.now + (show ? `?show=${encodeURIComponent(show)}` : ""), { headers: { accept: "application/json" } });
@@ -55,13 +58,14 @@ document.addEventListener("DOMContentLoaded", () => {
         for (const cell of all("[data-now-cell]", row)) cell.innerHTML = cells[cell.dataset.nowCell];
       }
       draw(strips, said.partitions || {});
+      for (const [topic, cells] of Object.entries(said.heat || {})) heat(topic, cells);
       if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
     } catch (error) {
       const reason = $("reason") || $("summary");
       if (reason) reason.textContent = ($("summary") ? " · " : "") + (error.message || "Airflow did not answer");
     } finally { clearTimeout(late); }
   }
-  if (asker) { now(); setInterval(now, 15000); document.addEventListener("visibilitychange", now); }
+  if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
 
   // The edges of the log: what no window has yet, in proportion to the partition that has most, and Kafka's oldest record.
   function draw(strips, facts) {
@@ -79,6 +83,15 @@ document.addEventListener("DOMContentLoaded", () => {
         for (const [name, value] of Object.entries(part)) rect.setAttribute(name, value);
         return rect;
       }));
+    }
+  }
+
+  function heat(topic, cells) {
+    const rects = all(`.heat[data-topic="${CSS.escape(topic)}"] rect`);
+    for (const [i, [first, lag, level]] of cells.entries()) {
+      if (rects.length !== cells.length || !rects[i].dataset.p.startsWith(`${first}-`)) return;
+      rects[i].setAttribute("class", rects[i].getAttribute("class").replace(/level-\d/, `level-${level}`));
+      rects[i].dataset.lag = lag;
     }
   }
 
@@ -108,10 +121,14 @@ document.addEventListener("DOMContentLoaded", () => {
     const block = event.target.closest && event.target.closest("rect[data-r], rect[data-p]");
     hint.hidden = !block;
     if (!block) return;
-    hint.textContent = block.dataset.r ? told(block) : `partitions ${block.dataset.p.replace("-", " to ")}\n${number(block.dataset.n)} offsets in these windows`;
+    hint.textContent = block.dataset.r ? told(block) : cell(block);
     hint.style.left = `${Math.min(event.clientX + 14, innerWidth - hint.offsetWidth - 8)}px`;
     hint.style.top = `${Math.max(8, event.clientY - hint.offsetHeight - 14)}px`;
   });
+  function cell(block) {
+    const [from, to] = block.dataset.p.split("-"), behind = block.dataset.lag;
+    return `${from === to ? `partition ${from}` : `partitions ${from} to ${to}`}\n${number(block.dataset.n)} offsets in these windows${behind === undefined ? "" : `\n${number(behind)} behind`}`;
+  }
   function told(block) {
     const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");
     const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no one’s", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
