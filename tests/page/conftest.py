@@ -10,6 +10,8 @@ import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim
 from tests.lab.browser import open_browser
 from tests.lab.topics import create_topic, produce
 from tests.page.server import PageServer, Story
@@ -66,10 +68,12 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     orders.run(orders.draft(500, 600), is_open=True)
     orders.act("reset", "ada", "broker disk lost", superseded=["lake.orders-000002"])
 
-    hostile = Story(
-        server.ledger, KafkaGroup("lake.hostile", topics=["hostile"], kafka_conn_id="kafka_down"), HOSTILE_RUN
-    )
-    hostile.run(hostile.draft(0, 5), run_id=HOSTILE_RUN, task_id=HOSTILE_TASK)
+    hostile = Story(server.ledger, KafkaGroup("lake.hostile", topics=["hostile"], kafka_conn_id="kafka_down"), "plain")
+    hostile.run(hostile.draft(0, 5))
+    taken = server.ledger.window(hostile.run(hostile.draft(5, 9))).held
+    by = Claim(HOSTILE_RUN, HOSTILE_RUN, HOSTILE_TASK)
+    server.ledger.hold([taken], by, hostile.at)
+    server.ledger.start_attempt(taken.window, by, Try(), hostile.at)
     hostile.act("abandon", HOSTILE_RUN, HOSTILE_WHY, window="lake.hostile-000001")
 
     secret = Story(server.ledger, KafkaGroup("dwh.secret", topics=["salaries"], kafka_conn_id="kafka_down"), "payroll")

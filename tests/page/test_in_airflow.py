@@ -115,7 +115,7 @@ def link_id(run: dict[str, Any]) -> str:
 
 def test_hostile_names_do_nothing(server: PageServer, browser: WebDriver) -> None:
     server.log_in(browser)
-    for page in ("groups", "groups/lake.hostile", "windows/lake.hostile-000001"):
+    for page in ("groups", "groups/lake.hostile", "windows/lake.hostile-000002"):
         browser.get(f"{server.url}/kafka-offsets/{page}")
         browser.execute_script("window.boom = () => { window.was = 1; }")
         first(browser, "h1")

@@ -102,7 +102,7 @@ def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
     for page in (
         "groups",
         "groups/lake.hostile",
-        "windows/lake.hostile-000001",
+        "windows/lake.hostile-000002",
         "groups/lake.hostile/replay?windows=1",
     ):
         text = server.get(page).text
@@ -122,7 +122,7 @@ def test_a_group_as_json_is_what_the_command_line_gives(server: PageServer) -> N
     assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
     [window] = server.get("windows/lake.orders-000004?format=json").json()["windows"]
     assert (window["attempts"], len(window["history"])) == (12, 12)
-    listed = server.get("groups", headers=None, params={"format": "json"}).json()
+    listed = server.get("groups", params={"format": "json"}).json()
     assert {group["group"] for group in listed["groups"]} >= {"lake.orders", "dwh.secret"}
 
 
