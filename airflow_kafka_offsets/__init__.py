@@ -18,9 +18,11 @@ _EXPORTS = {
     "replay_params": "airflow_kafka_offsets.params",
     "KafkaUnreadSensor": "airflow_kafka_offsets.sensors.kafka",
     "KafkaLagSensor": "airflow_kafka_offsets.sensors.kafka",
+    "KafkaVerdictSensor": "airflow_kafka_offsets.sensors.kafka",
     "KafkaTimeSensor": "airflow_kafka_offsets.sensors.kafka",
     "WindowCommittedSensor": "airflow_kafka_offsets.sensors.window",
     "KafkaOffsetsTrigger": "airflow_kafka_offsets.triggers.event",
+    "KafkaVerdictTrigger": "airflow_kafka_offsets.triggers.event",
     "StoreAddress": "airflow_kafka_offsets.core.store_address",
 }
 
@@ -34,6 +36,8 @@ __all__ = [
     "KafkaSparkSqlOperator",
     "KafkaSparkSubmitOperator",
     "KafkaTimeSensor",
+    "KafkaVerdictSensor",
+    "KafkaVerdictTrigger",
     "PlanWindowOperator",
     "PlanBacklogOperator",
     "StoreAddress",

@@ -139,7 +139,8 @@ def _headroom_text(group: Document) -> str:
     if group["lag"] == 0:
         return "nothing is unread"
     if group["headroom_seconds"] is None:
-        return "unknown, or retention by time never removes records"
+        is_known = group["lag"] is not None and not group["notes"]
+        return "retention never removes these records by their age" if is_known else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""
     return f"{length(group['headroom_seconds'])} until retention{guess}; at risk below {length(group['needed_seconds'] or 0)}"
 

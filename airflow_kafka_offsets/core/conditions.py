@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, read_time, whole
 from airflow_kafka_offsets.core.group import GROUP, KafkaGroup, check_group_name
+from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -113,6 +114,44 @@ class LagAtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictIn:
+    """A group has one of some verdicts.
+
+    Attributes:
+        group: the group.
+        verdicts: any of these will do.
+        horizon: a group with less headroom than this is at risk; None: see `core.lag.verdict.needed_seconds`.
+    """
+
+    group: KafkaGroup
+    verdicts: tuple[GroupVerdict, ...]
+    horizon: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        check_attributes(self, {"group": GROUP, "horizon": or_none(DURATION)})
+        object.__setattr__(self, "verdicts", checked_verdicts(self.verdicts))  # the dataclass is frozen
+
+    def __hash__(self) -> int:
+        """A group is not hashable: its options are a mapping."""
+        return hash((self.group.name, self.verdicts, self.horizon))
+
+
+def checked_verdicts(verdicts: Sequence[str]) -> tuple[GroupVerdict, ...]:
+    """Read verdicts.
+
+    >>> checked_verdicts(["AT RISK", "LOST"])
+    (<GroupVerdict.AT_RISK: 'AT RISK'>, <GroupVerdict.LOST: 'LOST'>)
+
+    Raises:
+        BadInputError: it is no sequence of verdicts.
+    """
+    known = [verdict.value for verdict in GroupVerdict]
+    if isinstance(verdicts, str) or not isinstance(verdicts, Sequence) or not verdicts or set(verdicts) - set(known):
+        raise BadInputError(f"verdicts must be a list of some of {', '.join(known)}; got {short(verdicts)}")
+    return tuple(map(GroupVerdict, verdicts))
+
+
+@dataclass(frozen=True, slots=True)
 class WindowCommitted:
     """One window is committed."""
 
@@ -163,9 +202,13 @@ LogCondition = UnreadAtLeast | Arrived | TimePassed | LagAtMost
 LedgerCondition = WindowCommitted | WindowFree | CommittedUntil
 """Conditions that do not need Kafka. They need the ledger, and `WindowFree` also needs Airflow."""
 
-Condition = LogCondition | LedgerCondition
+Looked = LogCondition | LedgerCondition
+"""Conditions that `service.watch` decides."""
+
+Condition = Looked | VerdictIn
 _KINDS = {
-    kind.__name__: kind for kind in (UnreadAtLeast, TimePassed, LagAtMost, WindowCommitted, WindowFree, CommittedUntil)
+    kind.__name__: kind
+    for kind in (UnreadAtLeast, TimePassed, LagAtMost, VerdictIn, WindowCommitted, WindowFree, CommittedUntil)
 }
 
 
@@ -202,9 +245,9 @@ def condition_from_json(document: Mapping[str, Any]) -> Condition:
             values[name] = KafkaGroup.from_json(value)
         elif name == "until":
             values[name] = datetime.fromisoformat(value)
-        elif name in ("max_age", "idle_after") and value is not None:
+        elif name in ("max_age", "idle_after", "horizon") and value is not None:
             values[name] = timedelta(seconds=value)
-        elif name == "window_ids":
+        elif name in ("window_ids", "verdicts"):
             values[name] = tuple(value)
     return kind(**values)
 

@@ -13,7 +13,6 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some, short
 from airflow_kafka_offsets.core.fields import (
     CONN_ID,
-    DURATION,
     FLAG,
     OPTIONS,
     Kind,
@@ -36,6 +35,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
 MAX_OPEN = 1000
 MAX_GRACE = timedelta(days=30)
+MAX_RETENTION = timedelta(days=36_500)
 
 
 class OnDataLoss(StrEnum):
@@ -72,7 +72,12 @@ _KINDS = {
     ),
     "on_data_loss": one_of(OnDataLoss),
     "on_at_risk": one_of(OnAtRisk),
-    "retention": or_none(DURATION),
+    "retention": or_none(
+        Kind(
+            f"a timedelta above zero, at most {MAX_RETENTION.days} days",
+            lambda retention: isinstance(retention, timedelta) and timedelta(0) < retention <= MAX_RETENTION,
+        )
+    ),
     "expect_gaps": FLAG,
     "expect_fewer": FLAG,
     "kafka_timeout": seconds(1, 3600),

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.conditions import TIME_PASSED, LagAtMost, TimePassed, UnreadAtLeast, parse_moment
+from airflow_kafka_offsets.core.conditions import (
+    TIME_PASSED,
+    LagAtMost,
+    TimePassed,
+    UnreadAtLeast,
+    VerdictIn,
+    checked_verdicts,
+    parse_moment,
+)
 from airflow_kafka_offsets.core.fields import check_attributes
+from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:
@@ -58,6 +67,33 @@ class KafkaTimeSensor(ConditionSensor):
     def condition(self) -> TimePassed:
         """Return what is waited for."""
         return TimePassed(self.group, parse_moment("until", self.until), self.idle_after)
+
+
+class KafkaVerdictSensor(ConditionSensor):
+    """Wait until a group is in a state that someone must know of: by default, until retention is about to take unread records.
+
+    The result (XCom) has the verdict, its reason in one sentence, lag, headroom and the worst partitions by name.
+
+    :param group: the group.
+    :param verdicts: wait for one of these: OK, BEHIND, STALLED, AT RISK, LOST.
+    :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
+        the group's own pace needs.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: KafkaGroup,
+        verdicts: Sequence[str] = (GroupVerdict.AT_RISK, GroupVerdict.LOST),
+        horizon: timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.verdict = VerdictIn(group, checked_verdicts(verdicts), horizon)
+
+    def condition(self) -> VerdictIn:
+        """Return what is waited for."""
+        return self.verdict
 
 
 class KafkaLagSensor(ConditionSensor):

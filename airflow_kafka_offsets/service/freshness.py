@@ -100,7 +100,7 @@ class _Look:
         found: dict[str, GroupLag] = {}
         for name, one in seen.items():
             if isinstance(one, KafkaOffsetsError):
-                found[name] = unknown(name, self.now, str(one), self._paces[name])
+                found[name] = unknown(name, self.now, one, self._paces[name])
             elif isinstance(one, Exception):
                 raise one
             elif times is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,12 +12,15 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions
+from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions, together, warning_of
 from airflow_kafka_offsets.core.lag.search import Search
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.window import Draft
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.memory import NotKnownError
 from airflow_kafka_offsets.service.times import find
 
 logger = logging.getLogger(__name__)
@@ -41,25 +44,37 @@ class Guard:
         if not plan.ranges.span:
             return {}
         try:
-            return self._look(group, plan)
+            return self._look(group, plan.ranges)
         except KafkaAnswerError as exc:
             if group.on_at_risk is OnAtRisk.FAIL:
                 raise
             logger.warning("Group %s: whether retention is near is not known: %s", group.name, exc)
             return {}
 
-    def _look(self, group: KafkaGroup, plan: Plan) -> dict[TopicPartition, Danger]:
-        retentions = self._retentions(group)
+    def warning(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> str | None:
+        """Return a warning about windows that run as they are, by their names; None: all have time, or that is not known.
+
+        They are never refused: they own their offsets, and only their job can save these.
+        """
+        ranges = together(windows.values())
+        try:
+            return warning_of(list(windows), self._look(group, ranges)) if ranges else None
+        except (KafkaAnswerError, NotKnownError) as exc:
+            logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
+            return None
+
+    def _look(self, group: KafkaGroup, ranges: OffsetRanges) -> dict[TopicPartition, Danger]:
+        retentions = self._retentions(group, topics_of(ranges))
         if all(retention.time is None for retention in retentions.values()):
             return {}
         now_ms = to_ms(self.clock())
-        asked = questions(plan, retentions, self._pace(group), now_ms)
+        asked = questions(ranges, retentions, self._pace(group), now_ms)
         hits = self.kafka.first_records([question.probe for question in asked.values()])
-        safe_from = endangered(plan, asked, hits)
+        safe_from = endangered(ranges, asked, hits)
         if not safe_from:
             return {}
         searches = {
-            tp: Search(tp, plan.ranges[tp].start, plan.ranges[tp].end, now_ms, now_ms - int(asked[tp].retention * 1000))
+            tp: Search(tp, ranges[tp].start, ranges[tp].end, now_ms, now_ms - int(asked[tp].retention * 1000))
             for tp in safe_from
         }
         for tp, search in searches.items():
@@ -67,13 +82,13 @@ class Guard:
         find(self.kafka, list(searches.values()), {})
         # A search that found no record has nothing to lose.
         ages = {tp: (now_ms - s.low) / 1000 for tp, s in searches.items() if not s.is_empty}
-        return dangers(plan, asked, {tp: safe_from[tp] for tp in ages}, ages)
+        return dangers(ranges, asked, {tp: safe_from[tp] for tp in ages}, ages)
 
-    def _retentions(self, group: KafkaGroup) -> Mapping[str, Retention]:
-        known = self.kafka.retentions(group.topics)
+    def _retentions(self, group: KafkaGroup, topics: Sequence[str]) -> Mapping[str, Retention]:
+        known = self.kafka.retentions(topics)
         if group.retention is None:
             return known
-        return {topic: Retention(group.retention, is_assumed=True) for topic in group.topics} | dict(known)
+        return {topic: Retention(group.retention, is_assumed=True) for topic in topics} | dict(known)
 
     def _pace(self, group: KafkaGroup) -> Pace:
         if group.name not in self._paces:

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from airflow_kafka_offsets.core.conditions import (
     CommittedUntil,
-    Condition,
     LagAtMost,
     LedgerCondition,
     LogCondition,
+    Looked,
     TimePassed,
     WindowCommitted,
     WindowFree,
@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 
 def ask(
-    conditions: Sequence[Condition],
+    conditions: Sequence[Looked],
     open_ledger: Callable[[], Ledger],
     open_log: Callable[[], LogOffsets] | None = None,
     *,
@@ -124,7 +124,7 @@ class _Look:
         assert self.open_log, "conditions on Kafka need it"
         return self.open_log()
 
-    def load_groups(self, conditions: Sequence[Condition]) -> None:
+    def load_groups(self, conditions: Sequence[Looked]) -> None:
         """Read from the ledger what the conditions need: each group and each window once."""
         names = dict.fromkeys(name for c in conditions if (name := _group_name(c)))
         until = dict.fromkeys(c.group_name for c in conditions if isinstance(c, CommittedUntil))
@@ -192,7 +192,7 @@ class _Look:
         for time, partitions in wanted.items():
             self._at[level, time] = _attempt(partial(self._kafka.offsets_at, sorted(partitions), time, level))
 
-    def answer(self, condition: Condition) -> Decision:
+    def answer(self, condition: Looked) -> Decision:
         """Decide one condition.
 
         Raises:
@@ -238,7 +238,7 @@ class _Look:
         return LogSnapshot(ids, {tp: bounds for part in parts for tp, bounds in part.bounds.items()})
 
 
-def _group_name(condition: Condition) -> str | None:
+def _group_name(condition: Looked) -> str | None:
     return None if isinstance(condition, LedgerCondition | TimePassed) else condition.group.name
 
 

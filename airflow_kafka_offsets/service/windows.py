@@ -344,6 +344,7 @@ class WindowService:
         # A window that is not run again may have expired.
         again = [held.window for held in held_windows if held.window.seq not in done]
         self._check_readable(again, asking.group, windows.seen)
+        self._warn_of_retention(asking.group, again, [draft for draft in drafts if draft.lane is Lane.BACKFILL])
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
@@ -385,6 +386,12 @@ class WindowService:
         state = self._ledger.load(asking.group.name, asking.claim)
         [planned] = self._allocate(asking, state, Allocation([held]), how=How.GIVEN)
         return planned
+
+    def _warn_of_retention(self, group: KafkaGroup, again: Sequence[Window], drafts: Sequence[Plan]) -> None:
+        """Say if windows that are not cut now, and new ones of a replay, may expire before they have run."""
+        new = {f"new backfill window {number}": draft for number, draft in enumerate(drafts, 1)}
+        if told := self._guard.warning(group, {**{window.id: window for window in again}, **new}):
+            logger.warning("Group %s: %s", group.name, told)
 
     def _check_readable(self, windows: Sequence[Window], group: KafkaGroup, seen: LogSnapshot | None) -> None:
         for level in sorted({window.isolation_level for window in windows}):

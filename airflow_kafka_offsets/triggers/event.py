@@ -1,17 +1,26 @@
-"""Run a DAG when enough has arrived in Kafka: a trigger for an AssetWatcher."""
+"""Run a DAG when enough has arrived in Kafka, or when the verdict on a group changes: triggers for an AssetWatcher."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_kafka_offsets.core.conditions import Arrived, Event, UnreadAtLeast, condition_from_json, condition_to_json
+from airflow_kafka_offsets.core.conditions import (
+    Arrived,
+    Event,
+    UnreadAtLeast,
+    VerdictIn,
+    checked_verdicts,
+    condition_from_json,
+    condition_to_json,
+)
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
 from airflow_kafka_offsets.core.fields import POLL_INTERVAL, check_fields
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.words import GroupVerdict
 
 
 class KafkaOffsetsTrigger(BaseEventTrigger):
@@ -72,3 +81,74 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
 
     def _event(self, seen: Mapping[str, Any]) -> TriggerEvent:
         return TriggerEvent({"group": self.enough.group.name, "time": datetime.now(UTC).isoformat(), **seen})
+
+
+class KafkaVerdictTrigger(BaseEventTrigger):
+    """Fires each time that the verdict on a group changes, for a DAG that tells people.
+
+    The first look fires only if the verdict is not OK. So if the triggerer restarts meanwhile, it may fire once more for a verdict that
+    was told before. An error that does not pass (a login is refused) fires once, too.
+
+    The event has ``verdict``, ``before`` (null: the first look), ``reason`` in one sentence, lag, headroom and the worst partitions.
+
+    :param group: the group.
+    :param verdicts: those that count: any other counts as OK. By default, all count.
+    :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
+        the group's own pace needs.
+    :param poll_interval: seconds between two looks, at least 5.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: KafkaGroup | Mapping[str, Any],
+        verdicts: Sequence[str] = tuple(GroupVerdict),
+        horizon: timedelta | None = None,
+        poll_interval: float = 300,
+    ) -> None:
+        super().__init__()
+        if isinstance(group, Mapping):  # from `serialize`
+            stored = {"kind": VerdictIn.__name__, "group": group, "verdicts": verdicts, "horizon": horizon}
+            made = condition_from_json(stored)
+            assert isinstance(made, VerdictIn)
+            self.wanted = made
+        else:
+            check_fields({"poll_interval": poll_interval}, {"poll_interval": POLL_INTERVAL})
+            self.wanted = VerdictIn(group, checked_verdicts(verdicts), horizon)
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer needs to make this trigger again: names of connections, no secret."""
+        wanted = {name: value for name, value in condition_to_json(self.wanted).items() if name != "kind"}
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**wanted, "poll_interval": self.poll_interval}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, and fire for each change."""
+        from airflow_kafka_offsets.triggers.polling import answered
+
+        group, horizon = self.wanted.group, self.wanted.horizon
+        last: str | None = None
+        told: type[KafkaOffsetsError] | None = None
+        while True:
+            try:
+                answer = await answered(VerdictIn(group, self._others(last), horizon), self.poll_interval)
+            except KafkaOffsetsError as exc:
+                self.log.warning("Group %s: %s", group.name, exc)
+                if not may_pass(exc) and type(exc) is not told:
+                    told = type(exc)
+                    yield self._event({"error": str(exc)}, last)
+                continue
+            before, last, told = last, self._counted(answer.facts["verdict"]), None
+            if before is not None or last != GroupVerdict.OK:
+                yield self._event(answer.facts, before)
+
+    def _others(self, last: str | None) -> tuple[GroupVerdict, ...]:
+        """Return the verdicts that would be a change."""
+        return tuple(verdict for verdict in GroupVerdict if self._counted(verdict) != last)
+
+    def _counted(self, verdict: str) -> str:
+        return verdict if verdict in self.wanted.verdicts else GroupVerdict.OK.value
+
+    def _event(self, seen: Mapping[str, Any], before: str | None) -> TriggerEvent:
+        at = datetime.now(UTC).isoformat()
+        return TriggerEvent({"group": self.wanted.group.name, "time": at, "before": before, **seen})

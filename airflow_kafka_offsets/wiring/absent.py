@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.history import Frontier, WindowRow
+    from airflow_kafka_offsets.core.lag.pace import Commit
     from airflow_kafka_offsets.core.plan.ownership import Owner
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.ports import Ledger
@@ -44,6 +45,10 @@ class AbsentLedger:
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """See `Ledger.load_all`."""
+        return {}
+
+    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
+        """See `Ledger.recent_commits`."""
         return {}
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:

@@ -9,7 +9,7 @@ import pytest
 from airflow_kafka_offsets.core.window import State, Window
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
 from tests.lab.processes import wait_until
-from tests.lab.topics import create_topic, produce
+from tests.lab.topics import create_topic, delete_records, end_offset, produce
 
 FIRST_HOUR = datetime(2026, 11, 1, tzinfo=UTC)
 ALL = 20 * PARTITIONS
@@ -107,3 +107,22 @@ def test_the_chain_without_a_clock(lab: Lab) -> None:
     for dag_id in ("asset_driven", "asset_driven_report"):
         lab.api.pause(dag_id)
     expect_loaded(lab, "lake.orders_on_arrival")
+
+
+def test_whoever_must_act_is_told_by_a_run_that_fails(lab: Lab) -> None:
+    if not lab.windows("lake.orders"):
+        run_by_hand(lab, "orders")
+        wait_for_load(lab, "lake.orders")
+        lab.api.pause("orders")
+    lab.api.unpause("orders_verdict")
+    lab.api.reparse("orders_verdict")
+    produce(lab.kafka, "orders", 10)
+    delete_records(lab.kafka, "orders", end_offset(lab.kafka, "orders") - 4)
+    run = lab.api.wait_for_first_run("orders_verdict", timeout=PATIENCE)
+    lab.api.wait_for_run("orders_verdict", run["dag_run_id"], timeout=PATIENCE, state="failed")
+    lab.api.pause("orders_verdict")
+    path = f"/dags/orders_verdict/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
+    [event] = lab.api.request("GET", path)["asset_events"]
+    seen = event["extra"]["payload"]
+    assert (seen["group"], seen["verdict"], seen["lost"]) == ("lake.orders", "LOST", 6)
+    assert seen["reason"].startswith("6 offsets expired before they were read: orders-0 ")

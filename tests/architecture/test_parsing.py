@@ -43,7 +43,7 @@ SUBMIT = {
 }
 SPARK = {*OPERATOR, "launch.injection", "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
-CONDITION = {*GROUP, "core.conditions", "core.window_id"}
+CONDITION = {*GROUP, "core.conditions", "core.lag.words", "core.window_id"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}
 
 # Of our modules, and nothing else that what is extended has not imported: no client, no part of Airflow or of a provider.
@@ -60,7 +60,9 @@ ALLOWED = {
     "KafkaUnreadSensor": {*SENSOR, "sensors.kafka"},
     "KafkaTimeSensor": {*SENSOR, "sensors.kafka"},
     "KafkaLagSensor": {*SENSOR, "sensors.kafka"},
+    "KafkaVerdictSensor": {*SENSOR, "sensors.kafka"},
     "WindowCommittedSensor": {*SENSOR, "sensors.window"},
+    "KafkaVerdictTrigger": {*CONDITION, "triggers", "triggers.event"},
     "KafkaOffsetsTrigger": {*CONDITION, "triggers", "triggers.event"},
     "replay_params": {"params"},
 }

@@ -86,6 +86,14 @@ class EvenLog:
         before = max(0, (time - history.cut(0)) // history.every)
         return before * history.span if before < 2 * history.windows else None
 
+    def retentions(self, topics: Sequence[str]) -> dict[str, Any]:
+        """Return nothing: no configuration may be read."""
+        return {}
+
+    def first_records(self, wanted: Collection[Any]) -> dict[Any, None]:
+        """Return nothing: no record has a time."""
+        return dict.fromkeys(wanted)
+
     def epoch_ends(self, wanted: Collection[Any]) -> dict[Any, int]:
         """Return nothing: no epoch is known."""
         return {}

@@ -129,11 +129,26 @@ from airflow_kafka_offsets import KafkaLagSensor
 with DAG("d"): KafkaLagSensor(task_id="t", group=group, max_lag=0)
 """,
     ),
+    "KafkaVerdictSensor": (
+        SENSOR,
+        f"""{GROUP}
+from airflow_kafka_offsets import KafkaVerdictSensor
+with DAG("d"): KafkaVerdictSensor(task_id="t", group=group)
+""",
+    ),
     "WindowCommittedSensor": (
         SENSOR,
         """
 from airflow_kafka_offsets import WindowCommittedSensor
 with DAG("d"): WindowCommittedSensor(task_id="t", window_id="lake.orders-000012")
+""",
+    ),
+    "KafkaVerdictTrigger": (
+        TRIGGER,
+        f"""{GROUP}
+from airflow_kafka_offsets import KafkaVerdictTrigger
+trigger = KafkaVerdictTrigger(group=group)
+with DAG("d", schedule=[Asset("orders", watchers=[AssetWatcher(name="w", trigger=trigger)])]): ...
 """,
     ),
     "KafkaOffsetsTrigger": (

@@ -17,6 +17,7 @@ ELSEWHERE = {"audit"}  # it wants a table: test_audit.py
 QUESTIONS = (
     "status",
     "status lake.orders",
+    "watch lake.orders --count 1",
     "windows lake.orders",
     "windows lake.orders-000001",
     "plan lake.orders",

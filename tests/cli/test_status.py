@@ -129,10 +129,17 @@ def test_a_group_that_keeps_up_has_lag_in_time_and_headroom(cli: Cli, quiet: Lak
 def test_what_may_not_be_known_is_a_note(cli: Cli, lake: Lake) -> None:
     lake.log.tells_configs = False
     done = cli("status", "lake.orders")
-    assert "\nheadroom:       unknown, or retention by time never removes records\n" in done.out
+    assert "\nheadroom:       unknown\n" in done.out
     assert (
         "Note: this user may not read the configuration of orders: grant the ACL DescribeConfigs on Topic" in done.out
     )
+
+
+def test_records_that_never_expire_have_no_headroom(cli: Cli, lake: Lake) -> None:
+    lake.log.configure("orders", retention_ms="-1")
+    done = cli("status", "lake.orders")
+    assert "\nverdict:        STALLED: 4700 offsets unread, the oldest record waits for " in done.out
+    assert "\nheadroom:       retention never removes these records by their age\n" in done.out
 
 
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:

@@ -16,7 +16,9 @@ from airflow_kafka_offsets.core.group import (
     MAX_GRACE,
     MAX_NAME,
     MAX_OPEN,
+    MAX_RETENTION,
     KafkaGroup,
+    OnAtRisk,
     OnDataLoss,
     Until,
     check_group_name,
@@ -76,6 +78,9 @@ def test_a_name_that_a_path_or_kafka_can_not_carry_is_refused(name: Any) -> None
         ({"kafka_timeout": True}, "kafka_timeout"),
         ({"isolation_level": "READ_COMMITTED"}, "must be one of read_committed, read_uncommitted"),
         ({"on_data_loss": "ignore"}, "must be one of fail, skip"),
+        ({"on_at_risk": "skip"}, "on_at_risk must be one of warn, fail"),
+        ({"retention": timedelta(0)}, "retention must be a timedelta above zero, at most 36500 days, or None"),
+        ({"retention": 604800}, "retention must be a timedelta"),
         ({"starting_offsets": "first"}, "starting_offsets"),
         ({"spark_options": ["a"]}, "spark_options"),
         ({"spark_options": None}, "spark_options"),
@@ -164,6 +169,22 @@ def test_a_definition_survives_json(
     assert (again.max_open_windows, again.until, again.grace) == (made.max_open_windows, made.until, made.grace)
     assert json.dumps(again.to_json()) == text
     assert {**made.to_json(), "starting_offsets": 0} == {**again.to_json(), "starting_offsets": 0}
+
+
+@given(st.none() | st.timedeltas(timedelta(microseconds=1), MAX_RETENTION), st.sampled_from(OnAtRisk))
+def test_what_it_knows_of_retention_survives_json(retention: timedelta | None, policy: OnAtRisk) -> None:
+    made = group(retention=retention, on_at_risk=policy)
+    again = KafkaGroup.from_json(json.loads(json.dumps(made.to_json())))
+    assert again.on_at_risk is policy
+    assert (again.retention is None) is (retention is None)
+    # A float has no microseconds left after a century.
+    assert abs((again.retention or timedelta(0)) - (retention or timedelta(0))) < timedelta(seconds=1)
+
+
+def test_a_definition_of_an_older_version_warns() -> None:
+    old = {k: v for k, v in group().to_json().items() if k not in ("on_at_risk", "retention")}
+    again = KafkaGroup.from_json(old)
+    assert (again.on_at_risk, again.retention) == (OnAtRisk.WARN, None)
 
 
 def test_any_mapping_of_offsets_survives_json() -> None:

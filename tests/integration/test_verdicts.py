@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import (
+    AtRiskError,
     BadInputError,
     DataLossError,
     KafkaUnavailableError,
@@ -79,6 +81,30 @@ def test_a_window_ends_where_the_next_one_starts(kafka: KafkaBroker, topic: str,
     assert ranges(runs.read()) == {0: (0, 10), 1: (0, 0)}
     produce(kafka, topic, 5, partition=1)
     assert ranges(runs.read()) == {0: (10, 10), 1: (0, 5)}
+
+
+def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
+    kafka: KafkaBroker, topic: str, runs: Runs, ledger: SqlLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(kafka, topic, config={"retention.ms": "3600000"})
+    now = time.time()
+    for minutes in (58, 57):
+        produce(kafka, topic, 10, timestamp_ms=int((now - minutes * 60) * 1000))
+        if minutes == 58:
+            runs.read()
+    before = ledger.load("g")
+    with pytest.raises(
+        AtRiskError, match=f"{topic}-0: retention may remove offsets 10 to 19 in .* Nothing was planned"
+    ):
+        runs.plan(on_at_risk="fail")
+    assert ledger.load("g").position == before.position
+    assert ledger.load("g").open == ()
+    caplog.clear()
+    assert ranges(runs.plan()) == {0: (10, 20)}
+    assert (
+        f"retention may remove records of this window before its job has read them: {topic}-0 offsets 10 to 19"
+        in caplog.text
+    )
 
 
 def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(

@@ -788,6 +788,19 @@ class LedgerContract:
         assert found.keys() == {1, 3}
         assert found == {seq: list(ledger.attempts(name_window(name, seq))) for seq in (1, 3)}
 
+    def test_a_commit_tells_how_long_its_job_took_and_not_how_long_it_waited_for_it(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        minute = timedelta(minutes=1)
+        held = add(ledger, name, 0, 10)
+        for number, (began, took, outcome) in enumerate([(1, 5, Outcome.FAILED), (600, 7, Outcome.SUCCEEDED)], start=1):
+            attempt = ledger.start_attempt(held.window, held.holder, Try(number), NOW + began * minute)
+            ledger.end_attempt(attempt, outcome, 10, NOW + (began + took) * minute)
+        ledger.commit(held.window.id, held.holder, attempt, NOW + 700 * minute)
+        foreign = add(ledger, name, 10, 20, replace(claim("foreign"), scope=Scope.RUN))
+        ledger.commit(foreign.window.id, foreign.holder, None, NOW + 30 * minute)
+        assert [commit.seconds for commit in ledger.recent_commits([name])[name]] == [1800, 420]
+
     def test_the_frontier_is_the_latest_cut_time_that_is_proven(self, ledger: Ledger, name: str) -> None:
         hour = timedelta(hours=1)
 

@@ -155,3 +155,36 @@ def test_whoever_loses_a_race_far_from_it_asks_kafka_nothing_more(world: World) 
     world.ledger.add_windows = beaten  # type: ignore[method-assign]
     assert world.plan(claim("second")).window.seq == 3
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
+
+
+def test_a_window_that_waits_too_long_for_its_retry_is_warned_about_and_never_refused(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    failed = world.plan(claim("fails")).window
+    world.now += 7 * DAY - 10 * timedelta(minutes=1)
+    caplog.clear()
+    assert world.plan(claim("fails"), last_clear=1).window == failed
+    world.die(claim("fails"))
+    assert world.plan(claim("adopts")).window == failed
+    warned = [record.getMessage() for record in caplog.records if "retention may remove" in record.getMessage()]
+    assert len(warned) == 2
+    assert all("records of lake-000002 before a job has read them: orders-0 offsets 10 to 19 in" in w for w in warned)
+
+
+def test_a_window_that_has_time_is_run_again_without_a_word(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.kafka.produce(tp(0), 10, world.now)
+    world.plan(claim("second"))
+    world.kafka.calls.clear()
+    world.plan(claim("second"), last_clear=1)
+    assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
+    assert "retention" not in caplog.text
+
+
+def test_a_kafka_that_does_not_tell_times_holds_up_no_retry(world: World) -> None:
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    window = world.plan(claim("second")).window
+    world.kafka.__class__ = NoTimes
+    assert world.plan(claim("second"), last_clear=1).window == window

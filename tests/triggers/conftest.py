@@ -13,7 +13,7 @@ import pytest
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service import freshness, watch
 from airflow_kafka_offsets.triggers import polling
 from airflow_kafka_offsets.wiring import absent
 from tests.lab.memory import IN_MEMORY
@@ -64,6 +64,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
         monkeypatch.setattr(wiring, "open_log", places.open_log)
         monkeypatch.setattr(absent, "open_ledger_to_look", places.open_ledger)
         monkeypatch.setattr(watch, "utc_now", places.now)
+        monkeypatch.setattr(freshness, "utc_now", places.now)
         monkeypatch.setattr(polling, "MIN_POLL", 0.02)
         yield places
         wait_until(lambda: not threads(), timeout=20, what="the pollers stop when no one waits")

@@ -449,7 +449,7 @@ class SqlLedger:
             for start in range(0, len(ids), MAX_BRANCHES):
                 for name, rows in _newest_commits(connection, ids[start : start + MAX_BRANCHES]).items():
                     with intact(f"the times of the windows of group {name}"):
-                        found[name] = [Commit(r.seq, r.planned_at, r.committed_at, r.is_capped) for r in rows]
+                        found[name] = [_commit_of(row) for row in rows]
         return found
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
@@ -1096,18 +1096,41 @@ def _newest_commits(connection: Connection, ids: Sequence[tuple[str, int]]) -> d
     """Find the newest committed live windows of groups: a branch for each, which reads only so many entries of the index."""
     columns = [windows.c[column] for column in ("group_id", "seq", "planned_at", "committed_at", "is_capped")]
     each = [
-        select(*columns)
-        .where(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
-        .order_by(windows.c.seq.desc())
-        .limit(MAX_COMMITS)
-        .subquery()
+        _with_last_success(
+            select(*columns)
+            .where(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
+            .order_by(windows.c.seq.desc())
+            .limit(MAX_COMMITS)
+            .subquery()
+        )
         for _, group_id in ids
     ]
     names = {group_id: name for name, group_id in ids}
     found: dict[str, list[Row[Any]]] = {}
-    for row in connection.execute(union_all(*(select(branch) for branch in each))) if each else ():
+    for row in connection.execute(union_all(*each)) if each else ():
         found.setdefault(names[row.group_id], []).append(row)
     return {name: sorted(rows, key=lambda row: -row.seq) for name, rows in found.items()}
+
+
+def _with_last_success(found: Subquery) -> Select[Any]:
+    """Select windows, each with the times of the last attempt at it that succeeded."""
+    at_window = and_(attempts.c.group_id == found.c.group_id, attempts.c.seq == found.c.seq)
+    last = [
+        select(attempts.c[column])
+        .where(at_window, attempts.c.outcome == Outcome.SUCCEEDED)
+        .order_by(attempts.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+        .label(column)
+        for column in ("started_at", "ended_at")
+    ]
+    return select(found, *last)
+
+
+def _commit_of(row: Row[Any]) -> Commit:
+    # Another launcher leaves no attempt.
+    began, ended = (row.started_at, row.ended_at) if row.ended_at else (row.planned_at, row.committed_at)
+    return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:

@@ -8,22 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.words import GroupVerdict as GroupVerdict
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
-
-
-class GroupVerdict(StrEnum):
-    """What a person should know of a group first, from best to worst. `core.lag.verdict` has the rules."""
-
-    OK = "OK"
-    BEHIND = "BEHIND"
-    STALLED = "STALLED"
-    AT_RISK = "AT RISK"
-    LOST = "LOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +66,7 @@ class GroupLag:
         pace: how fast it commits.
         needed_seconds: with less headroom than this, the group is at risk; None: no partition has headroom in seconds.
         error: why Kafka could not be asked; None: it was asked.
+        error_kind: the name of the error's class in `core.errors`.
         trouble: what planning would refuse, in one sentence; None: nothing.
         notes: sentences on what is not known, e.g. that the topic's configuration may not be read.
     """
@@ -88,6 +79,7 @@ class GroupLag:
     pace: Pace = field(default_factory=Pace)
     needed_seconds: float | None = None
     error: str | None = None
+    error_kind: str | None = None
     trouble: str | None = None
     notes: tuple[str, ...] = ()
 

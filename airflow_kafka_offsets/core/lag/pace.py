@@ -22,12 +22,14 @@ class Commit:
         seq: its number.
         planned_at, committed_at: in UTC.
         is_capped: whether it left something unread when it was planned.
+        seconds: how long its job took: the last attempt that succeeded, or without one from planning to commit.
     """
 
     seq: int
     planned_at: datetime
     committed_at: datetime
     is_capped: bool
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Pace:
     Attributes:
         last_commit_at: when the newest of them was committed; None: there is none.
         interval_seconds: the usual time between two commits: the median of the last 10; None: there are fewer than two commits.
-        longest_seconds: the longest time from planning to commit, of the last 10; None: there is none.
+        longest_seconds: the longest time that a job took, of the last 10 windows; None: there is none.
         caught_up_at: a moment up to which all records are committed, whatever their timestamps are; None: not known.
     """
 
@@ -57,7 +59,7 @@ def pace_of(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> 
     """
     at = sorted(commit.committed_at for commit in commits)
     gaps = sorted((later - earlier).total_seconds() for earlier, later in pairwise(at))
-    took = [(commit.committed_at - commit.planned_at).total_seconds() for commit in commits[: MAX_COMMITS - 1]]
+    took = [commit.seconds for commit in commits[: MAX_COMMITS - 1]]
     return Pace(
         last_commit_at=at[-1] if at else None,
         interval_seconds=gaps[len(gaps) // 2] if gaps else None,

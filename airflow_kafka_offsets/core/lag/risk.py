@@ -7,8 +7,8 @@ expire. They are read first if `max_offsets` cuts the window, and a search tells
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from airflow_kafka_offsets.core.errors import AtRiskError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
@@ -20,6 +20,8 @@ from airflow_kafka_offsets.core.lag.verdict import RESERVE, TRIES, needed_second
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.window import Draft
 
 SHORTEST_RUN = 600.0
 """Seconds that a window may take until its job has read all of it, however quick the last ones were."""
@@ -62,11 +64,11 @@ class Question:
 
     probe: Probe
     retention: float
-    run_seconds: float = field(default=0.0)
+    run_seconds: float
 
 
 def run_seconds(pace: Pace, retention: float) -> float:
-    """Return how long a window may take until all of it is read: three times the longest of the last ten.
+    """Return how long a window may take until all of it is read: three times the longest of the last ten jobs.
 
     Without any, it is a tenth of the retention.
     """
@@ -75,12 +77,22 @@ def run_seconds(pace: Pace, retention: float) -> float:
     return max(SHORTEST_RUN, TRIES * pace.longest_seconds)
 
 
+def together(windows: Iterable[Draft]) -> OffsetRanges:
+    """Return the offsets from the first to the last one of some windows, without partitions of which they read nothing."""
+    found: dict[TopicPartition, OffsetRange] = {}
+    for window in windows:
+        for tp, offsets in window.ranges.without_empty().items():
+            known = found.get(tp, offsets)
+            found[tp] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
+    return OffsetRanges(found)
+
+
 def questions(
-    plan: Plan, retentions: Mapping[str, Retention], pace: Pace, now_ms: int
+    ranges: OffsetRanges, retentions: Mapping[str, Retention], pace: Pace, now_ms: int
 ) -> dict[TopicPartition, Question]:
     """Return the question about each partition that has something to read, and whose records age."""
     found: dict[TopicPartition, Question] = {}
-    for tp, offsets in plan.ranges.items():
+    for tp, offsets in ranges.items():
         retention = retentions.get(tp.topic)
         if not offsets.span or retention is None or retention.time is None:
             continue
@@ -92,11 +104,11 @@ def questions(
     return found
 
 
-def endangered(plan: Plan, asked: Mapping[TopicPartition, Question], hits: Hits) -> dict[TopicPartition, int]:
+def endangered(ranges: OffsetRanges, asked: Mapping[TopicPartition, Question], hits: Hits) -> dict[TopicPartition, int]:
     """Return for each partition with records in danger the first offset that is not."""
     found: dict[TopicPartition, int] = {}
     for tp, question in asked.items():
-        hit, offsets = hits[question.probe], plan.ranges[tp]
+        hit, offsets = hits[question.probe], ranges[tp]
         safe = offsets.end if hit is None else min(hit.offset, offsets.end)
         if safe > offsets.start:
             found[tp] = safe
@@ -104,7 +116,7 @@ def endangered(plan: Plan, asked: Mapping[TopicPartition, Question], hits: Hits)
 
 
 def dangers(
-    plan: Plan,
+    ranges: OffsetRanges,
     asked: Mapping[TopicPartition, Question],
     safe_from: Mapping[TopicPartition, int],
     ages: Mapping[TopicPartition, float],
@@ -112,13 +124,13 @@ def dangers(
     """Return what is in danger, what expires first at first.
 
     Args:
-        plan: the window before it is cut.
+        ranges: what is to be read.
         asked: the questions.
         safe_from: see `endangered`.
         ages: of each of these partitions, how old the first record is by the timestamp index, in seconds.
     """
     found = {
-        tp: Danger(plan.ranges[tp].start, safe, max(0.0, asked[tp].retention - ages[tp]), asked[tp].run_seconds)
+        tp: Danger(ranges[tp].start, safe, max(0.0, asked[tp].retention - ages[tp]), asked[tp].run_seconds)
         for tp, safe in safe_from.items()
     }
     return dict(sorted(found.items(), key=lambda item: (item[1].headroom_seconds, item[0])))
@@ -146,7 +158,7 @@ def told(
     coming = {tp: danger for tp, danger in found.items() if danger.comes_first}
     if coming and group.on_at_risk is OnAtRisk.FAIL and not is_first:
         raise _refusal(group, coming)
-    warnings = [_warning(coming)] if coming else []
+    warnings = [_warning("this window before its job has", coming)] if coming else []
     ends = plans[-1].ranges
     if left := {tp: danger for tp, danger in found.items() if tp in ends and ends[tp].end < danger.until}:
         warnings.append(_warning_of_cap(group, len(plans), left))
@@ -166,9 +178,15 @@ def _refusal(group: KafkaGroup, coming: Mapping[TopicPartition, Danger]) -> AtRi
     )
 
 
-def _warning(coming: Mapping[TopicPartition, Danger]) -> str:
+def warning_of(window_ids: Sequence[str], found: Mapping[TopicPartition, Danger]) -> str | None:
+    """Return the warning about windows that run as they are: adopted ones, and those that run again. None: all have time."""
+    coming = {tp: danger for tp, danger in found.items() if danger.comes_first}
+    return _warning(f"{name_some(window_ids, ', ')} before a job has", coming) if coming else None
+
+
+def _warning(whose: str, coming: Mapping[TopicPartition, Danger]) -> str:
     return (
-        "retention may remove records of this window before its job has read them: "
+        f"retention may remove records of {whose} read them: "
         f"{name_some([f'{tp} {danger}' for tp, danger in coming.items()], ', ')}. {_more_time(coming)}"
     )
 
@@ -184,6 +202,6 @@ def _warning_of_cap(group: KafkaGroup, number: int, left: Mapping[TopicPartition
 def _more_time(partitions: Collection[TopicPartition]) -> str:
     topics = sorted({tp.topic for tp in partitions})
     return (
-        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed: kafka-configs --alter "
+        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed: kafka-configs --bootstrap-server ... --alter "
         f"--entity-type topics --entity-name {topics[0]} --add-config retention.ms=..."
     )

@@ -33,7 +33,7 @@ LONGEST_WAIT = timedelta(days=1)
 """The usual wait of a group with fewer than two commits."""
 
 TRIES = 3
-"""How often a window may take as long as the longest of the last ten, until retention may not reach it."""
+"""How often a job may take as long as the longest of the last ten, until retention may not reach its records."""
 
 RESERVE = 0.1
 """The share of the retention that is kept as headroom, whatever the pace is."""
@@ -46,7 +46,7 @@ class _Finding:
 
 
 def usual_wait(pace: Pace) -> float:
-    """Return how long a record usually waits for its commit, in seconds: the time between two commits, and the longest window."""
+    """Return how long a record usually waits for its commit, in seconds: the time between two commits, and the longest job."""
     if pace.interval_seconds is None:
         return LONGEST_WAIT.total_seconds()
     return max(SHORTEST_WAIT.total_seconds(), pace.interval_seconds + (pace.longest_seconds or 0.0))
@@ -86,18 +86,16 @@ def judged(
         trouble: what planning would refuse; None: nothing.
         notes: what is not known.
     """
-    needed = {
-        tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.lag and p.headroom_seconds is not None
-    }
+    needed = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     most = max(needed.values(), default=None)
     found = GroupLag(group, at, None, "", partitions, pace, needed_seconds=most, trouble=trouble, notes=notes)
     finding = _lost(found) or _at_risk(found, needed) or _late(found) or _fine(found)
     return replace(found, verdict=finding.verdict, reason=finding.reason)
 
 
-def unknown(group: str, at: datetime, why: str, pace: Pace) -> GroupLag:
+def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     """Return what there is to say of a group whose Kafka gave no answer."""
-    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=why)
+    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=str(why), error_kind=type(why).__name__)
 
 
 def _lost(found: GroupLag) -> _Finding | None:
@@ -133,26 +131,30 @@ def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Findin
 
 
 def _late(found: GroupLag) -> _Finding | None:
-    waited, limit = found.lag_seconds, UNUSUAL * usual_wait(found.pace)
-    if not found.lag:
+    limit, silent = UNUSUAL * usual_wait(found.pace), _silence(found)
+    is_silent = silent is None or silent > limit
+    # Without an answer about time, only the silence after a commit tells.
+    is_late = (silent is not None and is_silent) if found.lag_seconds is None else found.lag_seconds > limit
+    if not found.lag or not is_late:
         return None
-    last = found.pace.last_commit_at
-    silent = (found.at - last).total_seconds() if last else None
-    # Without an answer about time, the silence alone tells.
-    if waited is None:
-        waited = silent if silent is not None else 0.0
-    if waited <= limit:
-        return None
-    usual = (
-        f"usually at most {length(limit / UNUSUAL)}"
-        if found.pace.interval_seconds is not None
-        else "no usual pace is known yet"
+    known = found.pace.interval_seconds is not None
+    usual = f"usually at most {length(limit / UNUSUAL)}" if known else "no usual pace is known yet"
+    waits = (
+        "for how long is not known"
+        if found.lag_seconds is None
+        else f"the oldest record waits for {length(found.lag_seconds)}"
     )
-    lag = f"{counted(found.lag, 'offset')} unread, the oldest record waits for {length(waited)} ({usual})"
-    if silent is not None and silent <= limit:
-        return _Finding(GroupVerdict.BEHIND, f"{lag}, although the last commit was {length(silent)} ago")
-    since = f"the last commit was {length(silent)} ago" if silent is not None else "nothing was ever committed"
-    return _Finding(GroupVerdict.STALLED, f"{lag}, and {since}")
+    lag = f"{counted(found.lag, 'offset')} unread, {waits} ({usual})"
+    last = "nothing was ever committed" if silent is None else f"the last commit was {length(silent)} ago"
+    if is_silent:
+        return _Finding(GroupVerdict.STALLED, f"{lag}, and {last}")
+    return _Finding(GroupVerdict.BEHIND, f"{lag}, although {last}")
+
+
+def _silence(found: GroupLag) -> float | None:
+    """Return the seconds since the last commit; None: there is none."""
+    last = found.pace.last_commit_at
+    return (found.at - last).total_seconds() if last else None
 
 
 def _fine(found: GroupLag) -> _Finding:

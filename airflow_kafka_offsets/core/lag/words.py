@@ -1,6 +1,19 @@
-"""Lengths of time, in words for a person."""
+"""The words of lag: verdicts, and lengths of time for a person."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+
+
+class GroupVerdict(StrEnum):
+    """What a person should know of a group first, from best to worst. `core.lag.verdict` has the rules."""
+
+    OK = "OK"
+    BEHIND = "BEHIND"
+    STALLED = "STALLED"
+    AT_RISK = "AT RISK"
+    LOST = "LOST"
+
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 

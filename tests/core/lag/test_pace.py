@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 def commits(*hours: float, minutes: float = 10, is_capped: bool = False) -> list[Commit]:
     """Let windows be planned at these hours from noon on, and committed some minutes later; newest first."""
     made = [
-        Commit(seq, NOON + h * HOUR, NOON + h * HOUR + timedelta(minutes=minutes), is_capped)
+        Commit(seq, NOON + h * HOUR, NOON + h * HOUR + timedelta(minutes=minutes), is_capped, minutes * 60)
         for seq, h in enumerate(hours, start=1)
     ]
     return made[::-1]

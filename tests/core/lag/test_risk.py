@@ -17,12 +17,14 @@ from airflow_kafka_offsets.core.lag.risk import (
     endangered,
     questions,
     run_seconds,
+    together,
     told,
+    warning_of,
     with_urgent,
 )
 from airflow_kafka_offsets.core.lag.search import Hit, Probe
 from airflow_kafka_offsets.core.plan.planning import Plan, cut
-from tests.core.examples import NOON, group, ids, ranges, tp
+from tests.core.examples import NOON, group, ids, ranges, tp, window
 
 NOW = 1_780_000_000_000
 DAY = 86_400_000
@@ -43,7 +45,7 @@ def danger(until: int = 60, headroom: float = 300.0, run: float = 2700.0, start:
 
 
 def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
-    asked = questions(plan(), WEEK, HOURLY, NOW)
+    asked = questions(plan().ranges, WEEK, HOURLY, NOW)
     assert list(asked) == [tp(0), tp(1)]  # the third has nothing to read
     # A tenth of the week is more than an hour and three times the longest window.
     assert {question.probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 7 * DAY // 10}
@@ -51,8 +53,8 @@ def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
 
 
 def test_without_retention_by_time_nothing_is_asked() -> None:
-    assert questions(plan(), {"orders": Retention(None, 5)}, HOURLY, NOW) == {}
-    assert questions(plan(), {}, HOURLY, NOW) == {}
+    assert questions(plan().ranges, {"orders": Retention(None, 5)}, HOURLY, NOW) == {}
+    assert questions(plan().ranges, {}, HOURLY, NOW) == {}
 
 
 def test_how_long_a_window_may_take() -> None:
@@ -62,16 +64,16 @@ def test_how_long_a_window_may_take() -> None:
 
 
 def test_only_records_before_the_first_one_that_stays_are_in_danger() -> None:
-    asked = questions(plan(), WEEK, HOURLY, NOW)
+    asked = questions(plan().ranges, WEEK, HOURLY, NOW)
     probe = {p: question.probe for p, question in asked.items()}
-    assert endangered(plan(), asked, {probe[tp(0)]: Hit(0, NOW), probe[tp(1)]: Hit(50, NOW)}) == {}
-    assert endangered(plan(), asked, {probe[tp(0)]: Hit(30, NOW), probe[tp(1)]: None}) == {tp(0): 30, tp(1): 90}
-    assert endangered(plan(), asked, {probe[tp(0)]: Hit(300, NOW), probe[tp(1)]: Hit(3, NOW)}) == {tp(0): 100}
+    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(0, NOW), probe[tp(1)]: Hit(50, NOW)}) == {}
+    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(30, NOW), probe[tp(1)]: None}) == {tp(0): 30, tp(1): 90}
+    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(300, NOW), probe[tp(1)]: Hit(3, NOW)}) == {tp(0): 100}
 
 
 def test_what_expires_first_comes_first_and_is_read_first() -> None:
     asked = {p: Question(Probe(p, 1), 7 * 86400.0, 600.0) for p in (tp(0), tp(1))}
-    found = dangers(plan(), asked, {tp(0): 60, tp(1): 80}, {tp(0): 6.5 * 86400, tp(1): 6.9 * 86400})
+    found = dangers(plan().ranges, asked, {tp(0): 60, tp(1): 80}, {tp(0): 6.5 * 86400, tp(1): 6.9 * 86400})
     assert list(found) == [tp(1), tp(0)]
     assert found[tp(1)].headroom_seconds == pytest.approx(0.1 * 86400)
     first, second, third = cut(with_urgent(plan(), found), 3, 50)
@@ -89,7 +91,7 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     [warned] = told(group(), [plan()], {tp(0): danger(), tp(1): danger(headroom=9000.0)}, is_first=False)
     assert warned.warnings == (
         "retention may remove records of this window before its job has read them: orders-0 offsets 0 to 59 in 5 min. To gain "
-        "time, raise retention.ms of orders until the window is committed: kafka-configs --alter --entity-type topics "
+        "time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter --entity-type topics "
         "--entity-name orders --add-config retention.ms=...",
     )
 
@@ -117,7 +119,7 @@ def test_fail_plans_nothing_and_says_why() -> None:
     assert isinstance(caught.value, LogError)
     assert str(caught.value) == (
         "orders-0: retention may remove offsets 0 to 59 at any moment, and a window of this group may take 45 min until it is read. "
-        "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --alter "
+        "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter "
         "--entity-type topics --entity-name orders --add-config retention.ms=... To read what can still be read: "
         "KafkaGroup(on_at_risk='warn') for group lake"
     )
@@ -127,3 +129,18 @@ def test_fail_plans_nothing_and_says_why() -> None:
 def test_the_first_window_of_a_group_is_warned_about_but_never_refused() -> None:
     [warned] = told(group(on_at_risk="fail"), [plan()], {tp(0): danger()}, is_first=True)
     assert len(warned.warnings) == 1
+
+
+def test_windows_that_run_as_they_are_are_warned_about_by_name() -> None:
+    assert warning_of(["lake-000001"], {tp(0): danger(headroom=9000.0)}) is None
+    text = warning_of(["lake-000001", "lake-000002"], {tp(0): danger(), tp(1): danger(headroom=9000.0)})
+    assert text is not None
+    assert text.startswith(
+        "retention may remove records of lake-000001, lake-000002 before a job has read them: orders-0 offsets 0 to 59 in 5 min. To"
+    )
+
+
+def test_several_windows_are_looked_at_from_the_first_to_the_last_of_their_offsets() -> None:
+    windows = [window({tp(0): (5, 9), tp(1): (3, 3)}), window({tp(0): (20, 30), tp(1): (3, 4)}, seq=2)]
+    assert together(windows) == ranges({tp(0): (5, 30), tp(1): (3, 4)})
+    assert together([window({tp(1): (3, 3)})]) == {}

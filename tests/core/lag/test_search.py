@@ -87,6 +87,7 @@ def test_of_a_steady_log_a_few_questions_give_the_age_to_two_percent(share: floa
     log = Log({offset: NOW - 7 * DAY + offset * 60_000 for offset in range(7 * 24 * 60)})
     watermark = int(share * len(log.records))
     found, asked = search(log, watermark)
+    assert found.low <= log.newest_to(watermark) < found.high
     age = NOW - log.newest_to(watermark)
     assert NOW - found.low - age <= max(CLOSE_MS, CLOSE_SHARE * (NOW - found.low))
     assert asked <= 6

@@ -1,0 +1,27 @@
+"""Tells people when lake.orders is stalled, at risk of losing unread records, or has lost some; and when all is well again.
+
+A run fails if someone has to act: attach to the DAG whatever tells you of failed runs, e.g. a notifier as on_failure_callback.
+"""
+
+from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_kafka_offsets import KafkaGroup, KafkaVerdictTrigger
+
+orders = KafkaGroup("lake.orders", topics=["orders"], kafka_conn_id="kafka_default")
+
+change = KafkaVerdictTrigger(group=orders, verdicts=["STALLED", "AT RISK", "LOST"], poll_interval=60)
+changed = Asset("orders_verdict", watchers=[AssetWatcher(name="orders_verdict", trigger=change)])
+
+with DAG("orders_verdict", schedule=[changed], max_active_runs=1) as dag:
+
+    @task
+    def tell(triggering_asset_events=None) -> str:
+        """Say what changed last, or fail with it."""
+        seen = triggering_asset_events[changed][-1].extra["payload"]
+        said = seen.get("error") or f"{seen['group']} is {seen['verdict']}: {seen['reason']}"
+        if seen.get("verdict") == "OK":
+            return said
+        raise AirflowFailException(said)
+
+    tell()
