@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+from airflow.sdk import conf
 from airflow.sdk.bases.operatorlink import BaseOperatorLink
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.window import Window
 
-PAGE = "plugin/kafka-windows/kafka-offsets"
-"""Where Airflow's UI shows the page: relative, because the UI knows the path of its own address."""
+NAV, APP = "plugin/kafka-windows", "kafka-offsets"
+"""The route in Airflow's UI, and in it the address of the page."""
 
 VARIABLE = "kafka_window"
 """What a ``map_index_template`` can use: the window in one short line."""
@@ -36,25 +37,38 @@ class WindowLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the link; empty: the task has no window."""
-        return page_of(
-            getattr(operator, "kafka_window_ids", ()), ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index
-        )
+        window_ids = getattr(operator, "kafka_window_ids", ())
+        found = page_of(window_ids, ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
+        return in_airflow(found, conf.get("api", "base_url", fallback="")) if found else ""
 
 
 def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
-    """Return the page of a task's windows.
+    """Return the page of a task's windows; empty: it has none.
 
     >>> page_of(["lake.orders-000012"], "orders", "manual", "load", -1)
-    'plugin/kafka-windows/kafka-offsets/windows/lake.orders-000012'
+    'windows/lake.orders-000012'
     >>> page_of(["lake.orders-000012", "lake.orders-000013"], "orders", "manual__2026+00", "load", -1)
-    'plugin/kafka-windows/kafka-offsets/task?dag_id=orders&run_id=manual__2026%2B00&task_id=load&map_index=-1'
+    'task?dag_id=orders&run_id=manual__2026%2B00&task_id=load&map_index=-1'
     """
     if len(window_ids) == 1:
-        return f"{PAGE}/windows/{window_ids[0]}"
+        return f"windows/{window_ids[0]}"
     if not window_ids:
         return ""
     asked = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
-    return f"{PAGE}/task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+    return "task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+
+
+def in_airflow(page: str, base_url: str = "") -> str:
+    """Return where Airflow's UI shows one of our pages: relative, as the UI knows its own address.
+
+    The UI wants the address of what it frames from the root of the host on. So a path in ``base_url`` is in it once more.
+
+    >>> in_airflow("groups")
+    'plugin/kafka-windows/kafka-offsets/groups'
+    >>> in_airflow("groups", "https://example.org/air/")
+    'plugin/kafka-windows/air/kafka-offsets/groups'
+    """
+    return f"{NAV}{urlsplit(base_url).path.rstrip('/')}/{APP}/{page}"
 
 
 def show_windows(context: Context, windows: Sequence[Window], records: int | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import Outcome, State, Window
-from airflow_kafka_offsets.task.links import PAGE
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_once, expect_tiling
 
 
@@ -56,7 +56,7 @@ def test_what_downstream_gets_is_small_and_says_what_was_read(steady: Steady) ->
 def test_airflow_shows_the_window_of_a_task_without_its_log(lab: Lab, steady: Steady) -> None:
     window, run = steady.windows[1], steady.runs[1]
     links = lab.api.links("steady", run, "load")
-    assert links["Kafka window"] == f"{PAGE}/windows/{window.id}"
+    assert links["Kafka window"] == in_airflow(f"windows/{window.id}")
     assert lab.api.task("steady", run, "load")["rendered_map_index"] == f"{window.id} · {window.span:,} records"
 
 
@@ -122,7 +122,7 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     )
     expect_once(lab, "around", [row.held.window])
     for task in ("plan", "commit"):
-        assert lab.api.links("around", run, task)["Kafka window"] == f"{PAGE}/windows/around-000001"
+        assert lab.api.links("around", run, task)["Kafka window"] == in_airflow("windows/around-000001")
         assert lab.api.task("around", run, task)["rendered_map_index"] == "around-000001 · 100 offsets"
     # Nothing new: the plan commits the empty window, and skips the launcher.
     second = lab.api.run_to("around")

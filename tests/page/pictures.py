@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.browser import open_browser
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
@@ -178,10 +179,10 @@ def _select(browser: WebDriver, first: int, last: int) -> None:
 def of_the_docs(browser: WebDriver, server: PageServer) -> None:
     """Write the two pictures of the README."""
     _theme(browser, server, "light")
-    _shown(browser, server, "plugin/kafka-windows/kafka-offsets/groups", 780)
+    _shown(browser, server, in_airflow("groups", server.url), 780)
     browser.save_screenshot(str(IMAGES / "page-groups.png"))
     _theme(browser, server, "dark")
-    _shown(browser, server, "plugin/kafka-windows/kafka-offsets/groups/lake.orders", 1000)
+    _shown(browser, server, in_airflow("groups/lake.orders", server.url), 1000)
     _select(browser, 14, 16)
     browser.save_screenshot(str(IMAGES / "page-group.png"))
 

@@ -10,14 +10,15 @@ import requests
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.processes import wait_until
-from tests.page.server import PageServer
+from tests.page.server import PATH, PageServer
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
     from selenium.webdriver.remote.webelement import WebElement
 
-DEEP = "plugin/kafka-windows/kafka-offsets/groups/lake.orders"
+DEEP = in_airflow("groups/lake.orders", f"http://host{PATH}")
 
 
 def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lambda _: True) -> WebElement:
@@ -79,7 +80,7 @@ def test_a_link_in_the_frame_can_be_shared(framed: WebDriver, server: PageServer
     first(framed, ".windows td a").click()
     first(framed, ".ranges")
     framed.switch_to.default_content()
-    wanted = f"{server.url}/plugin/kafka-windows/kafka-offsets/windows/lake.orders-000005"
+    wanted = f"{server.url}/{in_airflow('windows/lake.orders-000005', server.url)}"
     wait_until(lambda: framed.current_url == wanted, timeout=30, what="the address bar follows")
     framed.get(wanted)
     framed.switch_to.frame(first(framed, "iframe"))
