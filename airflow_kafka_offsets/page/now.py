@@ -101,13 +101,13 @@ def _lag(found: GroupLag) -> tuple[str, str]:
         return NOTHING, "nothing is planned yet"
     if found.lag == 0:
         return "0 s", "nothing is unread"
-    offsets = f"{short_number(found.lag)} offset{'' if found.lag == 1 else 's'}"
+    offsets = _offsets(found.lag)
     return (length(found.lag_seconds), offsets) if found.lag_seconds is not None else (offsets, "time not known")
 
 
 def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
     if found.lost:
-        return "lost", f"{short_number(found.lost)} offsets expired unread", 0.0
+        return "lost", f"{_offsets(found.lost)} expired unread", 0.0
     seconds = found.headroom_seconds
     if seconds is None:
         if found.lag:
@@ -128,7 +128,11 @@ def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
 
 def _no_headroom(found: GroupLag) -> str:
     offsets = found.headroom_offsets
-    return "not known" if offsets is None else f"{short_number(offsets)} offsets to the oldest record"
+    return "not known" if offsets is None else f"{_offsets(offsets)} to the oldest record"
+
+
+def _offsets(number: int) -> str:
+    return f"{short_number(number)} offset{'' if number == 1 else 's'}"
 
 
 def order(found: GroupLag | None) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets import documents
+from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.lag import GroupLag
@@ -183,7 +184,9 @@ def act_row(act: Act) -> ActRow:
     details = act.details
     ids = [details["window"]] if "window" in details else list(details.get("superseded", []))
     names = [str(id_).rpartition("-")[2] for id_ in ids]
-    what = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} windows)" if names else ""
+    what = (
+        names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({counted(len(names), 'window')})" if names else ""
+    )
     return ActRow(act.at, act.who, act.kind, what, act.why)
 
 

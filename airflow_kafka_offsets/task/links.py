@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 from airflow.sdk import conf
-from airflow.sdk.bases.operatorlink import BaseOperatorLink
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.bases.operatorlink import BaseOperatorLink as Link
     from airflow.sdk.types import TaskInstanceKey
 
     from airflow_kafka_offsets.core.window import Window
+else:
+    # Airflow asks for its attributes, and not for its class: no parse of a DAG has to import the module of that.
+    Link = object
 
 NAV, APP = "plugin/kafka-windows", "kafka-offsets"
 """The route in Airflow's UI, and in it the address of the page."""
@@ -25,7 +28,7 @@ MAX_LABEL = 250
 """How long Airflow's label of a task instance may be."""
 
 
-class WindowLink(BaseOperatorLink):
+class WindowLink(Link):
     """The button "Kafka window" of a task instance: its window, or the list of its windows."""
 
     name = "Kafka window"
@@ -99,6 +102,6 @@ def said(window_ids: Sequence[str], span: int, records: int | None) -> str:
     'lake.orders-000012 and 1 more · 2,999 records'
     """
     more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""
-    how_many = f"{span:,} offsets" if records is None else f"{records:,} records"
-    rest = f"{more} · {how_many}"
+    number, noun = (span, "offset") if records is None else (records, "record")
+    rest = f"{more} · {number:,} {noun}{'' if number == 1 else 's'}"
     return window_ids[0][: MAX_LABEL - len(rest)] + rest
