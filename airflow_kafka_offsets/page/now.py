@@ -87,7 +87,7 @@ def now_view(found: GroupLag) -> NowView:
     """Return how far behind a group is, in words."""
     if found.verdict is None:
         return NowView(
-            "NOT KNOWN", "plain", found.reason, True, "?", "Kafka did not answer", "?", "Kafka did not answer", None
+            "NOT KNOWN", "plain", found.reason, True, "?", "no answer of Kafka", "?", "no answer of Kafka", None
         )
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
@@ -98,9 +98,9 @@ def now_view(found: GroupLag) -> NowView:
 
 def _lag(found: GroupLag) -> tuple[str, str]:
     if found.lag is None:
-        return NOTHING, "nothing is planned yet"
+        return NOTHING, "nothing planned yet"
     if found.lag == 0:
-        return "0 s", "nothing is unread"
+        return "0 s", "nothing unread"
     offsets = _offsets(found.lag)
     return (length(found.lag_seconds), offsets) if found.lag_seconds is not None else (offsets, "time not known")
 
@@ -112,7 +112,7 @@ def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
     if seconds is None:
         if found.lag:
             return NOTHING, _no_headroom(found), None
-        return NOTHING, "nothing is unread", None
+        return NOTHING, "nothing unread", None
     tp, first = min(
         ((tp, p) for tp, p in found.partitions.items() if p.headroom_seconds is not None),
         key=lambda item: (item[1].headroom_seconds, item[0]),

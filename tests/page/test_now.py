@@ -48,7 +48,7 @@ def test_an_estimate_is_called_one() -> None:
 
 def test_nothing_unread() -> None:
     view = now_view(lag(PartitionLag(5, 0, 5, lag=0, lag_seconds=0)))
-    assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing is unread", "—", None)
+    assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing unread", "—", None)
 
 
 def test_without_time_the_offsets_lead() -> None:
