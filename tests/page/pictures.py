@@ -183,7 +183,7 @@ def of_the_docs(browser: WebDriver, server: PageServer) -> None:
     """Write the two pictures of the README."""
     _theme(browser, server, "light")
     _shown(browser, server, STATES["groups"], 780)
-    _shown(browser, server, STATES["groups"], 820)  # once more: the worst are first when Kafka has answered before
+    _shown(browser, server, STATES["groups"], 750)  # once more: the worst are first when Kafka has answered before
     browser.save_screenshot(str(IMAGES / "page-groups.png"))
     _theme(browser, server, "dark")
     _shown(browser, server, STATES["group"], 1000)
