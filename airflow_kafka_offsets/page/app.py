@@ -201,7 +201,7 @@ async def window(request: Request, window_id: str, user: GetUserDep) -> Response
         picture = pictures.window(ledger, window_id, reader.visible)
         readable = reader.readable(picture.dag_ids)
         if not readable:
-            raise UnknownWindowError(f"There is no window {window_id} that you may see")
+            raise pictures.hidden_window(window_id)
         if wants_json(request):
             return _json(views.window_document(picture, readable))
         view = views.window_view(picture, readable, utc_now())

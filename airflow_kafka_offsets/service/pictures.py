@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_kafka_offsets.core.errors import UnknownGroupError
+from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview
@@ -152,6 +152,11 @@ def windows_at_once(partitions: int) -> int:
     return min(MOST_WINDOWS, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
 
 
+def hidden_window(window_id: str) -> UnknownWindowError:
+    """Return the error about a window that is not there, or that this person may not see: it does not say which."""
+    return UnknownWindowError(f"There is no window {window_id} that you may see")
+
+
 def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
     """Return a window with everything that the ledger knows about it.
 
@@ -163,5 +168,8 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
     name, seq = parse_window_id(window_id)
     with ledger.one_connection():
         line = group_line(ledger, name, visible)
-        row = ledger.window(window_id)
+        try:
+            row = ledger.window(window_id)
+        except UnknownWindowError as exc:
+            raise hidden_window(window_id) from exc
         return WindowPicture(line.group, line.outline, row, ledger.attempts_at(name, [seq]).get(seq, ()))

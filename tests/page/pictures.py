@@ -200,7 +200,7 @@ STATES = {
     "one": "kafka-offsets/groups/audit.logins",
     "risk": "kafka-offsets/groups/lake.clicks",
     "tries": "kafka-offsets/windows/dwh.payments-000032",
-    "window": "kafka-offsets/windows/lake.orders-000043",
+    "window": "kafka-offsets/windows/lake.orders-000041",
     "run": "kafka-offsets/dag?dag_id=nothing",
     "missing": "kafka-offsets/groups/nowhere",
     "older": "kafka-offsets/groups/lake.orders?before=20",
