@@ -37,6 +37,7 @@ def test_the_plugin_imports_neither_the_page_nor_a_web_framework() -> None:
     assert added_by(f"import {PACKAGE}.page.plugin", "import airflow.sdk.plugins_manager") == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "process",
     [
