@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 import time
@@ -23,6 +24,7 @@ _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 def watch(args: Namespace) -> Answers:
     """Show all groups, or one of them, once per interval."""
+    gc.enable()  # `main` turned it off, for commands that end soon
     args.offline = False
     is_in_place = args.output == "table" and sys.__stdout__ is not None and sys.__stdout__.isatty()
     return Answers(

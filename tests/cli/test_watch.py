@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pty
@@ -85,6 +86,13 @@ def test_an_error_that_does_not_pass_ends_it(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr(SqlLedger, "groups", damaged)
     done = cli("watch", *TWICE)
     assert (done.code, done.err) == (3, "a row is damaged\n")
+
+
+def test_memory_is_collected_while_it_runs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr("time.sleep", lambda _: seen.append(gc.isenabled()))
+    cli("watch", *TWICE)
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("value", ["0", "0.01", "-1", "x", "1e3", "", "9999999"])
