@@ -13,7 +13,7 @@ from airflow_kafka_offsets.page.plugin import KafkaOffsetsPlugin
 
 PACKAGE = "airflow_kafka_offsets"
 HEAVY = [
-    *("fastapi", "starlette", "jinja2", "sqlalchemy", "confluent_kafka", "airflow.api_fastapi.core_api"),
+    *("fastapi", "starlette", "jinja2", "sqlalchemy", "confluent_kafka", "airflow.api_fastapi.core_api.security"),
     *(f"{PACKAGE}.page.app", f"{PACKAGE}.page.render", f"{PACKAGE}.service", f"{PACKAGE}.wiring", f"{PACKAGE}.core"),
 ]
 
