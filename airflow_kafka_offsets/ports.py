@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
@@ -184,6 +184,10 @@ class Ledger(Protocol):
 
     def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
         """Return where groups stand; one that the ledger does not have is not in the answer."""
+        ...
+
+    def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
+        """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         ...
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
@@ -451,8 +455,27 @@ class Ledger(Protocol):
         """
         ...
 
+    def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
+        """Return the attempts at windows of a group by their number, oldest first; a window without one is not in the answer."""
+        ...
+
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""
+        ...
+
+    def windows_of_run(
+        self, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
+    ) -> Sequence[WindowLine]:
+        """Return the windows that a run has, or had, by group and number: at most `core.plan.overview.MAX_OF_RUN`.
+
+        The `holder` of each is the task instance of this run that had it, and not who had it last.
+
+        Args:
+            dag_id: the run's DAG.
+            run_id: the run.
+            task_id: only those of this task; None: of all.
+            map_index: only those of this mapped task instance; None: of all.
+        """
         ...
 
     def acts(self, group: str) -> Sequence[Act]:

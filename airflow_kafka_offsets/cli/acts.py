@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
 from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
-from airflow_kafka_offsets.cli.documents import Document, range_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
@@ -17,6 +16,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.wiring import places
 

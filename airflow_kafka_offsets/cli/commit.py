@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli.abandon import asked, heading
 from airflow_kafka_offsets.cli.acts import act_answer
-from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.documents import Document
 
 
 def commit(args: Namespace) -> Answer:

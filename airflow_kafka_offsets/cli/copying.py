@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_target, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Copy, Moving
 
 

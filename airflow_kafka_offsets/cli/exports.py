@@ -6,11 +6,11 @@ from argparse import Namespace
 from dataclasses import replace
 
 from airflow_kafka_offsets.cli.acts import act_answer
-from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
+from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Export, Moving
 from airflow_kafka_offsets.wiring import places
 

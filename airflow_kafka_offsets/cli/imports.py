@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 
 from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
-from airflow_kafka_offsets.cli.documents import Document, ranges_document
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
@@ -15,6 +14,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import Meaning
 from airflow_kafka_offsets.core.plan.reset import Reset
+from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.move import Import, Moving
 

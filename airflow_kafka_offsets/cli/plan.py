@@ -6,7 +6,6 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
-from airflow_kafka_offsets.cli.documents import Document, range_document, ranges_document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
@@ -18,6 +17,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
 from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.documents import Document, range_document, ranges_document, window_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.absent import AbsentLedger

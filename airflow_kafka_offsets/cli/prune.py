@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.documents import Document
+from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import code_of
 from airflow_kafka_offsets.cli.places import open_ledger, open_log, person
 from airflow_kafka_offsets.cli.running import Answer

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
-from airflow_kafka_offsets.cli.documents import Document
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
@@ -15,6 +14,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.documents import Document
 
 
 def reset(args: Namespace) -> Answer:

@@ -111,7 +111,7 @@ def _next(answers: Answers) -> Answer | None:
 
 
 def _as_line(answer: Answer) -> str:
-    from airflow_kafka_offsets.cli.documents import as_json
+    from airflow_kafka_offsets.documents import as_json
 
     return as_json(answer.document, indent=None) + "\n"
 
@@ -125,7 +125,7 @@ def _print_any_name() -> None:
 def _print(answer: Answer, output: str) -> None:
     _print_any_name()
     if output == "json":
-        from airflow_kafka_offsets.cli.documents import as_json
+        from airflow_kafka_offsets.documents import as_json
 
         print(as_json(answer.document), flush=True)
     else:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from airflow_kafka_offsets.cli.documents import Document, window_document
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
@@ -17,14 +15,13 @@ from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table,
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM
-from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
-from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.plan.overview import Overview
-from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.documents import Document, group_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import freshness
 
@@ -48,7 +45,7 @@ def look(args: Namespace, ledger: Ledger) -> Answer:
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     overviews = ledger.overviews([group.name for group in groups])
     lags = {} if args.offline else _lags(args, groups, ledger, overviews)
-    found = [_group_document(group, overviews[group.name], lags.get(group.name)) for group in groups]
+    found = [group_document(group, overviews[group.name], lags.get(group.name)) for group in groups]
     errors = list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
     return Answer(
         {"offline": args.offline, "groups": found},
@@ -64,28 +61,6 @@ def _lags(
     states = {name: found.state for name, found in overviews.items()}
     is_one_kafka = kafka_config(args) is not None
     return freshness.look(groups, ledger, partial(open_log, args), states=states, is_one_kafka=is_one_kafka)
-
-
-def _group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:
-    state = overview.state
-    position = watermark(state)
-    partitions = lag.partitions if lag else {}
-    if not partitions and position:
-        partitions = {tp: PartitionLag(offset, None, None) for tp, offset in sorted(position.offsets.items())}
-    committed = overview.last_committed
-    return {
-        "group": group.name,
-        "topics": list(group.topics),
-        "owner": state.owner,
-        "kafka_conn_id": group.kafka_conn_id,
-        "isolation_level": group.isolation_level.value,
-        **lag_document(lag),
-        "open_windows": [window_document(row) for row in reversed(overview.open)],
-        "last_committed": window_document(committed) if committed else None,
-        "acts": [asdict(act) for act in overview.acts],
-        "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
-        "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],
-    }
 
 
 def _weight(partition: Mapping[str, Any]) -> tuple[bool, float, int]:

@@ -6,11 +6,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.documents import Document, window_document
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.documents import Document, window_document
 
 
 def take_over(args: Namespace) -> Answer:

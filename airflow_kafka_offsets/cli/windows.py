@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from airflow_kafka_offsets.cli.documents import Document, window_detail, window_document
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
@@ -14,6 +13,7 @@ from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.documents import Document, window_detail, window_document
 from airflow_kafka_offsets.ports import Ledger
 
 

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 from airflow_kafka_offsets.task.lineage import Lineage, with_parent_run
+from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Connection, Context
@@ -79,6 +80,7 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
 
     template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
     ui_color = "#d5e8f0"
+    operator_extra_links = (WindowLink(),)
     python_callable: Callable[..., Any]
 
     def __init__(

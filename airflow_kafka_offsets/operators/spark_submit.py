@@ -29,6 +29,7 @@ from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOp
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
 from airflow_kafka_offsets.task.lineage import Lineage
+from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
@@ -96,6 +97,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")
     ui_color = "#d5e8f0"
+    operator_extra_links = (WindowLink(),)
 
     def __init__(
         self,

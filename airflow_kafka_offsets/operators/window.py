@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
 from airflow_kafka_offsets.task.lineage import Lineage
+from airflow_kafka_offsets.task.links import WindowLink, show_windows
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 class _PlanOperator(BaseOperator):
     ui_color = "#d5e8f0"
+    operator_extra_links = (WindowLink(),)
 
     def __init__(
         self, *, group: KafkaGroup, on_open_window: OnOpenWindow = "wait", poll_interval: float = 10, **kwargs: Any
@@ -64,6 +66,7 @@ class _PlanOperator(BaseOperator):
                 planned = plan(self, context, service, claim, at_most, new)
             else:
                 planned = [take(self, context, service, claim, given)]
+        show_windows(context, [p.window for p in planned])
         empty = [p for p in planned if not p.window.span]
         if empty:
             with Ending(context, service, claim, empty) as ending:
@@ -147,6 +150,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
 
     template_fields: Sequence[str] = ("window",)
     ui_color = "#d5e8f0"
+    operator_extra_links = (WindowLink(),)
 
     def __init__(self, *, window: Any, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -175,6 +179,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
             kafka = kafka_config(service.definition(window.group).kafka_conn_id)
+        show_windows(context, [window])
         # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)

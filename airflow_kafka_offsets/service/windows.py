@@ -45,7 +45,7 @@ from airflow_kafka_offsets.core.plan.planning import (
     suspects,
     with_held_back,
 )
-from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind
+from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind, unreadable
 from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.plan.reset import (
     Reset,
@@ -398,10 +398,30 @@ class WindowService:
             of_level = [window for window in windows if window.isolation_level is level]
             self._check_readable_at(level, of_level, seen if level is group.isolation_level else None)
 
+    def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:
+        """Return, by its id, why a window can't be run again; one that can is not in the answer. Writes nothing.
+
+        Raises:
+            KafkaAnswerError: Kafka did not answer, or said no.
+        """
+        errors: dict[str, LogError] = {}
+        for level in sorted({window.isolation_level for window in windows}):
+            of_level = [window for window in windows if window.isolation_level is level]
+            if found := self._look_at(level, of_level, None):
+                errors |= unreadable(of_level, *found)
+        return errors
+
     def _check_readable_at(self, level: IsolationLevel, windows: Sequence[Window], seen: LogSnapshot | None) -> None:
+        if found := self._look_at(level, windows, seen):
+            check_all_readable(windows, *found)
+
+    def _look_at(
+        self, level: IsolationLevel, windows: Sequence[Window], seen: LogSnapshot | None
+    ) -> tuple[LogSnapshot, leader_epochs.EpochEnds] | None:
+        """Return what Kafka holds of windows; None: they have no offsets."""
         topics = sorted({tp.topic for window in windows for tp in window.ranges.without_empty()})
         if not topics:
-            return
+            return None
         if seen is None or not seen.topic_ids.keys() >= set(topics):
             seen = self._kafka.snapshot(topics, level)
         behind: dict[TopicPartition, int] = {}
@@ -411,9 +431,9 @@ class WindowService:
         seen = LogSnapshot(seen.topic_ids, {**seen.bounds, **self._look_again(behind, level)})
         asked = leader_epochs.of_windows(windows, seen)
         epoch_ends = self._kafka.epoch_ends(asked)
-        check_all_readable(windows, seen, epoch_ends)
         if silent := leader_epochs.unanswered(asked, epoch_ends):
             logger.warning("%s: %s", name_some([window.id for window in windows], ", "), leader_epochs.warning(silent))
+        return seen, epoch_ends
 
     def _look_again(self, wanted: Offsets, level: IsolationLevel) -> dict[TopicPartition, Bounds]:
         """Look again at logs that seem to end before these offsets, until none does: a new leader may be slow."""

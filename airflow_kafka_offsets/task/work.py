@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
+from airflow_kafka_offsets.task.links import show_windows
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.results import small_together, window_result
@@ -53,7 +54,12 @@ class Work:
 
     def all(self, planned: Sequence[Planned]) -> list[dict[str, Any]]:
         """Work on windows, oldest first, and return what downstream tasks get of each."""
-        return small_together([window_result(self.group, p, self._one(p)) for p in planned])
+        windows = [p.window for p in planned]
+        show_windows(self.context, windows)
+        results = small_together([window_result(self.group, p, self._one(p)) for p in planned])
+        records = [result["records"] for result in results]
+        show_windows(self.context, windows, None if None in records else sum(records))
+        return results
 
     def _one(self, planned: Planned) -> Report:
         window = planned.window

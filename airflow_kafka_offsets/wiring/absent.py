@@ -81,6 +81,26 @@ def open_ledger_or_absent(url: str) -> Ledger:
         return cast("Ledger", absent)
 
 
+def open_ledger_to_show(patience: int) -> Ledger:
+    """Open the configured ledger for a page that people wait for. Nothing is made, also not the default one.
+
+    Args:
+        patience: seconds until a server that does not answer is an error; 2 at least.
+
+    Raises:
+        BadInputError: the connection is missing or not that of a database which can hold the ledger.
+        NoLedgerError: there is none yet.
+        LedgerError: the database does not answer, or its tables are not current.
+    """
+    from sqlalchemy import make_url
+
+    url = make_url(wiring.ledger_url())
+    if url.get_backend_name() != "sqlite":
+        # The time-out in the URL, if it has one, is no longer than a person's patience.
+        url = url.update_query_dict({"connect_timeout": str(patience)})
+    return wiring.open_ledger_at(url.render_as_string(hide_password=False))
+
+
 def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
     """Open a ledger for a sensor or trigger: unlike `wiring.open_ledger`, it neither makes the default one nor upgrades it.
 

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import Outcome, State, Window
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_once, expect_tiling
 
 
@@ -50,6 +51,13 @@ def test_what_downstream_gets_is_small_and_says_what_was_read(steady: Steady) ->
     assert (result["group"], result["seq"], result["is_rerun"]) == ("steady", 1, False)
     assert result["span"] == result["records"] == window.span
     assert result["ranges"]["steady"]["0"] == [0, window.ranges.ends[next(iter(window.ranges))]]
+
+
+def test_airflow_shows_the_window_of_a_task_without_its_log(lab: Lab, steady: Steady) -> None:
+    window, run = steady.windows[1], steady.runs[1]
+    links = lab.api.links("steady", run, "load")
+    assert links["Kafka window"] == in_airflow(f"windows/{window.id}")
+    assert lab.api.task("steady", run, "load")["rendered_map_index"] == f"{window.id} · {window.span:,} records"
 
 
 def test_the_log_ends_with_the_window_and_what_spark_said_is_folded(lab: Lab, steady: Steady) -> None:
@@ -113,6 +121,9 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
         "around", run, "commit"
     )
     expect_once(lab, "around", [row.held.window])
+    for task in ("plan", "commit"):
+        assert lab.api.links("around", run, task)["Kafka window"] == in_airflow("windows/around-000001")
+        assert lab.api.task("around", run, task)["rendered_map_index"] == "around-000001 · 100 offsets"
     # Nothing new: the plan commits the empty window, and skips the launcher.
     second = lab.api.run_to("around")
     assert {t["task_id"]: t["state"] for t in lab.api.tasks("around", second)} == dict.fromkeys(

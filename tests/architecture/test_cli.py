@@ -31,7 +31,7 @@ STATUS = {
     *HELP,
     "adapters",
     "adapters.ledger.*",
-    "cli.documents",
+    "documents",
     "cli.places",
     "cli.status",
     "cli.tables",

@@ -31,7 +31,7 @@ GROUP = {
     "spark",
     "spark.shared",
 }
-OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage"}
+OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage", "task.links"}
 SUBMIT = {
     *OPERATOR,
     "core.launch.spark_conf",

@@ -25,6 +25,7 @@ from tabulate import tabulate
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import JarError, jars_for_launches
 from tests.lab.java import JavaError
@@ -324,6 +325,10 @@ def main() -> int:
             demo, produced = run(stack, folder)
             held = prove(demo, produced)
             print("The promise held." if held else "THE PROMISE DID NOT HOLD.", flush=True)
+            say(
+                f"Who read what: {demo.airflow.url}/{in_airflow(f'groups/{GROUP}')}"
+                + ("" if keep else " (KEEP=1 leaves it up)")
+            )
             if keep:
                 say(
                     f"KEEP=1: Airflow stays up at {demo.airflow.url} (user {demo.airflow.user}, password "

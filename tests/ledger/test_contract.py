@@ -26,6 +26,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
@@ -738,6 +739,54 @@ class LedgerContract:
         assert [one.is_capped for one in found[name]] == [True] + [False] * 10
         row = ledger.window(name_window(name, 13))
         assert (found[name][0].planned_at, found[name][0].committed_at) == (row.planned_at, row.committed_at)
+
+    def test_an_outline_names_what_is_open_what_was_committed_last_and_whose_it_is(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        assert ledger.outlines([name]) == {}
+        spans = [3, 5, 4]
+        ends = [3, 8, 12]
+        for end, span in zip(ends, spans, strict=True):
+            commit(ledger, add(ledger, name, end - span, end))
+        first = add(ledger, name, 12, 13, replace(claim("other"), dag_id="other-dag"))
+        add_all(ledger, name, [replace(draft(13, 15), lane=Lane.BACKFILL)], claim("third"))
+        found = ledger.outlines([name, f"{name}-absent"])[name]
+        assert found.group == name
+        assert found.given == 5
+        assert found.open == {Lane.LIVE: 1, Lane.BACKFILL: 1}
+        assert found.first_open is not None
+        assert found.first_open.id == first.window.id
+        assert found.first_open.holder == first.holder
+        assert found.last_committed is not None
+        assert (found.last_committed.seq, found.last_committed.state) == (3, State.COMMITTED)
+        partitions = len(first.window.ranges)
+        assert found.spans == tuple(partitions * span for span in [*spans, 1])
+        assert found.dag_ids == {"dag", "other-dag"}
+
+    def test_an_outline_has_the_newest_windows_only(self, ledger: Ledger, name: str) -> None:
+        for start in range(MAX_RECENT + 3):
+            commit(ledger, add(ledger, name, start, start + 1))
+        found = ledger.outlines([name])[name]
+        assert len(found.spans) == MAX_RECENT
+        assert (found.first_open, found.open) == (None, {})
+
+    def test_the_windows_of_a_run_are_those_that_it_ever_had(self, ledger: Ledger, name: str) -> None:
+        mine, mapped = claim(name), claim(name, map_index=4)
+        first, second = add(ledger, name, 0, 3, mine), add(ledger, name, 3, 5, mapped)
+        ledger.hold([first], claim("another"), NOW)
+        found = ledger.windows_of_run("dag", name)
+        assert [(one.id, one.holder) for one in found] == [(first.window.id, mine), (second.window.id, mapped)]
+        assert [one.seq for one in ledger.windows_of_run("dag", name, "load", -1)] == [1]
+        assert [one.seq for one in ledger.windows_of_run("dag", name, "load", 4)] == [2]
+        assert ledger.windows_of_run("dag", name, "other") == []
+        assert ledger.windows_of_run("other", name) == []
+
+    def test_attempts_at_several_windows_are_those_of_each(self, ledger: Ledger, name: str) -> None:
+        for start in range(3):
+            commit(ledger, add(ledger, name, start, start + 1))
+        found = ledger.attempts_at(name, [1, 3, 7])
+        assert found.keys() == {1, 3}
+        assert found == {seq: list(ledger.attempts(name_window(name, seq))) for seq in (1, 3)}
 
     def test_a_commit_tells_how_long_its_job_took_and_not_how_long_it_waited_for_it(
         self, ledger: Ledger, name: str

@@ -86,9 +86,10 @@ def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> SqlLedger:
         lambda ledger, names: ledger.load_all(names),
         lambda ledger, names: ledger.frontiers(names),
         lambda ledger, names: ledger.recent_commits(names),
+        lambda ledger, names: ledger.outlines(names),
         lambda ledger, names: ledger.standings([f"{name}-000002" for name in names]),
     ],
-    ids=["overviews", "states", "frontiers", "commits", "standings"],
+    ids=["overviews", "states", "frontiers", "commits", "outlines", "standings"],
 )
 def test_a_question_about_all_groups(
     ledger: SqlLedger, names: list[str], question: Callable[[SqlLedger, list[str]], Any]

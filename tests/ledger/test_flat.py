@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.service.replay import live_windows
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
@@ -68,6 +69,10 @@ QUESTIONS: dict[str, Question] = {
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
+    "a picture of long ago": lambda ledger, history: pictures.group(ledger, history.group.name, list, before=31),
+    "the windows of a run": lambda ledger, history: ledger.windows_of_run("bench", f"{history.group.name} 3"),
+    "its outline": lambda ledger, history: ledger.outlines([history.group.name]),
+    "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),
     "its newest commits": lambda ledger, history: ledger.recent_commits([history.group.name]),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
     "the owner of an old offset": owner_of_an_old_offset,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -58,7 +58,7 @@ from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Fronti
 from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN, MAX_RECENT, Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -470,6 +470,14 @@ class SqlLedger:
                 found |= _overviews(connection, groups.c.name.in_(some))
             return found
 
+    def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
+        """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
+        found: dict[str, Outline] = {}
+        with self._reading() as connection:
+            for some in _chunks(names):
+                found |= _outlines(connection, some)
+        return found
+
     def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
         """Return the newest committed live windows of groups, newest first, without their ranges."""
         found: dict[str, list[Commit]] = {}
@@ -553,6 +561,31 @@ class SqlLedger:
         with self._reading() as connection:
             return [_attempt(row) for row in connection.execute(_attempts(group).where(attempts.c.seq == seq))]
 
+    def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
+        """Return the attempts at windows of a group by their number, oldest first."""
+        found: dict[int, list[Attempt]] = {}
+        with self._reading() as connection:
+            for some in _chunks(seqs):
+                for row in connection.execute(_attempts(group).where(attempts.c.seq.in_(some))):
+                    found.setdefault(row.seq, []).append(_attempt(row))
+        return found
+
+    def windows_of_run(
+        self, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
+    ) -> Sequence[WindowLine]:
+        """Return the windows that a run has, or had, by group and number."""
+        query = _line_query().add_columns(groups.c.name.label("group_name")).join(groups)
+        query = query.where(claims.c.dag_id == dag_id, claims.c.run_id == run_id)
+        if task_id is not None:
+            query = query.where(claims.c.task_id == task_id)
+        if map_index is not None:
+            query = query.where(claims.c.map_index == map_index)
+        same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+        query = query.join(claim_windows, same).join(claims, claims.c.id == claim_windows.c.claim_id)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(groups.c.name, windows.c.seq).limit(MAX_OF_RUN))
+            return [_line(row.group_name, row) for row in rows]
+
     def acts(self, group: str) -> Sequence[Act]:
         """Return what people did to a group, oldest first."""
         query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
@@ -560,6 +593,7 @@ class SqlLedger:
             return [_act(group, row) for row in connection.execute(query)]
 
 
+@lru_cache(maxsize=10_000)  # a page asks again and again, and definitions rarely change
 def _definition(group: str, text: str) -> KafkaGroup:
     with intact(f"the definition of group {group}"):
         return KafkaGroup.from_json(json.loads(text))
@@ -622,6 +656,116 @@ def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, 
         )
         for row in found
     }
+
+
+def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
+    rows = connection.execute(_lists().where(groups.c.name.in_(names))).all()
+    recent = _recent(connection, names)
+    shown = [(row.id, seq) for row in rows for seq in (_open_windows(row)[0], row.last) if seq is not None]
+    lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
+    return {row.name: _outline(row, lines, recent.get(row.id, ([], set()))) for row in rows}
+
+
+_OPEN_COLUMNS = tuple(
+    (lane, state, f"first_{lane.value}_{state.value}", f"open_{lane.value}_{state.value}")
+    for lane in (Lane.LIVE, Lane.BACKFILL)
+    for state in sorted(OPEN)
+)
+
+
+@cache
+def _lists() -> Select[Any]:
+    """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
+
+    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
+        here = and_(windows.c.group_id == groups.c.id, windows.c.lane == lane, windows.c.state == state)
+        return select(what).where(here).correlate(groups).scalar_subquery()
+
+    columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
+    for lane, state, first, number in _OPEN_COLUMNS:
+        columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, groups.c.owner_dag_id, *columns)
+
+
+def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
+    """Return the oldest open live window, or else the oldest open backfill window, and how many are open in each lane that has some."""
+    found = row._mapping
+    counts: dict[Lane, int] = {}
+    firsts: dict[Lane, int] = {}
+    for lane, _, first, number in _OPEN_COLUMNS:
+        if seq := found[first]:
+            counts[lane] = counts.get(lane, 0) + found[number]
+            firsts[lane] = min(firsts.get(lane, seq), seq)
+    return next(iter(firsts.values()), None), counts
+
+
+_Recent = tuple[list[int], set[str]]
+"""The spans of a group's newest live windows, oldest first, and the DAGs that held any of its newest windows last."""
+
+
+def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
+    """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
+    query = (
+        select(windows.c.group_id, windows.c.lane, windows.c.span, claims.c.dag_id)
+        .select_from(groups)
+        .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
+        .join(claims, claims.c.id == windows.c.holder)
+        .where(groups.c.name.in_(names))
+        .order_by(windows.c.group_id, windows.c.seq)
+    )
+    live, found = Lane.LIVE.value, dict[int, _Recent]()
+    for group_id, lane, span, dag_id in connection.execute(query).all():
+        spans, dag_ids = found.setdefault(group_id, ([], set()))
+        dag_ids.add(dag_id)
+        if lane == live:
+            spans.append(span)
+    return found
+
+
+def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator[Row[Any]]:
+    """Find windows by group id and number, without their ranges."""
+    query = _line_query().join(claims)
+    for some in _chunks(pairs):
+        yield from connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+
+
+def _line_query() -> Select[Any]:
+    columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
+    return select(*(windows.c[column] for column in columns), *_HOLDER).select_from(windows)
+
+
+def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
+    def line(seq: int | None) -> WindowLine | None:
+        return None if seq is None else _line(row.name, lines[row.id, seq])
+
+    oldest, counts = _open_windows(row)
+    first_open, last = line(oldest), line(row.last)
+    spans, dag_ids = recent[0], {row.owner_dag_id, *recent[1]}
+    dag_ids.update(found.holder.dag_id for found in (first_open, last) if found is not None)
+    return Outline(
+        group=row.name,
+        given=row.next_seq - 1,
+        open=counts,
+        first_open=first_open,
+        last_committed=last,
+        spans=tuple(spans),
+        dag_ids=frozenset(dag_ids - {None}),
+    )
+
+
+def _line(group: str, row: Row[Any]) -> WindowLine:
+    with intact(f"window {row.seq} of group {group}"):
+        return WindowLine(
+            group=group,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            span=row.span,
+            until=row.until,
+            planned_at=row.planned_at,
+            committed_at=row.committed_at,
+            holder=_claim(row),
+        )
 
 
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:

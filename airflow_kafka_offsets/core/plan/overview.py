@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from airflow_kafka_offsets.core.history import Act, WindowRow
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.window import Claim, Lane, State
+from airflow_kafka_offsets.core.window_id import name_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +29,59 @@ class Overview:
     open: tuple[WindowRow, ...] = ()
     acts: tuple[Act, ...] = ()
     pruned_before: int = 1
+
+
+MAX_RECENT = 12
+"""How many of the newest windows an outline has."""
+
+
+MAX_OF_RUN = 500
+"""How many windows are listed of one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLine:
+    """A window without its ranges: one line of a list.
+
+    Attributes:
+        group, seq, lane, state, span, until, holder: as in `core.window`.
+        planned_at, committed_at: in UTC; committed_at None: it is not committed.
+    """
+
+    group: str
+    seq: int
+    lane: Lane
+    state: State
+    span: int
+    until: datetime
+    planned_at: datetime
+    committed_at: datetime | None
+    holder: Claim
+
+    @property
+    def id(self) -> str:
+        """The window's name."""
+        return name_window(self.group, self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A group in one line, without any ranges.
+
+    Attributes:
+        group: its name.
+        given: how many windows it ever had.
+        open: how many windows wait for their commit, in each lane that has some.
+        first_open: the oldest open live window, or else the oldest open backfill window; None: nothing is open.
+        last_committed: the newest committed live window; None: there is none.
+        spans: the spans of its newest live windows, oldest first: at most `MAX_RECENT`.
+        dag_ids: the DAG that the group belongs to, and those that held one of its newest `MAX_RECENT` windows last, or one of the above.
+    """
+
+    group: str
+    given: int
+    open: Mapping[Lane, int] = field(default_factory=dict)
+    first_open: WindowLine | None = None
+    last_committed: WindowLine | None = None
+    spans: tuple[int, ...] = ()
+    dag_ids: frozenset[str] = frozenset()

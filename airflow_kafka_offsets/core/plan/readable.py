@@ -76,18 +76,24 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
         raise LogTruncatedError.naming(others, _unreadable(window, _NEXT_ERROR))
 
 
-def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
-    """Refuse to run windows again unless Kafka still holds all of them.
-
-    Raises:
-        LogError: see `check_readable`; of several windows it names those that can still be run.
-    """
+def unreadable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> dict[str, LogError]:
+    """Return, by its id, why a window can't be run again; one that can is not in the answer."""
     errors: dict[str, LogError] = {}
     for window in windows:
         try:
             check_readable(window, log, epoch_ends)
         except LogError as exc:
             errors[window.id] = exc
+    return errors
+
+
+def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> None:
+    """Refuse to run windows again unless Kafka still holds all of them.
+
+    Raises:
+        LogError: see `check_readable`; of several windows it names those that can still be run.
+    """
+    errors = unreadable(windows, log, epoch_ends)
     if not errors:
         return
     error = next(iter(errors.values()))

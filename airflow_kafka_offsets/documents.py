@@ -11,8 +11,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
+from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 Document = dict[str, Any]
@@ -42,6 +47,29 @@ def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
         "start": offsets.start,
         "end": offsets.end,
         "span": offsets.span,
+    }
+
+
+def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:
+    """Return where a group stands; lag None: no one asked Kafka."""
+    state = overview.state
+    position = watermark(state)
+    partitions = lag.partitions if lag else {}
+    if not partitions and position:
+        partitions = {tp: PartitionLag(offset, None, None) for tp, offset in sorted(position.offsets.items())}
+    committed = overview.last_committed
+    return {
+        "group": group.name,
+        "topics": list(group.topics),
+        "owner": state.owner,
+        "kafka_conn_id": group.kafka_conn_id,
+        "isolation_level": group.isolation_level.value,
+        **lag_document(lag),
+        "open_windows": [window_document(row) for row in reversed(overview.open)],
+        "last_committed": window_document(committed) if committed else None,
+        "acts": [asdict(act) for act in overview.acts],
+        "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
+        "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],
     }
 
 

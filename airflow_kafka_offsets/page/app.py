@@ -1,0 +1,308 @@
+"""The app behind the page, in Airflow's API server. Each route is a GET, requires a user, and writes nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+
+from airflow_kafka_offsets.core.errors import (
+    KafkaAnswerError,
+    KafkaOffsetsError,
+    LedgerError,
+    LedgerUnavailableError,
+    NoLedgerError,
+    UnknownGroupError,
+    UnknownWindowError,
+)
+from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
+from airflow_kafka_offsets.page.access import Reader
+from airflow_kafka_offsets.page.strips import Axis
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service import pictures
+from airflow_kafka_offsets.wiring.absent import open_ledger_to_show
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+TITLE = "Kafka windows"
+
+PATIENCE = 1.8
+"""Seconds until a page says that the ledger does not answer."""
+
+CONNECT_TIMEOUT = 2
+"""Seconds until a database driver gives up: whole seconds, and libpq knows nothing shorter."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    # Airflow marks a run as started by a person in its UI if the request has a referrer.
+    "Referrer-Policy": "same-origin",
+}
+
+_STATIC = Path(__file__).parent / "static"
+_FILES = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+    "icon-dark.svg": "image/svg+xml",
+}
+
+app = FastAPI(
+    title="Kafka windows",
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+    # Of the app, so that no route can be without it.
+    dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
+)
+
+
+@app.middleware("http")
+async def _with_headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
+    response: Response = await call_next(request)
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+    return response
+
+
+@app.exception_handler(HTTPException)
+async def _refused(request: Request, exc: HTTPException) -> Response:
+    text = "Your session has ended. Reload Airflow to log in again." if exc.status_code == 401 else str(exc.detail)
+    return _error(request, text, exc.status_code, "Not allowed")
+
+
+@app.exception_handler(KafkaOffsetsError)
+async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
+    match exc:
+        case NoLedgerError():
+            nothing: dict[str, Any] = {"rows": [], "no_ledger": exc.where, "title": TITLE, "dag_id": None}
+            return (
+                _json({"offline": True, "groups": []})
+                if wants_json(request)
+                else _page(request, "groups.html", nothing)
+            )
+        case UnknownGroupError() | UnknownWindowError():
+            return _error(request, str(exc), 404, "Not found")
+        case LedgerUnavailableError():
+            return _error(request, str(exc), 503, "The ledger does not answer")
+        case LedgerError():
+            return _error(request, str(exc), 500, "The ledger can't be read")
+        case KafkaAnswerError():
+            return _error(request, str(exc), 503, "Kafka does not answer")
+    return _error(request, str(exc), 400, "That can't be shown")
+
+
+def _error(request: Request, text: str, status: int, title: str) -> Response:
+    if wants_json(request):
+        return _json({"error": text}, status)
+    return _page(request, "error.html", {"title": title, "text": text}, status)
+
+
+def _json(document: object, status: int = 200) -> Response:
+    return Response(render.json_text(document), status, media_type="application/json")
+
+
+def _page(request: Request, template: str, context: dict[str, Any], status: int = 200) -> Response:
+    root = str(request.scope.get("root_path", ""))
+    base = root.removesuffix(f"/{PREFIX}")
+    return Response(
+        render.html(template, {"root": root, "base": base, "now": utc_now(), **context}), status, media_type="text/html"
+    )
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the answer is for a program."""
+    accepted = request.headers.get("accept", "")
+    return request.query_params.get("format") == "json" or accepted.startswith("application/json")
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
+async def _ask(question: Callable[[Ledger], _T]) -> _T:
+    """Ask the ledger, in a thread."""
+
+    def asked(ledger: Ledger) -> _T:
+        return question(ledger)
+
+    ledger = await _open()
+    return await anyio.to_thread.run_sync(asked, ledger)
+
+
+async def _open() -> Ledger:
+    with anyio.move_on_after(PATIENCE):
+        # The thread that still waits is left alone: its driver gives up soon.
+        return await anyio.to_thread.run_sync(open_ledger_to_show, CONNECT_TIMEOUT, abandon_on_cancel=True)
+    raise LedgerUnavailableError("The ledger's database did not answer within 2 seconds. Reload the page to try again.")
+
+
+@app.get("/groups")
+async def groups(request: Request, user: GetUserDep) -> Response:
+    """Show all groups."""
+    return await _list(request, Reader(user))
+
+
+async def _list(request: Request, reader: Reader, dag_id: str | None = None) -> Response:
+    def shown(ledger: Ledger) -> Response:
+        lines = pictures.groups(ledger, reader.visible, dag_id)
+        readable = reader.readable(dag_id for line in lines for dag_id in line.outline.dag_ids)
+        if wants_json(request):
+            found = pictures.overviews(ledger, lines)
+            documents = [views.group_document(line.group, found[line.group.name], readable) for line in lines]
+            return _json({"offline": True, "groups": documents})
+        rows = [views.list_row(line, readable, utc_now()) for line in now.worst_first(lines)]
+        title = TITLE if dag_id is None else f"{TITLE} of {dag_id}"
+        return _page(request, "groups.html", {"rows": rows, "title": title, "dag_id": dag_id})
+
+    return await _ask(shown)
+
+
+@app.get("/groups/{name}")
+async def group(
+    request: Request, name: str, user: GetUserDep, before: int | None = None, axis: Axis = Axis.OFFSET
+) -> Response:
+    """Show a group: strips, windows, and what people did."""
+    reader = Reader(user)
+
+    def shown(ledger: Ledger) -> Response:
+        picture = pictures.group(ledger, name, reader.visible, before)
+        readable = reader.readable(picture.dag_ids)
+        if wants_json(request):
+            return _json(views.picture_document(picture, readable))
+        view = views.group_view(picture, readable, utc_now(), axis)
+        return _page(request, "group.html", {"view": view, "group": picture.group, "before": before})
+
+    return await _ask(shown)
+
+
+@app.get("/windows/{window_id}")
+async def window(request: Request, window_id: str, user: GetUserDep) -> Response:
+    """Show a window: ranges, attempts, and what a replay would do."""
+    reader = Reader(user)
+
+    def shown(ledger: Ledger) -> Response:
+        picture = pictures.window(ledger, window_id, reader.visible)
+        readable = reader.readable(picture.dag_ids)
+        if not readable:
+            raise pictures.hidden_window(window_id)
+        if wants_json(request):
+            return _json(views.window_document(picture, readable))
+        view = views.window_view(picture, readable, utc_now())
+        return _page(request, "window.html", {"view": view, "group": picture.group})
+
+    return await _ask(shown)
+
+
+@app.get("/dag")
+async def dag(request: Request, dag_id: str, user: GetUserDep) -> Response:
+    """Show the groups of a DAG: those that belong to it, and those of which it has a window."""
+    reader = Reader(user)
+    if not await anyio.to_thread.run_sync(reader.may_read, dag_id):
+        raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
+    return await _list(request, reader, dag_id)
+
+
+@app.get("/run")
+async def run(request: Request, dag_id: str, run_id: str, user: GetUserDep) -> Response:
+    """Show the windows of a DAG run."""
+    return await _windows_of(request, user, dag_id, run_id)
+
+
+@app.get("/task")
+async def task(
+    request: Request, dag_id: str, run_id: str, task_id: str, user: GetUserDep, map_index: str = ""
+) -> Response:
+    """Show the windows of a task instance."""
+    # Airflow's UI leaves {MAP_INDEX} as it is for a task that is not mapped.
+    index = int(map_index) if map_index.isdigit() else -1
+    return await _windows_of(request, user, dag_id, run_id, task_id, index)
+
+
+async def _windows_of(
+    request: Request, user: Any, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
+) -> Response:
+    reader = Reader(user)
+
+    def shown(ledger: Ledger) -> Response:
+        if not reader.may_read(dag_id):
+            raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
+        found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
+        if wants_json(request):
+            return _json({"windows": [views.line_document(one) for one in found]})
+        return _page(request, "run.html", {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
+
+    return await _ask(shown)
+
+
+@app.get("/now")
+async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = None) -> Response:
+    """Say what Kafka says of all groups that the user may see, or of those of a DAG."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        lines = pictures.groups(ledger, reader.visible, dag_id)
+        # Kept under one name for everyone: so all groups are looked at, whoever asks.
+        found = now.look(ledger, ledger.groups(), now.ALL)
+        shown = {line.group.name: now.now_view(found[line.group.name]) for line in lines if line.group.name in found}
+        return JSONResponse(render.now_of_all(shown))
+
+    return await _ask(asked)
+
+
+@app.get("/groups/{name}/now")
+async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = "") -> Response:
+    """Say what Kafka says of a group: verdict, lag, headroom, and of the partitions that the page shows."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        line = pictures.group_line(ledger, name, reader.visible)
+        found = now.look(ledger, [line.group], name)[name]
+        if request.query_params.get("format") == "json":
+            overview = ledger.overviews([name])[name]
+            readable = reader.readable(line.outline.dag_ids)
+            return _json({"offline": False, "groups": [views.group_document(line.group, overview, readable, found)]})
+        facts = {
+            "partitions": now.partition_facts(found.partitions, show),
+            "heat": now.heat_facts(found.partitions),
+        }
+        return JSONResponse(render.now_of_one(now.now_view(found)) | facts)
+
+    return await _ask(asked)
+
+
+@app.get("/groups/{name}/replay")
+async def preview(request: Request, name: str, user: GetUserDep, windows: str) -> Response:
+    """Show what a replay would run, what is refused and why. It writes nothing: the user's browser asks Airflow to run a DAG."""
+    reader = Reader(user)
+
+    def asked(ledger: Ledger) -> Response:
+        line = pictures.group_line(ledger, name, reader.visible)
+        found = replays.preview(ledger, line, windows, reader)
+        return _json(replays.document(found)) if wants_json(request) else _page(request, "replay.html", {"view": found})
+
+    return await _ask(asked)
+
+
+@app.get("/static/{name}")
+def static(name: str) -> Response:
+    """Give one of the page's own files. A route, because a mounted folder would be open to everyone."""
+    if name not in _FILES:
+        raise HTTPException(404, "There is no such file")
+    return Response((_STATIC / name).read_bytes(), media_type=_FILES[name])

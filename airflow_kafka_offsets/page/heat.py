@@ -1,0 +1,150 @@
+"""Lays out many partitions: a row of cells for each topic, and the partitions that need a look most. Pure: cells are values."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.page.strips import Kind, Piece
+
+FOLDED_FROM = 65
+"""From so many partitions on, only the worst have a strip of their own."""
+
+WORST = 20
+"""How many partitions have a strip of their own then."""
+
+CELLS = 200
+"""How many cells a topic has at most. With more partitions, several share one."""
+
+
+class Shade(StrEnum):
+    """What a cell says of its partitions, from best to worst."""
+
+    QUIET = "quiet"
+    READ = "read"
+    GAP = "gap"
+    LOST = "lost"
+
+
+_ORDER = {shade: i for i, shade in enumerate(Shade)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a partition.
+
+    Attributes:
+        shade: its worst block.
+        lag: how many offsets it is behind; None: not known.
+        recent: how many offsets the shown windows read.
+    """
+
+    shade: Shade
+    lag: int | None = None
+    recent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Some neighboring partitions of a topic.
+
+    Attributes:
+        x, width: in hundredths of the row.
+        first, last: the partitions, both included.
+        shade: the worst of them.
+        level: 0 to 4: how much of its color it gets, by lag, or by what was read if no lag is known.
+        lag: the sum; None: not known.
+        recent: the sum.
+    """
+
+    x: float
+    width: float
+    first: int
+    last: int
+    shade: Shade
+    level: int
+    lag: int | None
+    recent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A topic."""
+
+    topic: str
+    partitions: int
+    cells: tuple[Cell, ...]
+
+
+def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
+    """Return what the pieces of a partition say of it."""
+    kinds = {piece.kind for piece in pieces}
+    shade = Shade.READ if pieces else Shade.QUIET
+    if Kind.GAP in kinds:
+        shade = Shade.GAP
+    if Kind.LOST in kinds:
+        shade = Shade.LOST
+    recent = sum(p.end - p.start for p in pieces if p.kind not in (Kind.LOST, Kind.GAP, Kind.SUPERSEDED))
+    return Seen(shade, lag, recent)
+
+
+def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
+    """Return a row of cells for each topic."""
+    of_topic: dict[str, list[tuple[int, Seen]]] = {}
+    for tp in sorted(seen):
+        of_topic.setdefault(tp.topic, []).append((tp.partition, seen[tp]))
+    shares = {topic: _shared(some) for topic, some in of_topic.items()}
+    most_lag = max((lag for cells in shares.values() for _, _, _, lag, _ in cells if lag is not None), default=0)
+    most_read = max((recent for cells in shares.values() for *_, recent in cells), default=0)
+    return [Row(topic, len(of_topic[topic]), _cells(cells, most_lag, most_read)) for topic, cells in shares.items()]
+
+
+_Share = tuple[int, int, Shade, int | None, int]
+
+
+def _shared(some: Sequence[tuple[int, Seen]]) -> list[_Share]:
+    each = -(-len(some) // CELLS)
+    found: list[_Share] = []
+    for start in range(0, len(some), each):
+        part = some[start : start + each]
+        known = [one.lag for _, one in part if one.lag is not None]
+        shade = max((one.shade for _, one in part), key=_ORDER.__getitem__)
+        found.append(
+            (part[0][0], part[-1][0], shade, sum(known) if known else None, sum(one.recent for _, one in part))
+        )
+    return found
+
+
+def _cells(shares: Sequence[_Share], most_lag: int, most_read: int) -> tuple[Cell, ...]:
+    width = 100.0 / max(1, len(shares))
+    return tuple(
+        Cell(
+            round(i * width, 3),
+            round(width, 3),
+            first,
+            last,
+            shade,
+            _level(lag, most_lag) if lag is not None else _level(recent, most_read),
+            lag,
+            recent,
+        )
+        for i, (first, last, shade, lag, recent) in enumerate(shares)
+    )
+
+
+def _level(value: int, most: int) -> int:
+    return min(4, 1 + 3 * value // most) if value and most else 0
+
+
+def worst(seen: Mapping[TopicPartition, Seen], most: int = WORST) -> list[TopicPartition]:
+    """Return the partitions that need a look most, in their order: first what is lost or has no owner, then the largest lag."""
+
+    def weight(tp: TopicPartition) -> tuple[int, int, int]:
+        one = seen[tp]
+        trouble = _ORDER[one.shade] if one.shade in (Shade.GAP, Shade.LOST) else 0
+        return trouble, one.lag or 0, one.recent
+
+    return sorted(heapq.nlargest(most, sorted(seen), key=weight))

@@ -1,0 +1,69 @@
+"""Answers of Kafka, kept for some seconds: many people look at one page, and Kafka is asked once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(eq=False)
+class Kept(Generic[_T]):
+    """Answers by name. Whoever asks while an answer is on its way waits for that one.
+
+    Attributes:
+        seconds: how long an answer is kept.
+        most: how many are kept.
+        clock: seconds that only grow.
+    """
+
+    seconds: float = 10.0
+    most: int = 100
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[str, tuple[float, Future[_T]]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, name: str, ask: Callable[[], _T]) -> _T:
+        """Return the answer that is kept or on its way, or ask for one. An error is not kept.
+
+        Raises:
+            Exception: what `ask` raises.
+        """
+        with self._lock:
+            at, answer = self._kept.get(name, (0.0, None))
+            is_mine = answer is None or (answer.done() and self.clock() - at >= self.seconds)
+            if is_mine or answer is None:
+                answer = self._begin(name)
+        if is_mine:
+            self._ask(name, answer, ask)
+        return answer.result()
+
+    def last(self, name: str) -> _T | None:
+        """Return the newest answer, however old it is, without asking; None: there is none."""
+        with self._lock:
+            _, answer = self._kept.get(name, (0.0, None))
+        return answer.result() if answer is not None and answer.done() else None
+
+    def _begin(self, name: str) -> Future[_T]:
+        answer: Future[_T] = Future()
+        self._kept.pop(name, None)
+        while len(self._kept) >= self.most:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[name] = (self.clock(), answer)
+        return answer
+
+    def _ask(self, name: str, answer: Future[_T], ask: Callable[[], _T]) -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as exc:
+            with self._lock:
+                self._kept.pop(name, None)
+            answer.set_exception(exc)
+        else:
+            with self._lock:
+                self._kept[name] = (self.clock(), answer)

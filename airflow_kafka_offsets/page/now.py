@@ -1,0 +1,169 @@
+"""What Kafka says of groups now, as the page shows it: asked after the page is there, and kept for some seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.page import heat
+from airflow_kafka_offsets.page.looks import Kept
+from airflow_kafka_offsets.page.words import NOTHING, number, short_number
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service import freshness
+from airflow_kafka_offsets.service.pictures import GroupLine
+
+LONGEST_WAIT = 5.0
+"""Seconds until a Kafka that does not answer is given up for a page, whatever the group's own time-out is."""
+
+LOOKS: Kept[Mapping[str, GroupLag]] = Kept()
+"""The answers of this process, for all users. Who may see which is decided afterwards."""
+
+
+ALL = ""
+"""Under this name, the answer for all groups is kept. It is no group's name."""
+
+
+def open_log(group: KafkaGroup) -> LogOffsets:
+    """Open the Kafka of a group, with the patience of a page."""
+    return wiring.open_log(replace(group, kafka_timeout=min(group.kafka_timeout, LONGEST_WAIT)))
+
+
+def look(ledger: Ledger, groups: Sequence[KafkaGroup], name: str) -> Mapping[str, GroupLag]:
+    """Return how far behind groups are: from the last seconds, or asked now.
+
+    Args:
+        ledger: where the groups are.
+        groups: the groups.
+        name: under which the answer is kept: the same for the same groups.
+    """
+    return LOOKS.get(name, lambda: freshness.look(groups, ledger, open_log))
+
+
+def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
+    """Return groups in the order of their last known verdicts, then by name. Kafka is not asked."""
+    last = LOOKS.last(ALL) or {}
+    return sorted(lines, key=lambda line: (order(last.get(line.group.name)), line.group.name))
+
+
+_TONES = {
+    GroupVerdict.OK: "good",
+    GroupVerdict.BEHIND: "warn",
+    GroupVerdict.STALLED: "warn",
+    GroupVerdict.AT_RISK: "bad",
+    GroupVerdict.LOST: "bad",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NowView:
+    """How far behind a group is, in words.
+
+    Attributes:
+        verdict, tone, reason: the verdict, the color of its badge, and the verdict in one sentence.
+        needs_a_look: whether it is anything but OK.
+        lag, offsets: the lag in time, or else in offsets; and what is small beside it.
+        headroom, about: how long until retention reaches the watermark, and what is small beside it.
+        left: how much of the retention is left, in hundredths; None: not known, and no bar is drawn.
+    """
+
+    verdict: str
+    tone: str
+    reason: str
+    needs_a_look: bool
+    lag: str
+    offsets: str
+    headroom: str
+    about: str
+    left: float | None
+
+
+def now_view(found: GroupLag) -> NowView:
+    """Return how far behind a group is, in words."""
+    if found.verdict is None:
+        return NowView(
+            "NOT KNOWN", "plain", found.reason, True, "?", "no answer of Kafka", "?", "no answer of Kafka", None
+        )
+    lag, offsets = _lag(found)
+    headroom, about, left = _headroom(found)
+    needs = found.verdict is not GroupVerdict.OK
+    reason = ". ".join([found.reason, *found.notes])
+    return NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
+
+
+def _lag(found: GroupLag) -> tuple[str, str]:
+    if found.lag is None:
+        return NOTHING, "nothing planned yet"
+    if found.lag == 0:
+        return "0 s", "nothing unread"
+    offsets = _offsets(found.lag)
+    return (length(found.lag_seconds), offsets) if found.lag_seconds is not None else (offsets, "time not known")
+
+
+def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
+    if found.lost:
+        return "lost", f"{_offsets(found.lost)} expired unread", 0.0
+    seconds = found.headroom_seconds
+    if seconds is None:
+        if found.lag:
+            return NOTHING, _no_headroom(found), None
+        return NOTHING, "nothing unread", None
+    tp, first = min(
+        ((tp, p) for tp, p in found.partitions.items() if p.headroom_seconds is not None),
+        key=lambda item: (item[1].headroom_seconds, item[0]),
+    )
+    retention = first.retention.time if first.retention else None
+    about = f"{tp} first" if len(found.partitions) > 1 else ""
+    if retention:
+        about = " · ".join(filter(None, [about, f"{length(retention.total_seconds())} retention"]))
+    left = min(100.0, 100 * seconds / retention.total_seconds()) if retention else None
+    estimate = "about " if found.is_estimate else ""
+    return estimate + length(seconds), about, None if left is None else round(left, 1)
+
+
+def _no_headroom(found: GroupLag) -> str:
+    offsets = found.headroom_offsets
+    return "not known" if offsets is None else f"{_offsets(offsets)} to the oldest record"
+
+
+def _offsets(number: int) -> str:
+    return f"{short_number(number)} offset{'' if number == 1 else 's'}"
+
+
+def order(found: GroupLag | None) -> int:
+    """Return where a group stands in a list of the worst first; one that no one has looked at is last."""
+    if found is None or found.verdict is None:
+        return 1
+    return -list(GroupVerdict).index(found.verdict)
+
+
+def heat_facts(partitions: Mapping[TopicPartition, PartitionLag]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return first partition, lag and level of each cell, by topic; nothing if the partitions are not folded."""
+    if len(partitions) < heat.FOLDED_FROM:
+        return {}
+    rows = heat.rows({tp: heat.Seen(heat.Shade.READ, p.lag or 0) for tp, p in partitions.items()})
+    return {row.topic: [(cell.first, cell.lag or 0, cell.level) for cell in row.cells] for row in rows}
+
+
+def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: str) -> dict[str, Any]:
+    """Return the facts of those partitions that a page shows a strip of.
+
+    Args:
+        partitions: all of them.
+        shown: names of topic-partitions with commas between them, as the page asks for them.
+    """
+    wanted = set(shown.split(",")[:200])
+    return {
+        str(tp): {
+            "behind": NOTHING if p.lag is None else f"{number(p.lag)} behind" if p.lag else "read to the end",
+            "beginning": p.beginning,
+            "end": p.end,
+        }
+        for tp, p in partitions.items()
+        if str(tp) in wanted
+    }

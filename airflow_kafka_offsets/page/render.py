@@ -1,0 +1,118 @@
+"""Turns values into HTML. Everything from outside is escaped: Jinja2 does it, and rectangles are made of numbers only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.documents import as_json
+from airflow_kafka_offsets.page import words
+from airflow_kafka_offsets.page.now import NowView
+from airflow_kafka_offsets.page.strips import Strip
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("airflow_kafka_offsets.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        number=words.number,
+        short_number=words.short_number,
+        stamp=stamp,
+        rectangles=rectangles,
+        url=lambda text: quote(str(text), safe=""),
+        task_path=task_path,
+        run_path=run_path,
+    )
+    return made
+
+
+def html(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page."""
+    return _environment().get_template(template).render(context)
+
+
+def json_text(document: Any) -> str:
+    """Return a document for programs."""
+    return as_json(document)
+
+
+def stamp(value: datetime | None) -> Markup:
+    """Return a moment. The page's script shows it in the zone of Airflow's UI."""
+    if value is None:
+        return Markup(words.NOTHING)
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        value.isoformat(), f"{value:%Y-%m-%d %H:%M:%S}", words.stamp(value)
+    )
+
+
+def rectangles(strip: Strip, hidden: Collection[int] = ()) -> Markup:
+    """Return the blocks of a strip as SVG; windows in `hidden` get no number."""
+    parts: list[str] = []
+    for block in strip.blocks:
+        shade = " odd" if block.is_odd else ""
+        named = f' data-w="{block.seq}"' if block.seq is not None and block.seq not in hidden else ""
+        parts.append(
+            f'<rect class="{block.kind.value}{shade}" x="{block.x:g}%" width="{block.width:g}%" '
+            f'data-r="{block.start}-{block.end}"{named}/>'
+        )
+    return Markup("".join(parts))  # of numbers and the names of kinds
+
+
+def run_path(claim: Claim) -> str:
+    """Return where Airflow's UI shows a run."""
+    return f"dags/{quote(claim.dag_id, safe='')}/runs/{quote(claim.run_id, safe='')}"
+
+
+def task_path(claim: Claim) -> str:
+    """Return where Airflow's UI shows a task instance."""
+    mapped = f"/mapped/{claim.map_index}" if claim.map_index >= 0 else ""
+    return f"{run_path(claim)}/tasks/{quote(claim.task_id, safe='')}{mapped}"
+
+
+def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
+    """Return what Kafka says of groups, as HTML for their cells in the list."""
+    cells = {
+        name: {
+            "verdict": _part("verdict", view),
+            "lag": _part("lag", view),
+            "headroom": _part("headroom", view),
+            "look": view.needs_a_look,
+        }
+        for name, view in shown.items()
+    }
+    counts = Counter(view.verdict for view in shown.values() if view.needs_a_look)
+    return {
+        "parts": {"summary": "".join(f" · {count} {verdict.lower()}" for verdict, count in counts.items())},
+        "groups": cells,
+    }
+
+
+def now_of_one(view: NowView) -> dict[str, Any]:
+    """Return what Kafka says of a group, as HTML for its page."""
+    return {
+        "parts": {
+            "verdict": _part("verdict", view),
+            "reason": str(escape(view.reason)),
+            "card-lag": _part("lag", view),
+            "card-headroom": _part("headroom", view),
+        }
+    }
+
+
+def _part(name: str, view: NowView) -> str:
+    macro = getattr(_environment().get_template("now.html").module, name)
+    return str(macro(view)).strip()

@@ -1,0 +1,169 @@
+"""What a replay of some windows would do, for the dialog of the page. It writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_kafka_offsets.core.errors import IllegalStepError, KafkaAnswerError, NotYetError
+from airflow_kafka_offsets.core.history import WindowRow
+from airflow_kafka_offsets.core.plan.replay import check_replayable
+from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
+from airflow_kafka_offsets.documents import Document
+from airflow_kafka_offsets.page import now
+from airflow_kafka_offsets.page.access import Reader
+from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service.pictures import GroupLine
+from airflow_kafka_offsets.service.windows import WindowService
+from airflow_kafka_offsets.wiring.late import late
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window that was chosen.
+
+    Attributes:
+        refused: why a replay can't run it; None: it can.
+    """
+
+    id: str
+    seq: int
+    number: str
+    span: int
+    records: int | None
+    committed_at: datetime | None
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """A DAG that may run a replay.
+
+    Attributes:
+        note: what to know before; None: nothing.
+    """
+
+    dag_id: str
+    may_run: bool
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a replay would do.
+
+    Attributes:
+        dags: those that have, or had, windows of the group.
+        chosen: the DAG that is offered first; None: the user may run none of them.
+        unknown: what no one could find out; None: nothing.
+    """
+
+    group: str
+    rows: Sequence[Row]
+    dags: Sequence[Dag]
+    chosen: str | None
+    unknown: str | None = None
+
+    @property
+    def can_run(self) -> list[Row]:
+        """The windows that can run."""
+        return [row for row in self.rows if row.refused is None]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets these have."""
+        return sum(row.span for row in self.can_run)
+
+    @property
+    def conf(self) -> str:
+        """The conf of the run, as JSON."""
+        return json.dumps(self._conf)
+
+    @property
+    def _conf(self) -> dict[str, str]:
+        return {"group": self.group, "windows": name_windows(sorted(row.seq for row in self.can_run))}
+
+    @property
+    def body(self) -> str:
+        """What Airflow's REST API gets, as JSON."""
+        note = f"Replay of {self.group}, windows {self._conf['windows']}, from the page Kafka windows"
+        return json.dumps({"logical_date": None, "conf": self._conf, "note": note[:1000]})
+
+
+def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Preview:
+    """Work out what a replay would do.
+
+    Args:
+        ledger: where the windows are.
+        line: the group.
+        windows: as in the conf of a replay: ``12-15,18``.
+        reader: who asks.
+
+    Raises:
+        BadInputError: it names no windows, or too many.
+    """
+    name = line.group.name
+    seqs = parse_windows(name, windows)
+    found = {row.held.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
+    readable = reader.readable({row.held.holder.dag_id for row in found.values()} | line.outline.dag_ids)
+    # A window of a DAG that may not be read is no window for this user.
+    rows = [row for row in found.values() if row.held.holder.dag_id in readable]
+    refused = {row.held.window.id: why for row in rows if (why := _refused(row)) is not None}
+    unknown = None
+    try:
+        left = [row.held.window for row in rows if row.held.window.id not in refused]
+        service = WindowService(ledger, late(lambda: now.open_log(line.group)))
+        refused |= {window_id: str(exc) for window_id, exc in service.unreadable(left).items()}
+    except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
+        unknown = f"Whether Kafka still holds these records is not known: {exc}"
+    dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
+    return Preview(name, _rows(rows, refused), dags, _chosen(dags, rows), unknown)
+
+
+def _refused(row: WindowRow) -> str | None:
+    try:
+        check_replayable(row.held.window)
+    except IllegalStepError as exc:
+        return str(exc)
+    return None if row.held.window.span else f"Window {row.held.window.id} has no offsets"
+
+
+def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
+    return [
+        Row(
+            id=row.held.window.id,
+            seq=row.held.window.seq,
+            number=f"{row.held.window.seq:06d}",
+            span=row.held.window.span,
+            records=row.records,
+            committed_at=row.committed_at,
+            refused=refused.get(row.held.window.id),
+        )
+        for row in sorted(rows, key=lambda row: row.held.window.seq)
+    ]
+
+
+def _dag(dag_id: str, reader: Reader) -> Dag:
+    note = reader.state_of(dag_id)
+    return Dag(dag_id, note is None or "paused" in note, note)
+
+
+def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRow]) -> str | None:
+    """Choose the DAG that ran most of the windows, of those that the user may run."""
+    held = [row.held.holder.dag_id for row in rows]
+    may_run = [dag.dag_id for dag in dags if dag.may_run]
+    return max(may_run, key=held.count, default=None)
+
+
+def document(found: Preview) -> Document:
+    """Return a preview for programs."""
+    return {
+        "group": found.group,
+        "again": [{"id": row.id, "span": row.span, "records": row.records} for row in found.can_run],
+        "refused": [{"id": row.id, "why": row.refused} for row in found.rows if row.refused is not None],
+        "not_known": found.unknown,
+        "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in found.dags],
+        "conf": {"group": found.group, "windows": name_windows(sorted(row.seq for row in found.can_run))},
+    }

@@ -1,0 +1,216 @@
+"use strict";
+// Theme first, before anything is drawn: Airflow's UI has it as a class, and keeps the choice by itself.
+const framed = () => { try { return parent !== window && parent.document ? parent : null; } catch { return null; } };
+function theme() {
+  const top = framed();
+  const chosen = top ? (top.document.documentElement.classList.contains("dark") ? "dark" : "light") : localStorage.getItem("theme");
+  const dark = chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.classList.toggle("dark", dark);
+}
+theme();
+if (framed()) new MutationObserver(theme).observe(parent.document.documentElement, { attributes: true, attributeFilter: ["class"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
+
+document.addEventListener("DOMContentLoaded", () => {
+  const $ = (id) => document.getElementById(id), all = (what, from = document) => [...from.querySelectorAll(what)];
+  const number = (n) => Number(n).toLocaleString("en-US"), six = (n) => String(n).padStart(6, "0");
+
+  // Links to Airflow's own pages: the frame may not leave itself, but the UI around it listens to its history.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-top]"), top = framed();
+    if (!link || !top || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    top.history.pushState({}, "", link.href);
+    top.dispatchEvent(new top.PopStateEvent("popstate", { state: {} }));
+  });
+
+  // Times in the zone of Airflow's UI.
+  function localize(from) {
+    let zone = "UTC";
+    try { zone = JSON.parse(localStorage.getItem("timezone") || '"UTC"'); } catch { zone = localStorage.getItem("timezone"); }
+    if (zone === "local") zone = undefined;
+    try {
+      const form = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone });
+      for (const time of all("time", from)) time.textContent = form.format(new Date(time.dateTime)).replace(",", "");
+    } catch { /* a zone that this browser does not know: UTC stays */ }
+  }
+  localize(document);
+
+  // What Kafka says comes after the page, and again every 15 seconds while someone looks.
+  const asker = document.querySelector("[data-now]");
+  async function now() {
+    if (document.hidden) return;
+    const late = setTimeout(() => {
+      for (const one of all(".cards small")) if (one.textContent === "asking Kafka") one.textContent = "Kafka has not answered yet";
+      if ($("summary") && !$("summary").textContent) $("summary").textContent = " · Kafka has not answered yet";
+    }, 1500);
+    try {
+      const strips = all(".strip[data-tp]"), show = strips.map((strip) => strip.dataset.tp).join(",");
+      const answer = await fetch(asker.dataset.now + (show ? `?show=${encodeURIComponent(show)}` : ""), { headers: { accept: "application/json" } });
+      if (answer.status === 401) throw new Error("Your session has ended. Reload Airflow.");
+      const said = await answer.json();
+      if (!answer.ok) throw new Error(said.error);
+      for (const [id, html] of Object.entries(said.parts)) if ($(id)) $(id).innerHTML = html;
+      for (const [group, cells] of Object.entries(said.groups || {})) {
+        const row = document.querySelector(`tr[data-group="${CSS.escape(group)}"]`);
+        if (!row) continue;
+        row.dataset.look = cells.look;
+        for (const cell of all("[data-now-cell]", row)) cell.innerHTML = cells[cell.dataset.nowCell];
+      }
+      draw(strips, said.partitions || {});
+      for (const [topic, cells] of Object.entries(said.heat || {})) heat(topic, cells);
+      if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
+    } catch (error) {
+      const reason = $("reason") || $("summary");
+      if (reason) reason.textContent = ($("summary") ? " · " : "") + (error.message || "Airflow did not answer");
+    } finally { clearTimeout(late); }
+  }
+  if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
+
+  // The edges of the log: what no window has yet, in proportion to the partition that has most, and Kafka's oldest record.
+  function draw(strips, facts) {
+    const left = (strip) => { const p = facts[strip.dataset.tp]; return p && p.end !== null ? Math.max(0, p.end - strip.dataset.last) : 0; };
+    const most = Math.max(1, ...strips.map(left)), box = $("strips");
+    for (const strip of strips) {
+      const p = facts[strip.dataset.tp], { first, last } = strip.dataset, parts = [];
+      if (!p) continue;
+      strip.querySelector(".behind").textContent = p.behind;
+      if (box.dataset.newest === "yes" && left(strip)) parts.push({ class: "unread", x: "90%", width: `${Math.max(0.6, 10 * left(strip) / most)}%`, "data-r": `${last}-${p.end}` });
+      if (box.dataset.axis === "offset" && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${90 * (p.beginning - first) / (last - first)}%`, width: "2" });
+      const group = strip.querySelector("g");
+      group.replaceChildren(...parts.map((part) => {
+        const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        for (const [name, value] of Object.entries(part)) rect.setAttribute(name, value);
+        return rect;
+      }));
+    }
+  }
+
+  function heat(topic, cells) {
+    const rects = all(`.heat[data-topic="${CSS.escape(topic)}"] rect`);
+    for (const [i, [first, lag, level]] of cells.entries()) {
+      if (rects.length !== cells.length || !rects[i].dataset.p.startsWith(`${first}-`)) return;
+      rects[i].setAttribute("class", rects[i].getAttribute("class").replace(/level-\d/, `level-${level}`));
+      rects[i].dataset.lag = lag;
+    }
+  }
+
+  // The list: find by name, or only what needs a look.
+  let only = "all";
+  function filter() {
+    const text = $("find").value.trim().toLowerCase();
+    let shown = 0;
+    for (const row of all(".groups tbody tr")) {
+      row.hidden = !row.dataset.words.toLowerCase().includes(text) || (only === "look" && row.dataset.look !== "true");
+      shown += !row.hidden;
+    }
+    $("nothing").hidden = shown > 0;
+  }
+  if ($("find")) {
+    $("find").addEventListener("input", filter);
+    for (const chip of all("[data-filter]")) chip.addEventListener("click", () => {
+      only = chip.dataset.filter;
+      for (const one of all("[data-filter]")) { one.classList.toggle("on", one === chip); one.setAttribute("aria-pressed", one === chip); }
+      filter();
+    });
+  }
+
+  // Blocks tell what they are.
+  const hint = $("hint"), facts = $("facts") ? JSON.parse($("facts").textContent) : {};
+  document.addEventListener("pointermove", (event) => {
+    const block = event.target.closest && event.target.closest("rect[data-r], rect[data-p]");
+    hint.hidden = !block;
+    if (!block) return;
+    hint.textContent = block.dataset.r ? told(block) : cell(block);
+    hint.style.left = `${Math.min(event.clientX + 14, innerWidth - hint.offsetWidth - 8)}px`;
+    hint.style.top = `${Math.max(8, event.clientY - hint.offsetHeight - 14)}px`;
+  });
+  function cell(block) {
+    const [from, to] = block.dataset.p.split("-"), behind = block.dataset.lag;
+    return `${from === to ? `partition ${from}` : `partitions ${from} to ${to}`}\n${number(block.dataset.n)} offsets in these windows${behind === undefined ? "" : `\n${number(behind)} behind`}`;
+  }
+  function told(block) {
+    const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");
+    const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no one’s", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
+    return `${name}\n${block.closest("[data-tp]").dataset.tp} · offsets ${number(start)} to ${number(end - 1)}\n${number(end - start)} offsets`;
+  }
+
+  // Select windows: a click, or a drag over several; the boxes of the list do the same.
+  const box = $("selection"), picked = new Set();
+  const known = Object.keys(facts).map(Number).sort((a, b) => a - b);
+  function show() {
+    for (const rect of all(".strip rect[data-w]")) rect.classList.toggle("picked", picked.has(Number(rect.dataset.w)) && !rect.classList.contains("lost"));
+    for (const tick of all("[data-pick]")) tick.checked = picked.has(Number(tick.dataset.pick));
+    const seqs = [...picked].sort((a, b) => a - b), some = seqs.length > 0;
+    box.classList.toggle("on", some);
+    $("clear").disabled = $("replay").disabled = !some;
+    box.dataset.windows = seqs.join(",");
+    $("selected").textContent = some ? `${number(seqs.length)} window${seqs.length > 1 ? "s" : ""} selected` : "Replay windows";
+    $("selected-what").textContent = some
+      ? `${six(seqs[0])}${seqs.length > 1 ? ` to ${six(seqs[seqs.length - 1])}` : ""} · ${number(seqs.reduce((sum, seq) => sum + (facts[seq] ? facts[seq][0] : 0), 0))} offsets`
+      : "Click a block in a strip, or drag over several.";
+  }
+  if ($("strips")) {
+    let from = null, before = new Set();
+    const seqOf = (event) => { const rect = event.target.closest("rect[data-w]"); return rect && facts[rect.dataset.w] ? Number(rect.dataset.w) : null; };
+    const reach = (to) => {
+      picked.clear();
+      for (const seq of before) picked.add(seq);
+      for (const seq of known) if (seq >= Math.min(from, to) && seq <= Math.max(from, to)) picked.add(seq);
+      show();
+    };
+    $("strips").addEventListener("pointerdown", (event) => {
+      const seq = seqOf(event);
+      if (seq === null) return;
+      event.preventDefault();
+      if (picked.has(seq)) { picked.delete(seq); return show(); }
+      before = event.shiftKey || event.ctrlKey || event.metaKey ? new Set(picked) : new Set();
+      if (event.shiftKey && picked.size) from = Math.max(...picked); else from = seq;
+      return reach(seq);
+    });
+    $("strips").addEventListener("pointermove", (event) => { const seq = from === null || !event.buttons ? null : seqOf(event); if (seq !== null) reach(seq); });
+    addEventListener("pointerup", () => { from = null; });
+    for (const tick of all("[data-pick]")) tick.addEventListener("change", () => { picked[tick.checked ? "add" : "delete"](Number(tick.dataset.pick)); show(); });
+    $("clear").addEventListener("click", () => { picked.clear(); show(); });
+    show();
+  }
+
+  // Replay: ask what would happen, and post to Airflow as this user only after a yes.
+  const dialog = $("dialog");
+  if (box && $("replay")) $("replay").addEventListener("click", async () => {
+    $("replay").disabled = true;
+    try {
+      const answer = await fetch(`${box.dataset.replay}?windows=${box.dataset.windows}`);
+      dialog.innerHTML = await answer.text();
+      localize(dialog);
+      dialog.showModal();
+    } finally { $("replay").disabled = false; }
+  });
+  if (dialog) dialog.addEventListener("click", async (event) => {
+    if (event.target.closest("[data-close]")) return dialog.close();
+    const yes = event.target.closest("[data-confirm]");
+    if (!yes) return undefined;
+    yes.disabled = true;
+    const dag = dialog.querySelector("select").value, say = dialog.querySelector("[data-said]");
+    say.hidden = false;
+    try {
+      const answer = await fetch(`${document.body.dataset.base}/api/v2/dags/${encodeURIComponent(dag)}/dagRuns`, {
+        method: "POST", headers: { "content-type": "application/json", accept: "application/json" }, body: yes.dataset.confirm,
+      });
+      const said = await answer.json();
+      if (!answer.ok) throw new Error(typeof said.detail === "string" ? said.detail : JSON.stringify(said.detail));
+      const path = `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(said.dag_run_id)}`, link = document.createElement("a");
+      link.dataset.top = path;
+      link.href = `${document.body.dataset.base}/${path}`;
+      link.textContent = said.dag_run_id;
+      say.className = "alert good";
+      say.replaceChildren("The run has started: ", link);
+      yes.remove();
+    } catch (error) {
+      say.className = "alert bad";
+      say.textContent = error.message || "Airflow did not answer";
+      yes.disabled = false;
+    }
+    return undefined;
+  });
+});

@@ -1,0 +1,339 @@
+"""Lays out who read what: a strip for each topic-partition, and a block in it for each window. Pure: rectangles are values.
+
+A strip is 100 wide. The first `READ` of it are offsets that windows were cut for. The rest shows what no window has yet: as long as the
+partition is behind, beside the one that is furthest behind. So nothing moves when Kafka's answer arrives.
+
+There are two scales for the first part. By offset, a strip is what the partition's shown windows own, from the first to the last offset.
+By time, all strips have one axis: a live window lies between the cut time of the window before it and its own, and what else there is lies
+where its offsets are between those of live windows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.window import Lane, State, Window
+
+READ = 90.0
+"""How much of a strip is for offsets that windows were cut for."""
+
+LEAST = 0.35
+"""The least width of a block that needs a look: open, lost, or without an owner."""
+
+
+class Kind(StrEnum):
+    """What a block is; the name of its color."""
+
+    COMMITTED = "committed"
+    OPEN = "open"
+    BACKFILL = "backfill"
+    OPEN_BACKFILL = "open-backfill"
+    SUPERSEDED = "superseded"
+    LOST = "lost"
+    GAP = "gap"
+
+
+_NEEDS_A_LOOK = frozenset({Kind.OPEN, Kind.OPEN_BACKFILL, Kind.LOST, Kind.GAP})
+
+
+class Axis(StrEnum):
+    """What the width of a strip means."""
+
+    OFFSET = "offset"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A rectangle in a strip.
+
+    Attributes:
+        kind: what it is.
+        x, width: in hundredths of the strip.
+        start, end: ``start <= offset < end``.
+        seq: the number of its window; None: it has none.
+        is_odd: whether it gets the second one of two shades, so that borders show.
+    """
+
+    kind: Kind
+    x: float
+    width: float
+    start: int
+    end: int
+    seq: int | None = None
+    is_odd: bool = False
+
+    @property
+    def span(self) -> int:
+        """How many offsets it has."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What is shown of a topic-partition.
+
+    Attributes:
+        tp: which one.
+        blocks: from back to front.
+        first, last: the offsets at the edges of its first part, ``first <= offset < last``.
+    """
+
+    tp: TopicPartition
+    blocks: tuple[Block, ...]
+    first: int
+    last: int
+
+    @property
+    def trouble(self) -> int:
+        """How many of its offsets are lost, or have no owner."""
+        return sum(block.span for block in self.blocks if block.kind in (Kind.LOST, Kind.GAP))
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A time below the strips: where, and when."""
+
+    x: float
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Offsets of one partition, with what became of them."""
+
+    kind: Kind
+    start: int
+    end: int
+    seq: int | None = None
+
+
+def kind_of(window: Window) -> Kind | None:
+    """Return how a window is drawn; None: it owns nothing and never did."""
+    match window.state, window.lane:
+        case State.ABANDONED, _:
+            return None
+        case State.SUPERSEDED, _:
+            return Kind.SUPERSEDED
+        case State.COMMITTED, Lane.LIVE:
+            return Kind.COMMITTED
+        case State.COMMITTED, _:
+            return Kind.BACKFILL
+        case _, Lane.LIVE:
+            return Kind.OPEN
+        case _:
+            return Kind.OPEN_BACKFILL
+
+
+def pieces(windows: Iterable[Window]) -> dict[TopicPartition, list[Piece]]:
+    """Return what windows own and lost, by topic-partition in the order of offsets. What lies between them and is no one's is a gap.
+
+    Args:
+        windows: some windows of a group, in any order: live windows that follow one another, and backfill windows.
+    """
+    found: dict[TopicPartition, list[Piece]] = {}
+    for window in windows:
+        kind = kind_of(window)
+        if kind is None:
+            continue
+        for tp, r in window.ranges.items():
+            if r.end > r.start:
+                found.setdefault(tp, []).append(Piece(kind, r.start, r.end, window.seq))
+        for tp, r in window.lost.items():
+            if kind is not Kind.SUPERSEDED and r.end > r.start:
+                found.setdefault(tp, []).append(Piece(Kind.LOST, r.start, r.end, window.seq))
+    return {tp: _with_gaps(some) for tp, some in found.items()}
+
+
+def _with_gaps(some: list[Piece]) -> list[Piece]:
+    some.sort(key=lambda piece: (piece.start, piece.end))
+    gaps: list[Piece] = []
+    reached: int | None = None
+    for piece in some:
+        if piece.kind is Kind.SUPERSEDED:
+            continue  # other windows own these offsets now, or no one does
+        if reached is not None and piece.start > reached:
+            gaps.append(Piece(Kind.GAP, reached, piece.start))
+        reached = piece.end if reached is None else max(reached, piece.end)
+    return sorted(some + gaps, key=lambda piece: (piece.start, piece.end)) if gaps else some
+
+
+_Scale = Callable[[int], float]
+
+
+def by_offset(first: int, last: int) -> _Scale:
+    """Return where an offset lies, if the strip is the share of the log."""
+    width = READ / max(1, last - first)
+    return lambda offset: (offset - first) * width
+
+
+def by_time(knots: Sequence[tuple[int, float]]) -> _Scale:
+    """Return where an offset lies, if some offsets lie at known places: in between, in proportion.
+
+    Args:
+        knots: offsets and places; both grow.
+    """
+    offsets = [offset for offset, _ in knots]
+
+    def place(offset: int) -> float:
+        i = min(max(1, bisect_right(offsets, offset)), len(knots) - 1)
+        (o1, x1), (o2, x2) = knots[i - 1], knots[i]
+        return x1 + (offset - o1) * (x2 - x1) / max(1, o2 - o1)
+
+    return place
+
+
+def knots_of(
+    windows: Sequence[Window], tp: TopicPartition, place: Callable[[datetime], float]
+) -> list[tuple[int, float]]:
+    """Return where the ends of a partition's live windows lie on the axis of time.
+
+    Args:
+        windows: live windows that own their offsets, oldest first.
+        tp: the partition.
+        place: where a time lies.
+    """
+    found: list[tuple[int, float]] = []
+    for before, window in pairwise(windows):
+        r = window.ranges.get(tp)
+        if r is None or r.end == r.start:
+            continue
+        if not found or r.start > found[-1][0]:
+            found.append((r.start, max(place(before.until), found[-1][1] if found else 0.0)))
+        found.append((r.end, max(place(window.until), found[-1][1])))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """All strips of a group.
+
+    Attributes:
+        strips: of the partitions that are unfolded, in their order.
+        ticks: the times below them; none if the axis is of offsets.
+        axis: what their width means.
+    """
+
+    strips: tuple[Strip, ...]
+    ticks: tuple[Tick, ...]
+    axis: Axis
+
+
+def figure(
+    windows: Collection[Window],
+    axis: Axis = Axis.OFFSET,
+    *,
+    partitions: Collection[TopicPartition] | None = None,
+    reaches_back: bool = True,
+) -> Figure:
+    """Lay out strips.
+
+    Args:
+        windows: the windows to show, in any order.
+        axis: what the width means. Without two live windows, it is of offsets.
+        partitions: those to show; None: all.
+        reaches_back: whether the oldest live window of the group is among them. If not, what lies below the shown live windows is cut off.
+    """
+    live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
+    all_pieces = pieces(windows)
+    wanted = sorted(all_pieces if partitions is None else [tp for tp in partitions if tp in all_pieces])
+    if axis is Axis.TIME and (len(live) < 2 or live[-1].until <= live[0].until):
+        axis = Axis.OFFSET
+    place = _place(live[0].until, live[-1].until) if axis is Axis.TIME else None
+    strips = [
+        strip
+        for tp in wanted
+        if (strip := _strip(tp, all_pieces[tp], live, place, is_cut=not reaches_back)) is not None
+    ]
+    return Figure(tuple(strips), ticks(live[0].until, live[-1].until) if place is not None else (), axis)
+
+
+def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:
+    width = (last - first).total_seconds()
+    return lambda at: READ * (at - first).total_seconds() / width
+
+
+def _strip(
+    tp: TopicPartition,
+    some: Sequence[Piece],
+    live: Sequence[Window],
+    place: Callable[[datetime], float] | None,
+    *,
+    is_cut: bool,
+) -> Strip | None:
+    if is_cut:
+        lowest = min((w.ranges[tp].start for w in live if tp in w.ranges), default=0)
+        some = [piece for piece in some if piece.end > lowest]
+    if not some:
+        return None
+    first, last = min(piece.start for piece in some), max(piece.end for piece in some)
+    scale = by_offset(first, last)
+    if place is not None:
+        knots = knots_of(live, tp, place)
+        if len(knots) < 2:
+            return Strip(tp, (), first, last)
+        scale = by_time(knots)
+    blocks = [_block(piece, scale) for piece in some]
+    shown = [block for block in blocks if block.width > 0]
+    # What needs a look is drawn last: it may be thin.
+    shown.sort(key=lambda block: (block.kind in _NEEDS_A_LOOK, block.kind is Kind.SUPERSEDED))
+    return Strip(tp, tuple(shown), first, last)
+
+
+def _block(piece: Piece, scale: _Scale) -> Block:
+    start, end = (min(max(0.0, scale(offset)), READ) for offset in (piece.start, piece.end))
+    width = end - start
+    if piece.kind in _NEEDS_A_LOOK and end > 0 and width < LEAST:
+        width = LEAST
+        start = min(start, READ - LEAST)
+    return Block(
+        piece.kind,
+        round(start, 3),
+        round(width, 3),
+        piece.start,
+        piece.end,
+        piece.seq,
+        bool(piece.seq and piece.seq % 2),
+    )
+
+
+_STEPS = tuple(
+    timedelta(seconds=s)
+    for s in (
+        60,
+        300,
+        600,
+        1800,
+        3600,
+        7200,
+        10800,
+        21600,
+        43200,
+        86400,
+        172800,
+        604800,
+        1209600,
+        2592000,
+        7776000,
+        31536000,
+    )
+)
+
+
+def ticks(first: datetime, last: datetime, most: int = 6) -> tuple[Tick, ...]:
+    """Return round times between two others, at most so many."""
+    step = next((s for s in _STEPS if (last - first) / s <= most), _STEPS[-1])
+    place, zero = _place(first, last), datetime(1970, 1, 5, tzinfo=first.tzinfo)  # a Monday
+    at = zero + -((zero - first) // step) * step
+    found: list[Tick] = []
+    while at <= last and len(found) <= 2 * most:
+        if at >= first:
+            found.append(Tick(round(place(at), 2), at))
+        at += step
+    return tuple(found)

@@ -1,0 +1,392 @@
+"""What the templates show of groups and windows, as values. Names of DAGs that a user may not read are left out here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_kafka_offsets import documents
+from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.lag.lag import GroupLag
+from airflow_kafka_offsets.core.plan.overview import Overview, WindowLine
+from airflow_kafka_offsets.core.plan.replay import may_replay
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.documents import Document
+from airflow_kafka_offsets.page import heat, strips
+from airflow_kafka_offsets.page.strips import Axis, Figure
+from airflow_kafka_offsets.page.words import ago, took
+from airflow_kafka_offsets.service.pictures import GroupLine, GroupPicture, WindowPicture
+
+MOST_RECTANGLES = 6_000
+"""How many rectangles the strips of a page have: a browser draws them at once."""
+
+LISTED = 25
+"""How many windows a group's page lists."""
+
+MOST_ACTS = 20
+
+Readable = Collection[str]
+"""The DAGs whose runs a user may read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The run that has, or had, a window, as it is shown.
+
+    Attributes:
+        claim: the task instance; None: it is of a DAG that the user may not read.
+    """
+
+    claim: Claim | None
+
+    @property
+    def text(self) -> str:
+        """Its name in short."""
+        return self.claim.dag_id if self.claim else "another DAG"
+
+    @property
+    def run(self) -> str:
+        """The name of the run in short."""
+        return self.claim.run_id if self.claim else "a run of another DAG"
+
+
+def person(claim: Claim, readable: Readable) -> Person:
+    """Return who has a window, without a name that may not be read."""
+    return Person(claim if claim.dag_id in readable else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRow:
+    """A group in the list."""
+
+    name: str
+    topics: Sequence[str]
+    open: int
+    first_open: WindowLine | None
+    holder: Person | None
+    age: str
+    last_commit: str
+    last_commit_at: datetime | None
+    curve: str
+    given: int
+
+
+def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
+    """Return a group as the list shows it."""
+    one = line.outline
+    first, last = one.first_open, one.last_committed
+    return ListRow(
+        name=one.group,
+        topics=line.group.topics,
+        open=sum(one.open.values()),
+        first_open=first,
+        holder=person(first.holder, readable) if first else None,
+        age=took(first.planned_at, now) if first else "",
+        last_commit=ago(last.committed_at if last else None, now),
+        last_commit_at=last.committed_at if last else None,
+        curve=curve(one.spans),
+        given=one.given,
+    )
+
+
+CURVE_WIDTH, CURVE_HEIGHT = 110, 24
+
+
+def curve(values: Sequence[int]) -> str:
+    """Return a line through values as the points of an SVG polyline; empty: there are fewer than two.
+
+    >>> curve([0, 5, 10])
+    '0,22 55,12 110,2'
+    """
+    if len(values) < 2:
+        return ""
+    step, height = CURVE_WIDTH / (len(values) - 1), (CURVE_HEIGHT - 4) / (max(values) or 1)
+    return " ".join(f"{i * step:.0f},{CURVE_HEIGHT - 2 - value * height:.0f}" for i, value in enumerate(values))
+
+
+_STATES = {
+    State.PLANNED: "open",
+    State.COMMITTING: "committing",
+    State.COMMITTED: "committed",
+    State.ABANDONED: "abandoned",
+    State.SUPERSEDED: "superseded",
+}
+_TONES = {State.PLANNED: "warn", State.COMMITTING: "warn", State.COMMITTED: "good"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A window in the list of a group."""
+
+    id: str
+    seq: int
+    number: str
+    state: str
+    tone: str
+    lane: Lane
+    until: datetime
+    span: int
+    records: int | None
+    tries: int
+    took: str
+    holder: Person
+    may_replay: bool
+    is_named: bool
+
+
+def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, now: datetime) -> TableRow:
+    """Return a window as a group's page lists it."""
+    window = row.held.window
+    state, tone, time = _STATES[window.state], _TONES.get(window.state, "plain"), took(row.planned_at, row.committed_at)
+    if attempts:
+        last = attempts[-1]
+        time = took(last.started_at, last.ended_at)
+        if last.outcome is Outcome.RUNNING:
+            time = f"running {took(last.started_at, now)}"
+            state = "being read" if window.state is State.PLANNED else state
+    who = person(row.held.holder, readable)
+    return TableRow(
+        id=window.id,
+        seq=window.seq,
+        number=f"{window.seq:06d}",
+        state=state,
+        tone=tone,
+        lane=window.lane,
+        until=window.until,
+        span=window.span,
+        records=row.records,
+        tries=row.attempts,
+        took=time,
+        holder=who,
+        may_replay=may_replay(window) and window.span > 0 and who.claim is not None,
+        is_named=who.claim is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ActRow:
+    """What a person did."""
+
+    at: datetime
+    who: str
+    kind: str
+    what: str
+    why: str
+
+
+def act_row(act: Act) -> ActRow:
+    """Return what a person did, as the page shows it."""
+    details = act.details
+    ids = [details["window"]] if "window" in details else list(details.get("superseded", []))
+    names = [str(id_).rpartition("-")[2] for id_ in ids]
+    what = (
+        names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({counted(len(names), 'window')})" if names else ""
+    )
+    return ActRow(act.at, act.who, act.kind, what, act.why)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group's page.
+
+    Attributes:
+        figure: the strips; None: the group has no window.
+        heat: a row of cells for each topic, if there are many partitions.
+        hidden: the numbers of windows that are drawn without a name.
+        replayable: the numbers of the drawn windows that a replay may run.
+        facts: of the drawn windows by number, for a selection: span and cut time.
+    """
+
+    picture: GroupPicture
+    rows: Sequence[TableRow]
+    acts: Sequence[ActRow]
+    figure: Figure | None
+    heat: Sequence[heat.Row]
+    partitions: int
+    hidden: frozenset[int]
+    facts: Mapping[int, tuple[int, str]]
+    owner: Person | None
+    last: TableRow | None
+    more_acts: int = 0
+    fewer: str = ""
+    drawn: tuple[str, str] = ("", "")
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def group_view(picture: GroupPicture, readable: Readable, now: datetime, axis: Axis) -> GroupView:
+    """Return a group's page."""
+    rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows]
+    hidden = frozenset(
+        r.held.window.seq for r in (*picture.rows, *picture.backfills) if r.held.holder.dag_id not in readable
+    )
+    position = picture.overview.state.position
+    known = set(position.offsets) if position else set()
+    known.update(tp for window in picture.windows for tp in window.ranges)
+    is_folded = len(known) >= heat.FOLDED_FROM
+    most = max(2, MOST_RECTANGLES // max(1, min(len(known), heat.WORST if is_folded else len(known))))
+    shown = picture.rows[:most]
+    windows = [r.held.window for r in (*shown, *picture.backfills)]
+    figure, cells = _figure(windows, known, axis, is_folded=is_folded, reaches_back=_reaches_back(picture, windows))
+    acts = [act_row(act) for act in reversed(picture.overview.acts)]
+    owner = picture.overview.state.owner
+    return GroupView(
+        picture=picture,
+        rows=rows[:LISTED],
+        acts=acts[:MOST_ACTS],
+        figure=figure,
+        heat=cells,
+        partitions=len(known),
+        hidden=hidden,
+        facts={
+            w.seq: (w.span, w.until.isoformat()) for w in windows if may_replay(w) and w.span and w.seq not in hidden
+        },
+        owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
+        last=next((row for row in rows if row.state == "committed"), None),
+        more_acts=max(0, len(acts) - MOST_ACTS),
+        extra={
+            "last_commit": ago(
+                picture.outline.last_committed.committed_at if picture.outline.last_committed else None, now
+            )
+        },
+        drawn=(f"{min(w.seq for w in windows):06d}", f"{max(w.seq for w in windows):06d}") if windows else ("", ""),
+    )
+
+
+def _reaches_back(picture: GroupPicture, windows: Sequence[Window]) -> bool:
+    return picture.older is None and len(windows) >= len(picture.rows)
+
+
+def _figure(
+    windows: Sequence[Window], known: Collection[Any], axis: Axis, *, is_folded: bool, reaches_back: bool
+) -> tuple[Figure | None, Sequence[heat.Row]]:
+    if not windows:
+        return None, ()
+    if not is_folded:
+        return strips.figure(windows, axis, reaches_back=reaches_back), ()
+    all_pieces = strips.pieces(windows)
+    seen = {tp: heat.seen_of(all_pieces.get(tp, ())) for tp in known}
+    unfolded = heat.worst(seen)
+    return strips.figure(windows, axis, partitions=unfolded, reaches_back=reaches_back), heat.rows(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """A try of a window."""
+
+    number: int
+    outcome: str
+    tone: str
+    records: int | None
+    started_at: datetime
+    took: str
+    try_number: int
+    holder: Person
+
+
+_OUTCOMES = {Outcome.SUCCEEDED: "good", Outcome.FAILED: "bad", Outcome.KILLED: "bad", Outcome.RUNNING: "warn"}
+
+
+def attempt_row(number: int, attempt: Attempt, readable: Readable, now: datetime) -> AttemptRow:
+    """Return a try as a window's page lists it."""
+    return AttemptRow(
+        number,
+        attempt.outcome.value,
+        _OUTCOMES.get(attempt.outcome, "plain"),
+        attempt.records,
+        attempt.started_at,
+        took(attempt.started_at, attempt.ended_at or now),
+        attempt.try_number,
+        person(attempt.claim, readable),
+    )
+
+
+MOST_RANGES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WindowView:
+    """A window's page."""
+
+    picture: WindowPicture
+    row: TableRow
+    attempts: Sequence[AttemptRow]
+    ranges: Sequence[Any]
+    more_ranges: int
+    widest: int
+    lost: Sequence[Any]
+    before: str | None
+    after: str | None
+
+
+def window_view(picture: WindowPicture, readable: Readable, now: datetime) -> WindowView:
+    """Return a window's page."""
+    window = picture.row.held.window
+    filled = sorted(window.ranges.without_empty().items(), key=lambda item: (-item[1].span, item[0]))
+    return WindowView(
+        picture=picture,
+        row=table_row(picture.row, picture.attempts, readable, now),
+        attempts=[attempt_row(i, a, readable, now) for i, a in enumerate(picture.attempts, 1)][::-1],
+        ranges=sorted(filled[:MOST_RANGES]),
+        more_ranges=max(0, len(filled) - MOST_RANGES),
+        widest=filled[0][1].span if filled else 0,
+        lost=list(window.lost.without_empty().items())[:MOST_RANGES],
+        before=name_window(window.group, window.seq - 1) if window.seq > 1 else None,
+        after=name_window(window.group, window.seq + 1) if window.seq < picture.outline.given else None,
+    )
+
+
+def group_document(group: KafkaGroup, overview: Overview, readable: Readable, lag: GroupLag | None = None) -> Document:
+    """Return where a group stands, as ``kafka-offsets status`` gives it, without the names that may not be read."""
+    owner, last = overview.state.owner, overview.last_committed
+    return documents.group_document(group, overview, lag) | {
+        "owner": owner if owner is not None and owner.dag_id in readable else None,
+        "open_windows": [_in_short(row, readable) for row in reversed(overview.open)],
+        "last_committed": _in_short(last, readable) if last is not None else None,
+        # The details of a take-over name both tasks.
+        "acts": [asdict(act) if act.kind != "take-over" else asdict(act) | {"details": {}} for act in overview.acts],
+    }
+
+
+def picture_document(picture: GroupPicture, readable: Readable) -> Document:
+    """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
+    return group_document(picture.group, picture.overview, readable) | {
+        "windows": [_in_short(row, readable) for row in picture.rows],
+        "older_than": picture.older,
+    }
+
+
+def _in_short(row: WindowRow, readable: Readable) -> Document:
+    document = documents.window_document(row)
+    return document if row.held.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
+
+
+def window_document(picture: WindowPicture, readable: Readable) -> Document:
+    """Return a window for programs, as ``kafka-offsets windows`` gives it."""
+    document = documents.window_detail(picture.row, picture.attempts)
+    if picture.row.held.holder.dag_id not in readable:
+        document["held_by"] = None
+    for attempt, shown in zip(picture.attempts, document["history"], strict=True):
+        if attempt.claim.dag_id not in readable:
+            shown["run"] = None
+    return {"group": picture.group.name, "windows": [document]}
+
+
+def line_document(line: WindowLine) -> Document:
+    """Return a window that a task instance has, or had."""
+    return {
+        "id": line.id,
+        "group": line.group,
+        "seq": line.seq,
+        "state": line.state.value,
+        "lane": line.lane.value,
+        "span": line.span,
+        "until": line.until,
+        "planned_at": line.planned_at,
+        "committed_at": line.committed_at,
+        "run": line.holder,
+    }

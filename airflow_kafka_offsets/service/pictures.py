@@ -1,0 +1,175 @@
+"""Reads from the ledger what the page shows. Writes nothing, and asks no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview
+from airflow_kafka_offsets.core.window import OWNING, Lane, Window
+from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.ports import Ledger
+
+MOST_WINDOWS, FEWEST_WINDOWS = 200, 2
+RANGES_AT_ONCE = 40_000
+"""How many ranges the windows of a picture have at most: with many partitions it has fewer windows."""
+
+MOST_BACKFILLS = 200
+
+Visible = Callable[[Iterable[Outline]], list[Outline]]
+"""Which groups someone may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group in the list: its definition, and where it stands."""
+
+    group: KafkaGroup
+    outline: Outline
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPicture:
+    """A group and some of its windows.
+
+    Attributes:
+        group: its definition.
+        outline: in one line.
+        overview: where it stands.
+        rows: the windows, newest first.
+        backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
+        older: the number below which the next page begins; None: there is no older window.
+        attempts: at the windows of `rows`, by their number.
+    """
+
+    group: KafkaGroup
+    outline: Outline
+    overview: Overview
+    rows: Sequence[WindowRow] = ()
+    backfills: Sequence[WindowRow] = ()
+    older: int | None = None
+    attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+
+    @property
+    def dag_ids(self) -> set[str]:
+        """All DAGs that are named in the picture."""
+        shown = [*self.rows, *self.backfills, *self.overview.open]
+        if self.overview.last_committed is not None:
+            shown.append(self.overview.last_committed)
+        tried = {attempt.claim.dag_id for some in self.attempts.values() for attempt in some}
+        return tried | self.outline.dag_ids | {row.held.holder.dag_id for row in shown}
+
+    @property
+    def windows(self) -> list[Window]:
+        """All windows of the picture."""
+        return [row.held.window for row in (*self.rows, *self.backfills)]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPicture:
+    """A window with its attempts, and its group in one line."""
+
+    group: KafkaGroup
+    outline: Outline
+    row: WindowRow
+    attempts: Sequence[Attempt]
+
+    @property
+    def dag_ids(self) -> set[str]:
+        """The DAGs that have, or had, the window."""
+        return {self.row.held.holder.dag_id, *(attempt.claim.dag_id for attempt in self.attempts)}
+
+
+def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[GroupLine]:
+    """Return the groups that someone may see, by name; with a DAG, only those that it has a part in."""
+    with ledger.one_connection():
+        defined = {group.name: group for group in ledger.groups()}
+        outlines = ledger.outlines(list(defined))
+    known = [outlines[name] for name in defined if name in outlines]
+    wanted = known if dag_id is None else [one for one in known if dag_id in one.dag_ids]
+    return [GroupLine(defined[one.group], one) for one in visible(wanted)]
+
+
+def overviews(ledger: Ledger, lines: Sequence[GroupLine]) -> Mapping[str, Overview]:
+    """Return where groups stand, with all their partitions."""
+    return ledger.overviews([line.group.name for line in lines])
+
+
+def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:
+    """Return a group in one line.
+
+    Raises:
+        UnknownGroupError: there is no such group that this person may see.
+    """
+    found = visible(ledger.outlines([name]).values())
+    if not found:
+        raise UnknownGroupError(f"There is no group {name} that you may see")
+    return GroupLine(ledger.group(name), found[0])
+
+
+def group(ledger: Ledger, name: str, visible: Visible, before: int | None = None) -> GroupPicture:
+    """Return a group with its newest windows, or with those before a number.
+
+    Raises:
+        UnknownGroupError: there is no such group that this person may see.
+    """
+    with ledger.one_connection():
+        line = group_line(ledger, name, visible)
+        overview = ledger.overviews([name])[name]
+        limit = windows_at_once(len(overview.state.position.offsets) if overview.state.position else 1)
+        rows = ledger.windows(name, before=before, limit=limit)
+        if not rows:
+            return GroupPicture(line.group, line.outline, overview)
+        oldest, newest = rows[-1].held.window.seq, rows[0].held.window.seq
+        backfills = []
+        if newest < line.outline.given:
+            # What an older page leaves open may have been filled later.
+            found = ledger.windows(
+                name, lane=Lane.BACKFILL, states=sorted(OWNING), since=newest + 1, limit=MOST_BACKFILLS
+            )
+            backfills = list(found)
+        attempts = ledger.attempts_at(name, [row.held.window.seq for row in rows])
+    return GroupPicture(
+        line.group,
+        line.outline,
+        overview,
+        rows,
+        backfills,
+        oldest if len(rows) == limit and oldest > 1 else None,
+        attempts,
+    )
+
+
+def windows_at_once(partitions: int) -> int:
+    """Return how many windows a picture has.
+
+    >>> [windows_at_once(partitions) for partitions in (1, 64, 1000, 20000)]
+    [200, 200, 40, 2]
+    """
+    return min(MOST_WINDOWS, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
+
+
+def hidden_window(window_id: str) -> UnknownWindowError:
+    """Return the error about a window that is not there, or that this person may not see: it does not say which."""
+    return UnknownWindowError(f"There is no window {window_id} that you may see")
+
+
+def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
+    """Return a window with everything that the ledger knows about it.
+
+    Raises:
+        BadInputError: it is not a window's id.
+        UnknownGroupError: there is no such group that this person may see.
+        UnknownWindowError: there is no such window.
+    """
+    name, seq = parse_window_id(window_id)
+    with ledger.one_connection():
+        line = group_line(ledger, name, visible)
+        try:
+            row = ledger.window(window_id)
+        except UnknownWindowError as exc:
+            raise hidden_window(window_id) from exc
+        return WindowPicture(line.group, line.outline, row, ledger.attempts_at(name, [seq]).get(seq, ()))

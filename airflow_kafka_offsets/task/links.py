@@ -1,0 +1,107 @@
+"""What Airflow's UI shows of a task's windows without its log: a link to the page, and their names beside the task instance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlsplit
+
+from airflow.sdk import conf
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.bases.operatorlink import BaseOperatorLink as Link
+    from airflow.sdk.types import TaskInstanceKey
+
+    from airflow_kafka_offsets.core.window import Window
+else:
+    # Airflow asks for its attributes, and not for its class: no parse of a DAG has to import the module of that.
+    Link = object
+
+NAV, APP = "plugin/kafka-windows", "kafka-offsets"
+"""The route in Airflow's UI, and in it the address of the page."""
+
+VARIABLE = "kafka_window"
+"""What a ``map_index_template`` can use: the window in one short line."""
+
+MAX_LABEL = 250
+"""How long Airflow's label of a task instance may be."""
+
+
+class WindowLink(Link):
+    """The button "Kafka window" of a task instance: its window, or the list of its windows."""
+
+    name = "Kafka window"
+
+    @property
+    def xcom_key(self) -> str:
+        """Where Airflow stores the link when the task ends."""
+        return "kafka_window_link"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the link; empty: the task has no window."""
+        window_ids = getattr(operator, "kafka_window_ids", ())
+        found = page_of(window_ids, ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
+        return in_airflow(found, conf.get("api", "base_url", fallback="")) if found else ""
+
+
+def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
+    """Return the page of a task's windows; empty: it has none.
+
+    >>> page_of(["lake.orders-000012"], "orders", "manual", "load", -1)
+    'windows/lake.orders-000012'
+    >>> page_of(["lake.orders-000012", "lake.orders-000013"], "orders", "manual__2026+00", "load", -1)
+    'task?dag_id=orders&run_id=manual__2026%2B00&task_id=load&map_index=-1'
+    """
+    if len(window_ids) == 1:
+        return f"windows/{window_ids[0]}"
+    if not window_ids:
+        return ""
+    asked = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
+    return "task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+
+
+def in_airflow(page: str, base_url: str = "") -> str:
+    """Return where Airflow's UI shows one of our pages: relative, as the UI knows its own address.
+
+    The UI wants the address of what it frames from the root of the host on. So a path in ``base_url`` is in it once more.
+
+    >>> in_airflow("groups")
+    'plugin/kafka-windows/kafka-offsets/groups'
+    >>> in_airflow("groups", "https://example.org/air/")
+    'plugin/kafka-windows/air/kafka-offsets/groups'
+    """
+    return f"{NAV}{urlsplit(base_url).path.rstrip('/')}/{APP}/{page}"
+
+
+def show_windows(context: Context, windows: Sequence[Window], records: int | None = None) -> None:
+    """Let Airflow's UI show which windows a task has.
+
+    Args:
+        context: of the task.
+        windows: all of them.
+        records: how many records they had together; None: not known yet.
+    """
+    operator: Any = context.get("task")
+    if operator is None or not windows:
+        return
+    operator.kafka_window_ids = tuple(window.id for window in windows)
+    variables = cast("dict[str, Any]", context)
+    variables[VARIABLE] = said(operator.kafka_window_ids, sum(window.span for window in windows), records)
+    # Airflow renders this label after the task, also of one that is not mapped, and shows it in its lists of task instances.
+    if variables.get("map_index_template") is None:
+        variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
+
+
+def said(window_ids: Sequence[str], span: int, records: int | None) -> str:
+    """Return windows in one short line.
+
+    >>> said(["lake.orders-000012"], 3000, None)
+    'lake.orders-000012 · 3,000 offsets'
+    >>> said(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
+    'lake.orders-000012 and 1 more · 2,999 records'
+    """
+    more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""
+    number, noun = (span, "offset") if records is None else (records, "record")
+    rest = f"{more} · {number:,} {noun}{'' if number == 1 else 's'}"
+    return window_ids[0][: MAX_LABEL - len(rest)] + rest

@@ -1,0 +1,248 @@
+"""Takes the pictures of the docs: an API server, a broker with the records of some days, and a ledger that read them.
+
+`python -m tests.page.pictures [FOLDER]` writes the pictures of the docs and, with a folder, pictures of every state into it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.window import Lane
+from tests.lab.browser import open_browser
+from tests.lab.kafka import KafkaBroker
+from tests.lab.processes import wait_until
+from tests.lab.topics import create_topic, delete_records
+from tests.page.server import PageServer, Story
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+HOUR = timedelta(hours=1)
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+class Log:
+    """A topic whose records arrive hour by hour.
+
+    Args:
+        kafka: the broker.
+        topic: its name.
+        sizes: how many records each partition gets in an hour, about.
+        hours: for how many hours until now.
+        retention: how long Kafka keeps them.
+    """
+
+    def __init__(self, kafka: KafkaBroker, topic: str, sizes: list[int], hours: int, retention: timedelta) -> None:
+        self.kafka, self.topic, self.hours = kafka, topic, hours
+        ms = str(int(retention.total_seconds() * 1000))
+        self.id = create_topic(
+            kafka, topic, len(sizes), {"retention.ms": ms, "message.timestamp.before.max.ms": "9223372036854775807"}
+        )
+        self.ends: list[list[int]] = [[0] for _ in sizes]
+        chance, producer = random.Random(topic), Producer({**kafka.client_config(), "linger.ms": 20})
+        for hour in range(hours):
+            at = NOW - (hours - hour) * HOUR
+            for partition, size in enumerate(sizes):
+                count = chance.randrange(size // 2, size * 3 // 2 + 1) if size else 0
+                self.ends[partition].append(self.ends[partition][-1] + count)
+                for i in range(count):
+                    ms_at = int((at + i * HOUR / count).timestamp() * 1000)
+                    producer.produce(topic, b"1", partition=partition, timestamp=ms_at)
+                producer.poll(0)
+        producer.flush(60)
+
+    def between(self, first: int, last: int) -> OffsetRanges:
+        """Return the records of some hours."""
+        return OffsetRanges(
+            (TopicPartition(self.topic, p), OffsetRange(ends[first], ends[last])) for p, ends in enumerate(self.ends)
+        )
+
+
+def _story(server: PageServer, name: str, log: Log, dag_id: str = "orders") -> Story:
+    return Story(server.ledger, KafkaGroup(name, topics=[log.topic]), dag_id, {log.topic: log.id})
+
+
+def _read(
+    story: Story, log: Log, first: int, last: int, *, is_open: bool = False, tries: int = 1, late: int = 0
+) -> str:
+    """Let a run read some hours at their end, or some hours late, as a cap makes it."""
+    story.at = NOW - (log.hours - last - late) * HOUR
+    draft = replace(story.draft(0, 1), ranges=log.between(first, last), is_capped=late > 0)
+    return story.run(draft, is_open=is_open, tries=tries)
+
+
+def _write(server: PageServer, kafka: KafkaBroker) -> None:
+    week = timedelta(days=7)
+    orders = Log(kafka, "orders", [60, 55, 70, 65, 25, 60], 44, week)
+    lake = _story(server, "lake.orders", orders)
+    for hour in range(4, 24):
+        _read(lake, orders, hour, hour + 1, tries=3 if hour == 17 else 1)
+    lake.at = NOW - 18 * HOUR
+    for i in range(2):
+        draft = replace(
+            lake.draft(0, 1),
+            ranges=orders.between(2 * i, 2 * i + 2),
+            lane=Lane.BACKFILL,
+            until=NOW - (42 - 2 * i) * HOUR,
+        )
+        lake.run(draft, dag_id="replays" if i else "orders", run_id=f"manual__{i}")
+    lake.act("import", "data-eng", "moving over from the stream")
+    ranges = orders.between(24, 25)
+    lost_tp = TopicPartition("orders", 2)
+    lost = OffsetRange(ranges[lost_tp].start, ranges[lost_tp].start + 45)
+    lossy = {tp: (OffsetRange(lost.end, max(lost.end, r.end)) if tp == lost_tp else r) for tp, r in ranges.items()}
+    lake.at = NOW - 19 * HOUR
+    lake.run(replace(lake.draft(0, 1), ranges=OffsetRanges(lossy), lost=OffsetRanges({lost_tp: lost})))
+    for hour in range(25, 42):
+        _read(lake, orders, hour, hour + 1)
+    lake.act("commit", "ada", "the job wrote everything, only its last heartbeat was lost", window="lake.orders-000031")
+    _read(lake, orders, 42, 43, is_open=True, tries=2)
+    delete_records(kafka, "orders", orders.ends[0][1], 0)
+
+    by_hour = _story(server, "lake.orders_by_hour", orders, "orders_by_hour")
+    for hour in range(20, 44):
+        _read(by_hour, orders, hour, hour + 1)
+    clicks = Log(kafka, "clicks", [400, 380], 20, timedelta(hours=13))
+    risky = _story(server, "lake.clicks", clicks, "load_clicks")
+    for hour in range(8):
+        _read(risky, clicks, hour, hour + 1)
+    _read(risky, clicks, 8, 9, is_open=True)
+    sessions = Log(kafka, "sessions", [120, 100, 90], 30, week)
+    behind = _story(server, "lake.sessions", sessions, "load_sessions")
+    for hour in range(18):
+        _read(behind, sessions, hour, hour + 1, late=11)
+    payments = Log(kafka, "payments", [30, 30], 60, week)
+    stalled = _story(server, "dwh.payments", payments, "payments")
+    for hour in range(32):
+        _read(stalled, payments, hour, hour + 1, tries=12 if hour == 31 else 1)
+    logins = Log(kafka, "logins", [6], 50, timedelta(days=30))
+    idle = _story(server, "audit.logins", logins, "audit")
+    for hour in range(0, 50, 5):
+        _read(idle, logins, hour, hour + 5)
+    customers = Log(kafka, "customers", [40] * 64, 12, week)
+    wide = _story(server, "ml.features", customers, "features")
+    for hour in range(12):
+        _read(wide, customers, hour, hour + 1)
+    many = Story(server.ledger, KafkaGroup("lake.events", topics=["events"], kafka_conn_id="kafka_down"), "events")
+    many.hours(2, partitions=20_000)
+    _long_names(server)
+
+
+def _long_names(server: PageServer) -> None:
+    name = "lake." + "a-very-long-name-that-someone-chose-with-care-" * 3 + "end"
+    topics = ["topic-" + "with-a-long-name-" * 5 + str(i) for i in range(8)]
+    story = Story(
+        server.ledger, KafkaGroup(name, topics=topics, kafka_conn_id="kafka_down"), "dag_" + "of_a_long_name_" * 10
+    )
+    story.at = NOW - 3 * HOUR
+    story.hours(3)
+
+
+def _shown(browser: WebDriver, server: PageServer, path: str, height: int = 1000) -> None:
+    browser.switch_to.default_content()
+    browser.set_window_size(browser.get_window_size()["width"], height)
+    browser.get(f"{server.url}/{path}")
+    if "plugin/" in path:
+        wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "iframe"), timeout=60, what="the frame is there")
+        browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe"))
+    wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "h1"), timeout=60, what=f"{path} is there")
+    wait_until(lambda: not _waits(browser), timeout=60, what="Kafka has answered", interval=0.3)
+
+
+def _waits(browser: WebDriver) -> bool:
+    return bool(browser.find_elements(By.CSS_SELECTOR, ".badge.wait"))
+
+
+def _theme(browser: WebDriver, server: PageServer, theme: str) -> None:
+    browser.get(f"{server.url}/kafka-offsets/static/icon.svg")
+    server.log_in(browser)
+    browser.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+
+
+def _select(browser: WebDriver, first: int, last: int) -> None:
+    one, other = (browser.find_element(By.CSS_SELECTOR, f"#strips rect[data-w='{seq}']") for seq in (first, last))
+    ActionChains(browser).click_and_hold(one).move_to_element(other).release().perform()
+
+
+def of_the_docs(browser: WebDriver, server: PageServer) -> None:
+    """Write the two pictures of the README."""
+    _theme(browser, server, "light")
+    _shown(browser, server, STATES["groups"], 780)
+    _shown(browser, server, STATES["groups"], 750)  # once more: the worst are first when Kafka has answered before
+    browser.save_screenshot(str(IMAGES / "page-groups.png"))
+    _theme(browser, server, "dark")
+    _shown(browser, server, STATES["group"], 1000)
+    _select(browser, 14, 16)
+    browser.save_screenshot(str(IMAGES / "page-group.png"))
+
+
+STATES = {
+    "groups": "kafka-offsets/groups",
+    "group": "kafka-offsets/groups/lake.orders",
+    "by-time": "kafka-offsets/groups/lake.orders?axis=time",
+    "64": "kafka-offsets/groups/ml.features",
+    "20000": "kafka-offsets/groups/lake.events",
+    "one": "kafka-offsets/groups/audit.logins",
+    "risk": "kafka-offsets/groups/lake.clicks",
+    "tries": "kafka-offsets/windows/dwh.payments-000032",
+    "window": "kafka-offsets/windows/lake.orders-000041",
+    "run": "kafka-offsets/dag?dag_id=nothing",
+    "missing": "kafka-offsets/groups/nowhere",
+    "older": "kafka-offsets/groups/lake.orders?before=20",
+}
+
+
+def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes: Iterator[str]) -> None:
+    """Write pictures of every state."""
+    for theme in themes:
+        _theme(browser, server, theme)
+        for width, names in (
+            ((1280, list(STATES)), (1920, ["groups", "group"])) if theme == "light" else ((1280, ["groups", "group"]),)
+        ):
+            browser.set_window_size(width, 1000)
+            for name in names:
+                path = STATES[name]
+                _shown(browser, server, path)
+                height = min(2_000, browser.execute_script("return document.documentElement.scrollHeight") + 140)
+                browser.set_window_size(width, max(700, height))
+                browser.save_screenshot(str(folder / f"{name}-{theme}-{width}.png"))
+        browser.set_window_size(1280, 1000)
+        _shown(browser, server, STATES["group"])
+        _select(browser, 14, 16)
+        browser.find_element(By.ID, "replay").click()
+        wait_until(
+            lambda: browser.find_elements(By.CSS_SELECTOR, "#dialog[open]"), timeout=60, what="the dialog is there"
+        )
+        browser.save_screenshot(str(folder / f"dialog-{theme}-1280.png"))
+
+
+def main(folder: Path | None) -> None:
+    """Take the pictures."""
+    with tempfile.TemporaryDirectory(prefix="page-pictures-") as home, KafkaBroker(Path(home) / "kafka") as kafka:
+        connections = {"kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()}}
+        made = PageServer(Path(home), connections)
+        _write(made, kafka)
+        (Path(home) / "browser").mkdir()
+        with made as server, open_browser(Path(home) / "browser", width=1280, height=1000) as browser:
+            of_the_docs(browser, server)
+            if folder is not None:
+                of_every_state(browser, server, folder, iter(["light", "dark"]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

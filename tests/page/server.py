@@ -1,0 +1,169 @@
+"""A real API server of Airflow with the page, and a ledger that tells stories. Its address has a path, as behind a proxy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import requests
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
+from tests.lab.airflow import Airflow
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
+
+ROOT = Path(__file__).parents[2]
+PATH = "/af"
+HOUR = timedelta(hours=1)
+ROLES = {"admin": "admin", "user": "user", "viewer": "viewer", "limited": "viewer"}
+DAG = """
+from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+for name in ("orders", "replays"):
+    with DAG(name, schedule=None):
+        EmptyOperator(task_id="load")
+"""
+
+
+class PageServer:
+    """Airflow's API server alone: no scheduler, so a run that the page starts stays queued.
+
+    Args:
+        home: for its files.
+        connections: Airflow connections.
+    """
+
+    def __init__(self, home: Path, connections: Mapping[str, Mapping[str, Any]]) -> None:
+        self.folder = home
+        self.ledger_file = home / "ledger.db"
+        self.ledger = SqlLedger(f"sqlite:///{self.ledger_file}", create=True)
+        dags = home / "dags"
+        dags.mkdir()
+        (dags / "dags.py").write_text(DAG)
+        self.airflow = Airflow(
+            home / "airflow",
+            dags,
+            connections={
+                "ledger": {"conn_type": "sqlite", "host": str(self.ledger_file)},
+                "kafka_down": {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}},
+                **connections,
+            },
+            environment={"PYTHONPATH": str(ROOT)},
+            settings={
+                "core": {
+                    "auth_manager": "tests.page.auth.SomeDags",
+                    "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in ROLES.items()),
+                },
+                "kafka_offsets": {"ledger_conn_id": "ledger"},
+            },
+        )
+        self.url = self.airflow.url + PATH
+        self._tokens: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        airflow = self.airflow
+        airflow._settings = {**airflow._settings, "api": {"base_url": self.url}}
+        airflow._write_settings()
+        (airflow.home / "passwords.json").write_text(json.dumps({user: f"{user}-pw" for user in ROLES}))
+        airflow._write_preload()
+        airflow._migrate()
+        airflow.cli("dags", "reserialize")
+        airflow.components["api-server"].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.airflow.components["api-server"].stop()
+
+    def token(self, user: str) -> str:
+        """Return the token of a user."""
+        if user not in self._tokens:
+            said = requests.post(
+                f"{self.url}/auth/token", json={"username": user, "password": f"{user}-pw"}, timeout=60
+            )
+            said.raise_for_status()
+            self._tokens[user] = said.json()["access_token"]
+        return self._tokens[user]
+
+    def get(self, path: str, user: str | None = "admin", **more: Any) -> requests.Response:
+        """Ask for a page of ours."""
+        headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
+        return requests.get(f"{self.url}/kafka-offsets/{path}", headers=headers, timeout=60, **more)
+
+    def log_in(self, browser: WebDriver, user: str = "admin") -> None:
+        """Let a browser be logged in as a user."""
+        browser.get(f"{self.url}/auth/login")
+        browser.delete_all_cookies()
+        browser.add_cookie({"name": "_token", "value": self.token(user), "path": PATH})
+
+
+@dataclass
+class Story:
+    """Writes the windows of a group into a ledger, as runs do.
+
+    Attributes:
+        ledger: where to.
+        group: its definition.
+        dag_id: who plans.
+        topic_ids: of its topics.
+        at: the cut of the next window.
+    """
+
+    ledger: SqlLedger
+    group: KafkaGroup
+    dag_id: str = "orders"
+    topic_ids: Mapping[str, str] | None = None
+    at: datetime = datetime(2026, 11, 1, tzinfo=UTC)
+
+    def draft(self, start: int, end: int, partitions: int = 3) -> Draft:
+        """Draft a window with the same range in each partition of each topic."""
+        some = {
+            TopicPartition(topic, p): OffsetRange(start, end) for topic in self.group.topics for p in range(partitions)
+        }
+        ids = self.topic_ids or {topic: f"id-of-{topic}" for topic in self.group.topics}
+        return Draft(OffsetRanges(some), ids, self.at, IsolationLevel.READ_COMMITTED)
+
+    def run(self, draft: Draft, *, is_open: bool = False, tries: int = 1, **claimed: str) -> str:
+        """Let a run have a window, try some times, and commit it; return the window's id."""
+        ledger, name = self.ledger, self.group.name
+        claim = Claim(
+            **{"dag_id": self.dag_id, "run_id": f"scheduled__{self.at:%Y-%m-%dT%H}", "task_id": "load", **claimed}
+        )  # type: ignore[arg-type]
+        [held] = ledger.add_windows(self.group, ledger.load(name).version, [draft], claim, self.at)
+        for number in range(1, tries + 1):
+            attempt = ledger.start_attempt(held.window, claim, Try(number), self.at + number * timedelta(minutes=2))
+            is_last = number == tries
+            if not (is_last and is_open):
+                outcome = Outcome.SUCCEEDED if is_last else Outcome.FAILED
+                ledger.end_attempt(
+                    attempt, outcome, draft.span if is_last else None, self.at + number * timedelta(minutes=3)
+                )
+        if not is_open:
+            ledger.commit(held.window.id, claim, attempt, self.at + (tries + 1) * timedelta(minutes=3))
+        self.at += HOUR
+        return held.window.id
+
+    def hours(self, number: int, start: int = 1_000, span: int = 100, partitions: int = 3) -> None:
+        """Let a run commit a window each hour."""
+        for i in range(number):
+            self.run(self.draft(start + i * span, start + (i + 1) * span, partitions))
+
+    def backfill(self, start: int, end: int, partitions: int = 3, **claimed: str) -> str:
+        """Let a replay read offsets that no one owned."""
+        return self.run(replace(self.draft(start, end, partitions), lane=Lane.BACKFILL), **claimed)
+
+    def act(self, kind: str, who: str, why: str, **details: Any) -> None:
+        """Record what a person did."""
+        self.ledger.record(self.group.name, Act(kind, who, why, self.at, details))

@@ -1,0 +1,18 @@
+"""The examples in the docstrings of the page are true."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from airflow_kafka_offsets.page import views, words
+from airflow_kafka_offsets.service import pictures
+from airflow_kafka_offsets.task import links
+
+
+@pytest.mark.parametrize("module", [words, views, pictures, links])
+def test_the_examples_of_a_module_are_true(module: object) -> None:
+    found = doctest.testmod(module)  # type: ignore[arg-type]
+    assert found.attempted
+    assert found.failed == 0

@@ -1,0 +1,51 @@
+"""Many partitions become a row of cells for each topic, and twenty strips."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.page import heat
+from airflow_kafka_offsets.page.heat import Seen, Shade
+from airflow_kafka_offsets.page.strips import Kind, Piece
+
+
+def test_twenty_thousand_partitions_are_two_hundred_cells() -> None:
+    [row] = heat.rows({TopicPartition("wide", p): Seen(Shade.READ, None, 5) for p in range(20_000)})
+    assert (row.topic, row.partitions, len(row.cells)) == ("wide", 20_000, heat.CELLS)
+    assert (row.cells[0].first, row.cells[0].last, row.cells[0].recent) == (0, 99, 500)
+
+
+def test_a_cell_is_as_bad_as_its_worst_partition() -> None:
+    seen = {TopicPartition("wide", p): Seen(Shade.READ, 0, 5) for p in range(1_000)}
+    seen[TopicPartition("wide", 403)] = Seen(Shade.LOST, 0, 5)
+    [row] = heat.rows(seen)
+    assert [(cell.first, cell.last) for cell in row.cells if cell.shade is Shade.LOST] == [(400, 404)]
+
+
+def test_lag_decides_the_level_where_it_is_known() -> None:
+    [row] = heat.rows({TopicPartition("t", 0): Seen(Shade.READ, 0, 99), TopicPartition("t", 1): Seen(Shade.READ, 7, 1)})
+    assert [cell.level for cell in row.cells] == [0, 4]
+
+
+def test_the_worst_are_unfolded_and_stay_in_order() -> None:
+    seen = {TopicPartition("t", p): Seen(Shade.READ, p) for p in range(100)}
+    seen[TopicPartition("t", 3)] = Seen(Shade.LOST, 0)
+    found = [tp.partition for tp in heat.worst(seen, 4)]
+    assert found == [3, 97, 98, 99]
+
+
+@given(st.dictionaries(st.integers(0, 5_000), st.sampled_from(Shade), min_size=1, max_size=700))
+def test_each_partition_is_in_one_cell(shades: dict[int, Shade]) -> None:
+    [row] = heat.rows({TopicPartition("t", p): Seen(shade) for p, shade in shades.items()})
+    assert len(row.cells) <= heat.CELLS
+    covered = [[p for p in shades if cell.first <= p <= cell.last] for cell in row.cells]
+    assert sorted(p for some in covered for p in some) == sorted(shades)
+    assert abs(row.cells[-1].x + row.cells[-1].width - 100) < 0.5
+
+
+def test_what_a_partition_has_is_what_its_pieces_are() -> None:
+    pieces = [Piece(Kind.COMMITTED, 0, 10, 1), Piece(Kind.LOST, 10, 15, 2), Piece(Kind.OPEN, 15, 20, 2)]
+    assert heat.seen_of(pieces) == Seen(Shade.LOST, None, 15)
+    assert heat.seen_of([]) == Seen(Shade.QUIET)

@@ -1,0 +1,146 @@
+"""The page in a real browser, inside of Airflow's UI, below a base_url with a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+
+from airflow_kafka_offsets.task.links import in_airflow
+from tests.lab.processes import wait_until
+from tests.page.server import PATH, PageServer
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
+    from selenium.webdriver.remote.webelement import WebElement
+
+DEEP = in_airflow("groups/lake.orders", f"http://host{PATH}")
+
+
+def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lambda _: True) -> WebElement:
+    """Return the first element that a selector finds, as soon as it is there and ready."""
+    found: list[WebElement] = []
+
+    def there() -> bool:
+        found[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
+        return bool(found)
+
+    wait_until(there, timeout=60, what=f"{css} is there", interval=0.2)
+    return found[0]
+
+
+@pytest.fixture
+def framed(server: PageServer, browser: WebDriver) -> Iterator[WebDriver]:
+    """Open a group in Airflow's UI, and look into its frame."""
+    server.log_in(browser)
+    browser.get(f"{server.url}/{DEEP}")
+    browser.switch_to.frame(first(browser, "iframe"))
+    first(browser, "#strips")
+    yield browser
+    browser.switch_to.default_content()
+
+
+def dark(browser: WebDriver) -> bool:
+    """Whether the page in the frame is dark."""
+    return bool(browser.execute_script("return document.documentElement.classList.contains('dark')"))
+
+
+def set_theme(browser: WebDriver, theme: str) -> None:
+    """Choose Airflow's theme, as its own button does."""
+    browser.execute_script("parent.document.documentElement.className = arguments[0]", theme)
+
+
+def test_figures_come_from_kafka(framed: WebDriver) -> None:
+    lag = first(framed, "#card-lag small", lambda e: "offsets" in e.text)
+    assert lag.text == "3,300 offsets"
+    assert first(framed, "[data-tp='page-orders-1'] .behind", lambda e: e.text.strip()).text == "1,100 behind"
+    assert first(framed, "[data-tp='page-orders-1'] rect.unread")
+
+
+def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
+    for theme in ("dark", "light", "dark", "light"):
+        set_theme(framed, theme)
+        wait_until(lambda: dark(framed) is (theme == "dark"), timeout=20, what=f"the page is {theme}")  # noqa: B023
+
+
+def test_a_link_leads_to_the_task_instance_without_a_reload(framed: WebDriver, server: PageServer) -> None:
+    framed.execute_script("parent.stays = 1")
+    first(framed, ".windows a.run").click()
+    framed.switch_to.default_content()
+    wait_until(lambda: "/dags/orders/runs/" in framed.current_url, timeout=30, what="Airflow shows the task instance")
+    assert framed.current_url.startswith(f"{server.url}/dags/orders/runs/scheduled__2026-11-01T")
+    assert framed.execute_script("return window.stays") == 1
+
+
+def test_a_link_in_the_frame_can_be_shared(framed: WebDriver, server: PageServer) -> None:
+    first(framed, ".windows td a").click()
+    first(framed, ".ranges")
+    framed.switch_to.default_content()
+    wanted = f"{server.url}/{in_airflow('windows/lake.orders-000005', server.url)}"
+    wait_until(lambda: framed.current_url == wanted, timeout=30, what="the address bar follows")
+    framed.get(wanted)
+    framed.switch_to.frame(first(framed, "iframe"))
+    assert "lake.orders-000005" in first(framed, "h1").text
+
+
+def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
+    blocks = [first(framed, f"[data-tp='page-orders-1'] rect[data-w='{seq}']") for seq in (1, 2)]
+    ActionChains(framed).click_and_hold(blocks[0]).move_to_element(blocks[1]).release().perform()
+    assert first(framed, "#selected").text == "2 windows selected"
+    assert "000001 to 000002 · 600 offsets" in first(framed, "#selected-what").text
+    first(framed, "#replay", lambda e: e.is_enabled()).click()
+    dialog = first(framed, "#dialog[open]", lambda e: "Replay 2 windows?" in e.text)
+    assert dialog.text.count("can run") == 2
+    first(framed, "#dialog option[value=orders]").click()
+    first(framed, "#dialog [data-confirm]").click()
+    link = first(framed, "#dialog .alert.good a")
+    runs = f"{server.url}/api/v2/dags/orders/dagRuns/{link.text}"
+    run = requests.get(runs, headers={"Authorization": f"Bearer {server.token('admin')}"}, timeout=60).json()
+    assert run["conf"] == {"group": "lake.orders", "windows": "1-2"}
+    assert run["triggering_user_name"] == "admin"
+    link.click()
+    framed.switch_to.default_content()
+    wait_until(
+        lambda: framed.current_url.endswith(f"/dags/orders/runs/{link_id(run)}"), timeout=30, what="the run is shown"
+    )
+
+
+def link_id(run: dict[str, Any]) -> str:
+    """Return a run's id as an address has it."""
+    return requests.utils.quote(run["dag_run_id"], safe="")
+
+
+def test_hostile_names_do_nothing(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    for page in ("groups", "groups/lake.hostile", "windows/lake.hostile-000002"):
+        browser.get(f"{server.url}/kafka-offsets/{page}")
+        browser.execute_script("window.boom = () => { window.was = 1; }")
+        first(browser, "h1")
+        assert browser.find_elements(By.CSS_SELECTOR, "main img, main b[onmouseover], main q script") == []
+        assert browser.execute_script("return window.was") is None
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("page", ["groups", "groups/lake.orders", "groups/lake.wide", "windows/lake.orders-000004"])
+def test_nothing_is_wider_than_the_window(server: PageServer, browser: WebDriver, page: str, width: int) -> None:
+    server.log_in(browser)
+    browser.set_window_size(width, 1000)
+    browser.get(f"{server.url}/kafka-offsets/{page}")
+    first(browser, "h1")
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_list_finds_groups(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups")
+    first(browser, "#find").send_keys("SALAR")
+    shown = [
+        row.get_attribute("data-group")
+        for row in browser.find_elements(By.CSS_SELECTOR, ".groups tbody tr")
+        if row.is_displayed()
+    ]
+    assert shown == ["dwh.secret"]

@@ -1,0 +1,86 @@
+"""What Kafka says, in words: lag in time leads, offsets follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.page.now import heat_facts, now_view, order, partition_facts
+from tests.core.examples import NOON, tp
+
+WEEK = timedelta(days=7)
+BEHIND = PartitionLag(
+    *(100, 0, 300),
+    lag=200,
+    lag_seconds=840,
+    headroom_seconds=WEEK.total_seconds() / 2,
+    headroom_offsets=100,
+    retention=Retention(WEEK),
+)
+
+
+def lag(*partitions: PartitionLag, verdict: GroupVerdict | None = GroupVerdict.OK, **more: object) -> GroupLag:
+    """Look at a group of these partitions."""
+    found = GroupLag("lake", NOON, verdict, "Because", {tp(i): p for i, p in enumerate(partitions)})
+    return replace(found, **more)  # type: ignore[arg-type]
+
+
+def test_lag_in_time_leads() -> None:
+    view = now_view(lag(BEHIND))
+    assert (view.lag, view.offsets) == ("14 min", "200 offsets")
+    assert (view.headroom, view.about, view.left) == ("3 d 12 h", "7 d retention", 50.0)
+    assert not view.needs_a_look
+
+
+def test_the_partition_that_retention_reaches_first_is_named() -> None:
+    sooner = replace(BEHIND, headroom_seconds=3600.0)
+    assert now_view(lag(BEHIND, sooner)).about == "orders-1 first · 7 d retention"
+
+
+def test_an_estimate_is_called_one() -> None:
+    view = now_view(lag(replace(BEHIND, estimate="by size")))
+    assert view.headroom == "about 3 d 12 h"
+
+
+def test_nothing_unread() -> None:
+    view = now_view(lag(PartitionLag(5, 0, 5, lag=0, lag_seconds=0)))
+    assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing unread", "—", None)
+
+
+def test_without_time_the_offsets_lead() -> None:
+    view = now_view(lag(PartitionLag(5, 2, 9, lag=4, headroom_offsets=3)))
+    assert (view.lag, view.offsets) == ("4 offsets", "time not known")
+    assert (view.headroom, view.about) == ("—", "3 offsets to the oldest record")
+
+
+def test_lost_records_are_counted() -> None:
+    view = now_view(lag(replace(BEHIND, headroom_offsets=-40), verdict=GroupVerdict.LOST))
+    assert (view.verdict, view.headroom, view.about) == ("LOST", "lost", "40 offsets expired unread")
+    assert view.needs_a_look
+
+
+def test_without_an_answer_nothing_is_claimed() -> None:
+    view = now_view(lag(verdict=None, error="away"))
+    assert (view.verdict, view.lag, view.headroom) == ("NOT KNOWN", "?", "?")
+    assert view.needs_a_look
+
+
+@pytest.mark.parametrize("verdict", GroupVerdict)
+def test_the_worst_is_first(verdict: GroupVerdict) -> None:
+    assert order(lag(verdict=verdict)) <= order(lag(verdict=GroupVerdict.OK)) < order(None)
+
+
+def test_cells_tell_the_lag_of_many_partitions() -> None:
+    many = {tp(i): replace(BEHIND, lag=i) for i in range(400)}
+    cells = heat_facts(many)["orders"]
+    assert (cells[0], cells[-1]) == ((0, 1, 1), (398, 797, 4))
+    assert heat_facts({tp(0): BEHIND}) == {}
+
+
+def test_only_the_partitions_of_the_page_are_told() -> None:
+    found = partition_facts({tp(0): BEHIND, tp(1): BEHIND}, "orders-1,other-7")
+    assert found == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300}}

@@ -1,0 +1,184 @@
+"""The page in Airflow's API server: who sees what, and what it says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import requests
+
+from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
+from tests.page.server import PageServer
+
+PAGES = [
+    "groups",
+    "groups/lake.orders",
+    "groups/lake.orders?axis=time",
+    "groups/lake.orders?before=3",
+    "groups/lake.orders/now",
+    "groups/lake.orders/replay?windows=1-2",
+    "windows/lake.orders-000001",
+    "now",
+    "dag?dag_id=orders",
+    "run?dag_id=orders&run_id=scheduled__2026-11-01T00",
+    "task?dag_id=orders&run_id=scheduled__2026-11-01T00&task_id=load&map_index={MAP_INDEX}",
+    "static/page.css",
+    "static/page.js",
+    "static/icon.svg",
+    "static/icon-dark.svg",
+]
+
+
+def test_every_route_is_tried_here_and_only_looks() -> None:
+    # In a process of its own it would take seconds to import; the API server of the other tests has the same app.
+    from airflow_kafka_offsets.page.app import app
+
+    routes = [route for route in app.routes if hasattr(route, "methods")]
+    assert len(routes) == len(app.routes), "a mount would escape the app's dependencies"
+    assert {method for route in routes for method in route.methods} == {"GET"}
+    tried = {re.sub(r"\?.*", "", page) for page in PAGES}
+    assert [r.path for r in routes if not any(r.path_regex.fullmatch(f"/{page}") for page in tried)] == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_without_a_login_there_is_nothing(server: PageServer, page: str) -> None:
+    said = server.get(page, user=None)
+    assert said.status_code == 401
+    assert "lake.orders" not in said.text.replace(page, "")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_viewer_may_look(server: PageServer, page: str) -> None:
+    said = server.get(page, user="viewer")
+    assert said.status_code == 200, said.text
+    assert "default-src 'none'" in said.headers["content-security-policy"]
+    assert said.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_nothing_but_looking_is_possible(server: PageServer, method: str) -> None:
+    token = {"Authorization": f"Bearer {server.token('admin')}"}
+    for page in PAGES:
+        said = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=60)
+        assert said.status_code == 405, page
+
+
+def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> None:
+    assert "dwh.secret" in server.get("groups").text
+    seen = server.get("groups", user="limited").text
+    assert "lake.orders" in seen
+    assert "dwh.secret" not in seen
+    for page in (
+        "groups/dwh.secret",
+        "windows/dwh.secret-000001",
+        "groups/dwh.secret/now",
+        "groups/dwh.secret/replay?windows=1",
+    ):
+        hidden = server.get(page, user="limited")
+        assert hidden.status_code == 404, page
+        unknown = server.get(page.replace("secret", "nowhere"), user="limited")
+        assert hidden.text.replace("secret", "nowhere") == unknown.text, "an error tells that the group exists"
+    assert "dwh.secret" not in server.get("now", user="limited").text
+    assert server.get("dag?dag_id=payroll", user="limited").status_code == 404
+    assert server.get("run?dag_id=payroll&run_id=scheduled__2026-11-01T00", user="limited").status_code == 404
+
+
+def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> None:
+    page, seen = "groups/lake.orders", server.get("groups/lake.orders", user="limited").text
+    assert "manual__1" in server.get(page).text
+    assert "manual__1" not in seen
+    assert "replays" not in seen
+    assert seen.count('class="backfill') == server.get(page).text.count('class="backfill')
+    assert 'data-w="3"' not in seen
+    hidden, unknown = (server.get(f"windows/lake.orders-{seq}", user="limited") for seq in ("000003", "000999"))
+    assert hidden.status_code == 404
+    assert hidden.text.replace("000003", "000999") == unknown.text
+    document = server.get(f"{page}?format=json", user="limited").json()
+    assert [window["id"] for window in document["windows"]].count(None) == 1
+    assert "replays" not in str(document)
+    preview = server.get("groups/lake.orders/replay?windows=1-3&format=json", user="limited").json()
+    assert [window["id"] for window in preview["again"]] == ["lake.orders-000001", "lake.orders-000002"]
+
+
+def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
+    for page in (
+        "groups",
+        "groups/lake.hostile",
+        "windows/lake.hostile-000002",
+        "groups/lake.hostile/replay?windows=1",
+    ):
+        text = server.get(page).text
+        assert HOSTILE_RUN not in text, page
+        assert HOSTILE_WHY not in text, page
+        assert HOSTILE_TASK not in text, page
+        assert "<script>boom" not in text, page
+    echoed = server.get("run", params={"dag_id": "orders", "run_id": HOSTILE_WHY}).text
+    assert "<script>boom" not in echoed
+    assert "<script>boom" not in server.get(f"groups/{HOSTILE_WHY}").text
+
+
+def test_a_group_as_json_is_what_the_command_line_gives(server: PageServer) -> None:
+    document = server.get("groups/lake.orders?format=json").json()
+    assert document["group"] == "lake.orders"
+    assert [window["id"] for window in document["open_windows"]] == ["lake.orders-000005"]
+    assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
+    [window] = server.get("windows/lake.orders-000004?format=json").json()["windows"]
+    assert (window["attempts"], len(window["history"])) == (12, 12)
+    listed = server.get("groups", params={"format": "json"}).json()
+    assert {group["group"] for group in listed["groups"]} >= {"lake.orders", "dwh.secret"}
+
+
+def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
+    now = server.get("groups/lake.orders/now?show=page-orders-1").json()
+    assert "LOST" not in now["parts"]["verdict"]
+    assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600}}
+    [found] = server.get("groups/lake.orders/now?format=json").json()["groups"]
+    assert found["lag"] == 3 * 1_500 + 300 - 3 * 500
+
+
+def test_a_kafka_that_is_away_is_no_error_of_the_page(server: PageServer) -> None:
+    assert server.get("groups/lake.wide").status_code == 200
+    said = server.get("groups/lake.wide/now")
+    assert said.status_code == 200
+    assert "NOT KNOWN" in said.json()["parts"]["verdict"]
+
+
+def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> None:
+    found = server.get("groups/lake.orders/replay?windows=1,4-5&format=json").json()
+    assert [window["id"] for window in found["again"]] == ["lake.orders-000001", "lake.orders-000004"]
+    [refused] = found["refused"]
+    assert refused["id"] == "lake.orders-000005"
+    assert "live lane is about to read" in refused["why"]
+    assert found["conf"] == {"group": "lake.orders", "windows": "1,4"}
+    assert {dag["dag_id"]: dag["may_run"] for dag in found["dags"]} == {"orders": True, "replays": True}
+
+
+def test_a_viewer_sees_the_preview_and_can_not_run_it(server: PageServer) -> None:
+    found = server.get("groups/lake.orders/replay?windows=1&format=json", user="viewer").json()
+    assert found["again"]
+    assert not any(dag["may_run"] for dag in found["dags"])
+    assert "data-confirm" not in server.get("groups/lake.orders/replay?windows=1", user="viewer").text
+    assert "data-confirm" in server.get("groups/lake.orders/replay?windows=1", user="user").text
+
+
+def test_with_a_dead_kafka_a_preview_says_what_it_does_not_know(server: PageServer) -> None:
+    found = server.get("groups/dwh.secret/replay?windows=1&format=json").json()
+    assert "not known" in found["not_known"]
+
+
+@pytest.mark.parametrize("windows", ["", "x", "1-999999", "5-1", "other-000001"])
+def test_windows_that_are_none_are_refused(server: PageServer, windows: str) -> None:
+    assert server.get("groups/lake.orders/replay", params={"windows": windows}).status_code == 400
+
+
+def test_many_partitions_are_folded(server: PageServer) -> None:
+    text = server.get("groups/lake.wide").text
+    assert text.count('class="heat"') == 2
+    assert text.count('class="strip"') == 20
+
+
+def test_the_windows_of_a_run_and_of_a_task_instance(server: PageServer) -> None:
+    assert "lake.orders-000001" in server.get("run?dag_id=orders&run_id=scheduled__2026-11-01T00").text
+    mapped = "task?dag_id=orders&run_id=scheduled__2026-11-01T00&task_id=load&map_index="
+    assert "lake.orders-000001" in server.get(mapped + "{MAP_INDEX}").text
+    assert "lake.orders-000001" not in server.get(mapped + "3").text

@@ -1,0 +1,66 @@
+"""What Airflow shows of a task's windows: a link, and a label."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets import (
+    CommitWindowOperator,
+    KafkaSparkOperator,
+    KafkaSparkSubmitOperator,
+    PlanBacklogOperator,
+    PlanWindowOperator,
+)
+from airflow_kafka_offsets.task.links import MAX_LABEL, WindowLink, said, show_windows
+from tests.core.examples import group, tp, window
+
+TI: Any = SimpleNamespace(dag_id="orders", run_id="manual__1", task_id="load", map_index=-1)
+
+
+def planner() -> PlanWindowOperator:
+    """Return a task."""
+    return PlanWindowOperator(task_id="plan", group=group())
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [CommitWindowOperator, KafkaSparkOperator, KafkaSparkSubmitOperator, PlanBacklogOperator, PlanWindowOperator],
+)
+def test_every_operator_has_the_link(operator: Any) -> None:
+    assert [link.name for link in operator.operator_extra_links] == ["Kafka window"]
+
+
+def test_a_task_without_a_window_links_nowhere() -> None:
+    task = planner()
+    show_windows({"task": task}, [])  # type: ignore[typeddict-item]
+    assert WindowLink().get_link(task, ti_key=TI) == ""
+
+
+def test_a_task_shows_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://example.org/air")
+    task, context = planner(), dict[str, Any]()
+    context["task"] = task
+    show_windows(context, [window({tp(): (0, 3)}, 12)])  # type: ignore[arg-type]
+    assert WindowLink().get_link(task, ti_key=TI) == "plugin/kafka-windows/air/kafka-offsets/windows/lake-000012"
+    assert (context["map_index_template"], context["kafka_window"]) == ("{{ kafka_window }}", "lake-000012 · 3 offsets")
+    show_windows(context, [window({tp(): (0, 3)}, 12)], 2)  # type: ignore[arg-type]
+    assert context["kafka_window"] == "lake-000012 · 2 records"
+
+
+def test_a_template_of_the_dag_stays() -> None:
+    context: Any = {"task": planner(), "map_index_template": "mine: {{ kafka_window }}"}
+    show_windows(context, [window({tp(): (0, 3)}, 12)])
+    assert context["map_index_template"] == "mine: {{ kafka_window }}"
+
+
+def test_several_windows_are_a_list() -> None:
+    task = planner()
+    show_windows({"task": task}, [window({tp(): (n, n + 1)}, n + 1) for n in range(3)])  # type: ignore[typeddict-item]
+    assert "kafka-offsets/task?dag_id=orders" in WindowLink().get_link(task, ti_key=TI)
+
+
+def test_a_label_fits_into_airflows_table() -> None:
+    assert len(said(["x" * 230 + "-000001"], 10**15, None)) == MAX_LABEL
