@@ -122,7 +122,7 @@ def one_jump(number: int, _: random.Random) -> int:
         ([even, by_day, growing], 8, 12),
         ([in_bursts, even], 2, 2),
     ],
-    ids=lambda given: "-".join(shape.__name__ for shape in given) if isinstance(given, list) else "",
+    ids=lambda given: "-".join(shape.__name__ for shape in given) if isinstance(given, list) else None,
 )
 def test_few_looks_are_needed_in_a_hundred_thousand_windows(shapes: list[Shape], mean: int, most: int) -> None:
     """Each partition grows in its own way; one offset of each is asked for, of about the same time."""
