@@ -35,6 +35,7 @@ from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.stores import opening as wiring_of_stores
+from tests.lab.patience import run_to_end
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 
@@ -252,6 +253,4 @@ def in_a_process(*arguments: str, environment: dict[str, str] | None = None) -> 
 
 def run_program(command: Sequence[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program with our environment and a few more variables."""
-    return subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False, timeout=900
-    )
+    return run_to_end(command, env={**os.environ, **(environment or {})}, timeout=300)

@@ -70,7 +70,7 @@ def load_ranges(
     text: str, packed: bytes | None = None
 ) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
     """Read what `dump_ranges` wrote, and `packing.pack` may have packed."""
-    bounds, topic_ids, leader_epochs = _load(text, packed)
+    bounds, topic_ids, leader_epochs = _load(json.loads(text) if packed is None else unpack(packed))
     return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, leader_epochs
 
 
@@ -78,9 +78,14 @@ def load_some_ranges(
     text: str, packed: bytes | None, wanted: Collection[TopicPartition]
 ) -> tuple[OffsetRanges, dict[str, str], int]:
     """Read the ranges of some partitions, the ids of all topics, and how many partitions the document has."""
-    bounds, topic_ids, _ = _load(text, packed, frozenset(wanted))
-    topics = json.loads(text).values()
-    many = sum(len(columns["partitions"]) if packed is None else columns["packed"] for columns in topics)
+    topics, some = json.loads(text), frozenset(wanted)
+    if packed is None:
+        many = sum(len(columns["partitions"]) for columns in topics.values())
+        columns_of = {topic: _some(topic, columns, some) for topic, columns in topics.items()}
+    else:
+        many = sum(columns["packed"] for columns in topics.values())
+        columns_of = unpack(packed, some)
+    bounds, topic_ids, _ = _load(columns_of)
     return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, many
 
 
@@ -92,18 +97,18 @@ def dump_position(position: Position) -> str:
 
 def load_position(text: str, packed: bytes | None = None) -> Position:
     """Read what `dump_position` wrote. From ranges, read their ends, where the next window starts."""
-    bounds, topic_ids, leader_epochs = _load(text, packed)
+    bounds, topic_ids, leader_epochs = _load(json.loads(text) if packed is None else unpack(packed))
     return Position({tp: end for tp, _, end in bounds}, topic_ids, leader_epochs)
 
 
 def _load(
-    text: str, packed: bytes | None, wanted: Set[TopicPartition] | None = None
+    columns_of: Mapping[str, dict[str, Any]],
 ) -> tuple[list[tuple[TopicPartition, int, int]], dict[str, str], dict[TopicPartition, int]]:
-    """Return each partition with its start and its end, the ids of the topics, and leader epochs; of the wanted partitions, or of all."""
+    """Return each partition with its start and its end, the ids of the topics, and leader epochs."""
     bounds: list[tuple[TopicPartition, int, int]] = []
     topic_ids: dict[str, str] = {}
     leader_epochs: dict[TopicPartition, int] = {}
-    for topic, columns in _columns_of(text, packed, wanted).items():
+    for topic, columns in columns_of.items():
         if columns["id"] is not None:
             topic_ids[topic] = columns["id"]
         partitions = [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
@@ -113,13 +118,6 @@ def _load(
             epochs = zip(partitions, columns["epoch"], strict=True)
             leader_epochs |= {tp: epoch for tp, epoch in epochs if epoch is not None}
     return bounds, topic_ids, leader_epochs
-
-
-def _columns_of(text: str, packed: bytes | None, wanted: Set[TopicPartition] | None) -> dict[str, dict[str, Any]]:
-    if packed is not None:
-        return unpack(packed, wanted)
-    topics: dict[str, dict[str, Any]] = json.loads(text)
-    return topics if wanted is None else {topic: _some(topic, columns, wanted) for topic, columns in topics.items()}
 
 
 def _some(topic: str, columns: dict[str, Any], wanted: Set[TopicPartition]) -> dict[str, Any]:

@@ -521,10 +521,7 @@ class SqlLedger:
             wanted.append(seq.in_(seqs))
         if cut_in is not None:
             wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
-        if before is not None:
-            wanted.append(seq < before)
-        if since is not None:
-            wanted.append(seq >= since)
+        wanted += _numbered(seq, before, since)
         page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
         here = and_(windows.c.group_id == _id_of(group), windows.c.seq == page.c.seq)
         query = _history().join(page, here).order_by(windows.c.seq.desc())
@@ -544,8 +541,7 @@ class SqlLedger:
             windows.c.group_id == _id_of(group),
             windows.c.lane == Lane.LIVE,
             windows.c.state == State.COMMITTED,
-            *([] if before is None else [windows.c.seq < before]),
-            *([] if since is None else [windows.c.seq >= since]),
+            *_numbered(windows.c.seq, before, since),
         )
         with self._reading() as connection:
             row = connection.execute(query.order_by(windows.c.seq.desc()).limit(1)).first()
@@ -1075,6 +1071,11 @@ def _page(
     ]
     found = union_all(*each).subquery()
     return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit).subquery("page")
+
+
+def _numbered(seq: ColumnElement[int], before: int | None, since: int | None) -> list[ColumnElement[bool]]:
+    """Return what holds for windows with numbers from one on, and before another one."""
+    return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
 
 
 def _new_id(result: CursorResult[Any]) -> int:

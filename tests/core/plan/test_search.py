@@ -7,6 +7,7 @@ import random
 import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.replay import lies_above
-from airflow_kafka_offsets.core.plan.search import MAX_GUESSES, first_above
+from airflow_kafka_offsets.core.plan.search import MAX_GUESSES, Look, first_above
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Excerpt
 
@@ -37,16 +38,21 @@ def asked_up_to(ends: Mapping[int, int]) -> OffsetRanges:
 
 
 class Looks:
-    """A history, and how often someone looked at it."""
+    """How to look at a history, and how often someone did."""
 
-    def __init__(self, history: Sequence[Excerpt]) -> None:
-        self._history = history
+    def __init__(self, look: Look) -> None:
+        self._look = look
         self.many = 0
 
     def __call__(self, seq: int) -> Excerpt | None:
         self.many += 1
-        older = bisect_right(self._history, seq, key=lambda window: window.seq)
-        return self._history[older - 1] if older else None
+        return self._look(seq)
+
+
+def newest_up_to(history: Sequence[Excerpt], seq: int) -> Excerpt | None:
+    """Look at a history in which numbers may be missing."""
+    older = bisect_right(history, seq, key=lambda window: window.seq)
+    return history[older - 1] if older else None
 
 
 def allowed(windows: int) -> int:
@@ -80,7 +86,7 @@ def test_the_first_window_above_what_is_asked_is_found(
     )
     if not asked:
         return
-    look, first = Looks(history), data.draw(st.integers(1, history[0].seq))
+    look, first = Looks(partial(newest_up_to, history)), data.draw(st.integers(1, history[0].seq))
     expected = min(window.seq for window in history if lies_above(window, asked, IDS))
     assert first_above(newest, first, asked, IDS, look) == expected
     assert look.many <= allowed(seq)
@@ -122,19 +128,22 @@ def one_jump(number: int, _: random.Random) -> int:
         ([even, by_day, growing], 8, 12),
         ([in_bursts, even], 2, 2),
     ],
-    ids=lambda given: "-".join(shape.__name__ for shape in given) if isinstance(given, list) else "",
+    ids=lambda given: "-".join(shape.__name__ for shape in given) if isinstance(given, list) else None,
 )
 def test_few_looks_are_needed_in_a_hundred_thousand_windows(shapes: list[Shape], mean: int, most: int) -> None:
     """Each partition grows in its own way; one offset of each is asked for, of about the same time."""
     draw = random.Random(17)
     starts = [[0, *accumulate(shape(number, draw) for number in range(100_000))] for shape in shapes]
-    history = [excerpt(seq, {p: (of[seq - 1], of[seq]) for p, of in enumerate(starts)}) for seq in range(1, 100_001)]
+
+    def window(seq: int) -> Excerpt:
+        return excerpt(seq, {p: (of[seq - 1], of[seq]) for p, of in enumerate(starts)})
+
     looks = []
     for _ in range(50):
         share = draw.random()
         ends = {p: 1 + int(share * (of[-2] - 1)) for p, of in enumerate(starts)}
-        look = Looks(history)
-        found = first_above(history[-1], 1, asked_up_to(ends), IDS, look)
+        look = Looks(window)
+        found = first_above(window(100_000), 1, asked_up_to(ends), IDS, look)
         assert all(starts[p][found - 1] >= end for p, end in ends.items())
         assert found == 1 or any(starts[p][found - 2] < end for p, end in ends.items())
         looks.append(look.many)
