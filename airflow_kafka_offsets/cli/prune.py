@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.cli.exit_codes import code_of
 from airflow_kafka_offsets.cli.places import open_ledger, open_log, person
 from airflow_kafka_offsets.cli.running import Answer
@@ -14,6 +13,7 @@ from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.prune import Prune, Pruning
 
