@@ -76,7 +76,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         reconnected.terminate()
         wait_until(lambda: not yarn.alive(), timeout=60, what="a person's kill stops the application", interval=0.5)
         assert reconnected.wait() == 1
-    assert [app["finalStatus"] for app in yarn.apps("team-lake").values()] == ["KILLED", "KILLED"]
+    assert [app["finalStatus"] for app in yarn.apps(window).values()] == ["KILLED", "KILLED"]
     assert task.ran() == []
     assert task.outcomes()[-1] == "killed"
 
