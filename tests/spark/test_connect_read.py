@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,10 +49,12 @@ def refused(check, says):
 
 @pytest.fixture(scope="module")
 def read_topic(kafka: KafkaBroker) -> str:
-    create_topic(kafka, "read-over-connect", 2)
+    # Tests in random order leave the module and come back: then it is set up again.
+    topic = f"read-over-connect-{uuid.uuid4().hex[:12]}"
+    create_topic(kafka, topic, 2)
     for partition in range(2):
-        produce(kafka, "read-over-connect", 50, partition=partition)
-    return "read-over-connect"
+        produce(kafka, topic, 50, partition=partition)
+    return topic
 
 
 def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Path, code: str) -> None:
