@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from argparse import Namespace
@@ -51,6 +52,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _serve(host: str, port: int, collector: Collector, interval: int) -> NoReturn:
     """Collect again and again, beside the server. A scrape gets the last answers, and waits for nothing."""
+    gc.enable()  # `main` turned it off, for commands that end soon
     with prometheus.serving(host, port, collector.families) as chosen:
         print(f"Serving metrics on http://{host}:{chosen}/metrics, collected every {interval} s", file=sys.stderr)
         said: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
@@ -86,6 +87,18 @@ def test_a_port_that_is_in_use_is_refused(cli: Cli) -> None:
         done = cli("metrics", "--listen", f"{LOOPBACK}:{port}")
     assert done.code == ExitCode.USAGE
     assert f"Can't listen on {LOOPBACK}:{port}: Address already in use" in done.err
+
+
+def test_memory_is_collected_while_it_serves(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def stop(_: float) -> None:
+        seen.append(gc.isenabled())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", stop)
+    done = cli("metrics", "--listen", f"{LOOPBACK}:0")
+    assert seen == [True], done.err
 
 
 WITHOUT_THE_LIBRARY = """
