@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import uuid
@@ -72,6 +73,9 @@ _LONGEST_FIRST = (
 )
 _MARKERS_OF_SERVERS = ("server", "airflow", *_MARKER_OF_FIXTURE.values())
 
+# What collecting makes stays until the end: to look through it again and again took a third of its time.
+gc.disable()
+
 # How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
 # take the smaller of both. No deadline: the machine may be busy.
 settings.register_profile("deep", deadline=None, max_examples=50)
@@ -103,6 +107,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
         if any(item.get_closest_marker(marker) for marker in _MARKERS_OF_SERVERS):
             item.add_marker("server")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, of what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def _place(item: pytest.Item) -> int:

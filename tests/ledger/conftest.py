@@ -60,22 +60,3 @@ def competition() -> Iterator[Competition]:
     """Return the competing processes."""
     with Competition() as processes:
         yield processes
-
-
-@pytest.fixture(scope="class")
-def new_sqlite_url() -> Iterator[str]:
-    """Return the URL of a ledger of its own in a file."""
-    with in_a_file() as url:
-        yield url
-
-
-@pytest.fixture(scope="class")
-def new_postgres_url(postgres: Postgres) -> str:
-    """Return the URL of a ledger in a database of its own."""
-    return on_a_server(postgres)
-
-
-@pytest.fixture(scope="class")
-def new_mariadb_url(mariadb: MariaDB) -> str:
-    """Return the URL of a ledger in a database of its own."""
-    return on_a_server(mariadb)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
@@ -24,7 +24,11 @@ from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.service.replay import live_windows
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
+from tests.ledger.new_ledger import in_a_file, on_a_server
 from tests.ledger.rows_read import scans, work
+
+if TYPE_CHECKING:
+    from tests.lab.databases import MariaDB, Postgres
 
 SHORT, LONG = 60, 20_000
 ASKED = [TopicPartition("orders", 0)]
@@ -160,30 +164,51 @@ WRITES: dict[str, Question] = {
 _RUNS = count(1)
 
 
-class Flat:
-    """Each subclass says where the ledger is, with a fixture `url`."""
+Histories = tuple[SqlLedger, History, History]
+"""A ledger, and two groups in it: one with a short history and one with a long one."""
 
-    @pytest.fixture(scope="class")
-    def histories(self, url: str) -> tuple[SqlLedger, History, History]:
-        """Write a group with a short history and one with a long one."""
-        ledger = SqlLedger(url)
-        made = [
-            History(replace(group(f"flat-{windows}")), {"orders": 2}, {"orders": "id-of-orders"}, windows)
-            for windows in (SHORT, LONG)
-        ]
-        write(ledger._engine, made)
-        with ledger._engine.begin() as connection:
-            if connection.dialect.name == "postgresql":  # as its autovacuum does after some minutes
-                connection.execute(text("ANALYZE"))
-        return ledger, made[0], made[1]
+
+def written(url: str) -> Histories:
+    """Write both groups into a ledger of their own."""
+    ledger = SqlLedger(url)
+    made = [
+        History(replace(group(f"flat-{windows}")), {"orders": 2}, {"orders": "id-of-orders"}, windows)
+        for windows in (SHORT, LONG)
+    ]
+    write(ledger._engine, made)
+    with ledger._engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # as its autovacuum does after some minutes
+            connection.execute(text("ANALYZE"))
+    return ledger, made[0], made[1]
+
+
+# Of the session, not of a class: tests in random order leave a class and come back, and each time it would be written again.
+
+
+@pytest.fixture(scope="session")
+def in_sqlite() -> Iterator[Histories]:
+    with in_a_file() as url:
+        yield written(url)
+
+
+@pytest.fixture(scope="session")
+def in_postgres(postgres: Postgres) -> Histories:
+    return written(on_a_server(postgres))
+
+
+@pytest.fixture(scope="session")
+def in_mariadb(mariadb: MariaDB) -> Histories:
+    return written(on_a_server(mariadb))
+
+
+class Flat:
+    """Each subclass says where the ledger is, with a fixture `histories`."""
 
     @pytest.mark.parametrize("question", QUESTIONS)
-    def test_a_question_reads_no_more_of_a_long_history(
-        self, histories: tuple[SqlLedger, History, History], question: str
-    ) -> None:
+    def test_a_question_reads_no_more_of_a_long_history(self, histories: Histories, question: str) -> None:
         self._check(histories, QUESTIONS[question])
 
-    def test_no_plan_reads_a_whole_table(self, histories: tuple[SqlLedger, History, History]) -> None:
+    def test_no_plan_reads_a_whole_table(self, histories: Histories) -> None:
         ledger, _, long = histories
         found = {
             name: found
@@ -193,12 +218,10 @@ class Flat:
         assert found == {}
 
     @pytest.mark.parametrize("step", WRITES)
-    def test_a_write_reads_no_more_of_a_long_history(
-        self, histories: tuple[SqlLedger, History, History], step: str
-    ) -> None:
+    def test_a_write_reads_no_more_of_a_long_history(self, histories: Histories, step: str) -> None:
         self._check(histories, WRITES[step])
 
-    def _check(self, histories: tuple[SqlLedger, History, History], step: Question) -> None:
+    def _check(self, histories: Histories, step: Question) -> None:
         ledger, short, long = histories
         few, many = (work(ledger, lambda history=history: step(ledger, history)) for history in (short, long))
         assert many <= 1.2 * few + 10, f"{few} with {SHORT} windows, {many} with {LONG}"
@@ -207,25 +230,25 @@ class Flat:
 class TestSqlite(Flat):
     """In a file."""
 
-    @pytest.fixture(scope="class")
-    def url(self, new_sqlite_url: str) -> str:
-        """Return where the ledger is."""
-        return new_sqlite_url
+    @pytest.fixture
+    def histories(self, in_sqlite: Histories) -> Histories:
+        """Return the ledger, and both groups."""
+        return in_sqlite
 
 
 class TestPostgres(Flat):
     """On a PostgreSQL server."""
 
-    @pytest.fixture(scope="class")
-    def url(self, new_postgres_url: str) -> str:
-        """Return where the ledger is."""
-        return new_postgres_url
+    @pytest.fixture
+    def histories(self, in_postgres: Histories) -> Histories:
+        """Return the ledger, and both groups."""
+        return in_postgres
 
 
 class TestMariaDB(Flat):
     """On a MariaDB server."""
 
-    @pytest.fixture(scope="class")
-    def url(self, new_mariadb_url: str) -> str:
-        """Return where the ledger is."""
-        return new_mariadb_url
+    @pytest.fixture
+    def histories(self, in_mariadb: Histories) -> Histories:
+        """Return the ledger, and both groups."""
+        return in_mariadb
