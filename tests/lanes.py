@@ -17,6 +17,7 @@ _LANES = {
     "tests/spark/test_spark_submit.py": "spark-submit",
     "tests/spark/sinks/": "Spark with sinks",
     "tests/spark/": "Spark",
+    "tests/page/": "page",
 }
 
 

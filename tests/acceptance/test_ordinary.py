@@ -61,8 +61,8 @@ def test_airflow_shows_the_window_of_a_task_without_its_log(lab: Lab, steady: St
 
 
 def test_the_log_ends_with_the_window_and_what_spark_said_is_folded(lab: Lab, steady: Steady) -> None:
-    window, log = steady.windows[0], lab.api.log("steady", steady.runs[0], "load")
-    seen = lab.api.unfolded_log("steady", steady.runs[0], "load")
+    window, log = steady.windows[0], lab.api.log("steady", steady.runs[0], "load", 1)
+    seen = lab.api.unfolded_log("steady", steady.runs[0], "load", 1)
     assert "Spark-Submit cmd" in log
     assert "Spark-Submit cmd" not in seen
     size = f"{window.span} offsets"

@@ -60,6 +60,8 @@ _QUICK = {
 
 # The API server answers up to forty requests at once, and with fifteen connections some of them in vain.
 _MANY_CONNECTIONS = {"sql_alchemy_pool_size": "40"}
+# Whoever marks a task makes OpenLineage fork the API server, among its threads: on a busy machine such a request was never answered.
+_OF_COMPONENTS = {"api-server": {"AIRFLOW__OPENLINEAGE__DISABLED": "True"}}
 
 
 class Airflow:
@@ -185,7 +187,7 @@ class Airflow:
             ready=lambda: self._is_healthy(command),
             timeout=_START_SECONDS,
             stop_timeout=_STOP_SECONDS,
-            environment=self.environment,
+            environment=self.environment | _OF_COMPONENTS.get(command, {}),
             directory=self.home,
         )
 

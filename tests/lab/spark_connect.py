@@ -101,7 +101,7 @@ class SparkConnect(OneServer):
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
         jars = [*spark_connector_jars(), *table_jars(), *jdbc_jars()]
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return [*java_command(*jars), "-Xmx1g", *OPENS, *settings, main]
+        return [*java_command(*jars), "-Xmx2g", *OPENS, *settings, main]
 
     def _settings(self) -> dict[str, str]:
         return {
