@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
-from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.running import Answer, until_asked_to_stop
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, may_pass, short
 from airflow_kafka_offsets.service.metrics import Collector
 from airflow_kafka_offsets.wiring import metrics as prometheus
@@ -53,16 +53,17 @@ def _address(text: str) -> tuple[str, int]:
 def _serve(host: str, port: int, collector: Collector, interval: int) -> NoReturn:
     """Collect again and again, beside the server. A scrape gets the last answers, and waits for nothing."""
     gc.enable()  # `main` turned it off, for commands that end soon
-    with prometheus.serving(host, port, collector.families) as chosen:
+    with until_asked_to_stop() as is_asked, prometheus.serving(host, port, collector.families) as chosen:
         print(f"Serving metrics on http://{host}:{chosen}/metrics, collected every {interval} s", file=sys.stderr)
         said: list[str] = []
-        while True:
+        while not is_asked():
             errors = _collected(collector)
             for error in errors:
                 if error not in said:
                     print(error, file=sys.stderr, flush=True)
             said = errors
             time.sleep(interval)
+    raise KeyboardInterrupt  # what ends a command, as for any other
 
 
 def _collected(collector: Collector) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode, code_of
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, NoConnectionError
@@ -94,15 +96,36 @@ def _print_each(answers: Answers, output: str) -> int:
     _print_any_name()
     code = ExitCode.OK
     print(end=answers.before)
+    with until_asked_to_stop() as is_asked:
+        try:
+            while not is_asked() and (answer := _next(answers)) is not None:
+                code = answer.code
+                print(_as_line(answer) if output == "json" else answers.shown(answer), flush=True, end="")
+        finally:
+            print(end=answers.after, flush=True)
+    return ExitCode.OK if is_asked() else code
+
+
+@contextmanager
+def until_asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Do what goes on until Ctrl-C, which ends it without an error; give a function that tells whether it was pressed.
+
+    Python raises Ctrl-C wherever the program is. In the clean-up of a library it may be swallowed, or become another error.
+    """
+    asked: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
     try:
-        while (answer := _next(answers)) is not None:
-            code = answer.code
-            print(_as_line(answer) if output == "json" else answers.shown(answer), flush=True, end="")
-    except KeyboardInterrupt:
-        code = ExitCode.OK
+        yield lambda: bool(asked)
+    except BaseException:
+        if not asked:
+            raise
     finally:
-        print(end=answers.after, flush=True)
-    return code
+        signal.signal(signal.SIGINT, before)
 
 
 def _next(answers: Answers) -> Answer | None:

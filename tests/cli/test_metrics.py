@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,22 @@ def test_memory_is_collected_while_it_serves(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr("time.sleep", stop)
     done = cli("metrics", "--listen", f"{LOOPBACK}:0")
     assert seen == [True], done.err
+
+
+def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def swallow(seconds: float) -> None:
+        assert not slept, "it went on"
+        slept.append(seconds)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("time.sleep", swallow)
+    assert cli("metrics", "--listen", f"{LOOPBACK}:0").code == 130
+    assert slept
 
 
 WITHOUT_THE_LIBRARY = """

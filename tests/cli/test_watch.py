@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -86,6 +87,27 @@ def test_an_error_that_does_not_pass_ends_it(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr(SqlLedger, "groups", damaged)
     done = cli("watch", *TWICE)
     assert (done.code, done.err) == (3, "a row is damaged\n")
+
+
+@pytest.mark.parametrize("becomes", [None, AssertionError("a transaction that is half closed")])
+def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, becomes: Exception | None
+) -> None:
+    groups = SqlLedger.groups
+
+    def cleaning_up(ledger: SqlLedger) -> Sequence[KafkaGroup]:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if becomes:
+                raise becomes from None
+        return groups(ledger)
+
+    monkeypatch.setattr(SqlLedger, "groups", cleaning_up)
+    done = cli("watch", "--count", "5", "--interval", "0.1")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("lake.orders  AT RISK") == (0 if becomes else 1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_memory_is_collected_while_it_runs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
