@@ -42,10 +42,9 @@ class Zoom:
 
     @property
     def values(self) -> dict[str, str]:
-        """What its address says, by parameter."""
+        """What its address says, by parameter; empty: nothing."""
         before = "" if self.before is None else str(self.before)
-        said = {"axis": str(self.axis), "from": _said(self.start), "to": _said(self.end), "before": before}
-        return {name: value for name, value in said.items() if value}
+        return {"axis": str(self.axis), "from": _said(self.start), "to": _said(self.end), "before": before}
 
     def query(self, **changes: Any) -> str:
         """Return the query of an address that differs in some attributes.
@@ -53,7 +52,8 @@ class Zoom:
         >>> Zoom(Axis.TIME, datetime(2026, 11, 1, 6, tzinfo=UTC)).query(before=12)
         '?axis=time&from=2026-11-01T06%3A00&before=12'
         """
-        return f"?{urlencode(replace(self, **changes).values)}"
+        said = replace(self, **changes).values
+        return "?" + urlencode({name: value for name, value in said.items() if value})
 
     def spans(self, newest: datetime) -> dict[str, Zoom]:
         """Return the spans that a page offers, by their names."""

@@ -196,11 +196,6 @@ def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None
     assert "lake.pruned-000003" in said.text
 
 
-def test_the_first_window_that_is_left_has_none_before_it(server: PageServer) -> None:
-    assert "The window before" in server.get("windows/lake.pruned-000004").text
-    assert "The window before" not in server.get("windows/lake.pruned-000003").text
-
-
 def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServer) -> None:
     page = "groups/lake.orders?axis=time&from=2026-11-01T00:30&to=2026-11-01T01:30"
     assert [window["seq"] for window in server.get(f"{page}&format=json").json()["windows"]] == [2]
