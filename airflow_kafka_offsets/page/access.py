@@ -37,16 +37,16 @@ class Reader:
         """Whether the user may start a run of a DAG."""
         return self._may("POST", DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)))
 
-    def state_of(self, dag_id: str) -> str | None:
-        """Return why a run of a DAG would not start, or would wait; None: it starts at once."""
+    def state_of(self, dag_id: str) -> tuple[bool, str | None]:
+        """Return whether the user can start a run of a DAG, and why it would not start, or would wait; None: it starts at once."""
         if not self.may_run(dag_id):
-            return "you may look at this DAG, and not run it"
+            return False, "you may look at this DAG, and not run it"
         found = DagModel.get_dagmodel(dag_id)
         if found is None or found.is_stale:
-            return "Airflow has no such DAG at the moment"
+            return False, "Airflow has no such DAG at the moment"
         if found.has_import_errors:
-            return "its file has an import error"
-        return "it is paused: the run waits until the DAG is unpaused" if found.is_paused else None
+            return False, "its file has an import error"
+        return True, "it is paused: the run waits until the DAG is unpaused" if found.is_paused else None
 
     def may_see(self, group: Outline) -> bool:
         """Whether the user may see a group. One that no DAG has is for those who may read every DAG."""

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from airflow_kafka_offsets.core.errors import (
@@ -21,12 +22,15 @@ from airflow_kafka_offsets.core.errors import (
     LedgerError,
     LedgerUnavailableError,
     NoLedgerError,
+    PrunedWindowError,
     UnknownGroupError,
     UnknownWindowError,
 )
+from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.page.strips import Axis
+from airflow_kafka_offsets.page.zoom import read_zoom
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.wiring.absent import open_ledger_to_show
@@ -86,6 +90,12 @@ async def _refused(request: Request, exc: HTTPException) -> Response:
     return _error(request, text, exc.status_code, "Not allowed")
 
 
+@app.exception_handler(RequestValidationError)
+async def _misread(request: Request, exc: RequestValidationError) -> Response:
+    wrong = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in exc.errors())
+    return _error(request, wrong, 400, "That can't be shown")
+
+
 @app.exception_handler(KafkaOffsetsError)
 async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
     match exc:
@@ -96,6 +106,8 @@ async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
                 if wants_json(request)
                 else _page(request, "groups.html", nothing)
             )
+        case PrunedWindowError():
+            return _error(request, str(exc), 410, "Pruned")
         case UnknownGroupError() | UnknownWindowError():
             return _error(request, str(exc), 404, "Not found")
         case LedgerUnavailableError():
@@ -114,7 +126,7 @@ def _error(request: Request, text: str, status: int, title: str) -> Response:
 
 
 def _json(document: object, status: int = 200) -> Response:
-    return Response(render.json_text(document), status, media_type="application/json")
+    return Response(as_json(document), status, media_type="application/json")
 
 
 def _page(request: Request, template: str, context: dict[str, Any], status: int = 200) -> Response:
@@ -138,12 +150,7 @@ def utc_now() -> datetime:
 
 async def _ask(question: Callable[[Ledger], _T]) -> _T:
     """Ask the ledger, in a thread."""
-
-    def asked(ledger: Ledger) -> _T:
-        return question(ledger)
-
-    ledger = await _open()
-    return await anyio.to_thread.run_sync(asked, ledger)
+    return await anyio.to_thread.run_sync(question, await _open())
 
 
 async def _open() -> Ledger:
@@ -176,18 +183,24 @@ async def _list(request: Request, reader: Reader, dag_id: str | None = None) -> 
 
 @app.get("/groups/{name}")
 async def group(
-    request: Request, name: str, user: GetUserDep, before: int | None = None, axis: Axis = Axis.OFFSET
+    request: Request,
+    name: str,
+    user: GetUserDep,
+    axis: Axis = Axis.OFFSET,
+    start: Annotated[str, Query(alias="from")] = "",
+    end: Annotated[str, Query(alias="to")] = "",
+    before: int | None = None,
 ) -> Response:
     """Show a group: strips, windows, and what people did."""
-    reader = Reader(user)
+    reader, zoom = Reader(user), read_zoom(axis, start, end, before)
 
     def shown(ledger: Ledger) -> Response:
-        picture = pictures.group(ledger, name, reader.visible, before)
+        picture = pictures.group(ledger, name, reader.visible, zoom.before, zoom.cut_in)
         readable = reader.readable(picture.dag_ids)
         if wants_json(request):
             return _json(views.picture_document(picture, readable))
-        view = views.group_view(picture, readable, utc_now(), axis)
-        return _page(request, "group.html", {"view": view, "group": picture.group, "before": before})
+        view = views.group_view(picture, readable, utc_now(), zoom)
+        return _page(request, "group.html", {"view": view, "group": picture.group})
 
     return await _ask(shown)
 

@@ -79,6 +79,9 @@ class Row:
     cells: tuple[Cell, ...]
 
 
+_READ = frozenset({Kind.COMMITTED, Kind.OPEN, Kind.BACKFILL, Kind.OPEN_BACKFILL})
+
+
 def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
     """Return what the pieces of a partition say of it."""
     kinds = {piece.kind for piece in pieces}
@@ -87,7 +90,7 @@ def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
         shade = Shade.GAP
     if Kind.LOST in kinds:
         shade = Shade.LOST
-    recent = sum(p.end - p.start for p in pieces if p.kind not in (Kind.LOST, Kind.GAP, Kind.SUPERSEDED))
+    recent = sum(p.end - p.start for p in pieces if p.kind in _READ)
     return Seen(shade, lag, recent)
 
 

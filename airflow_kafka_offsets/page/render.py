@@ -13,7 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import words
 from airflow_kafka_offsets.page.now import NowView
 from airflow_kafka_offsets.page.strips import Strip
@@ -43,11 +42,6 @@ def _environment() -> Environment:
 def html(template: str, context: Mapping[str, Any]) -> str:
     """Return a page."""
     return _environment().get_template(template).render(context)
-
-
-def json_text(document: Any) -> str:
-    """Return a document for programs."""
-    return as_json(document)
 
 
 def stamp(value: datetime | None) -> Markup:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, KafkaAnswerError, NotYetError
 from airflow_kafka_offsets.core.history import WindowRow
+from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
 from airflow_kafka_offsets.documents import Document
@@ -77,19 +78,20 @@ class Preview:
         return sum(row.span for row in self.can_run)
 
     @property
-    def conf(self) -> str:
-        """The conf of the run, as JSON."""
-        return json.dumps(self._conf)
+    def conf(self) -> dict[str, str]:
+        """The conf of the run."""
+        return {"group": self.group, "windows": name_windows(sorted(row.seq for row in self.can_run))}
 
     @property
-    def _conf(self) -> dict[str, str]:
-        return {"group": self.group, "windows": name_windows(sorted(row.seq for row in self.can_run))}
+    def command(self) -> str:
+        """What someone who may run a DAG can type instead."""
+        return f"airflow dags trigger DAG --conf '{json.dumps(self.conf)}'"
 
     @property
     def body(self) -> str:
         """What Airflow's REST API gets, as JSON."""
-        note = f"Replay of {self.group}, windows {self._conf['windows']}, from the page Kafka windows"
-        return json.dumps({"logical_date": None, "conf": self._conf, "note": note[:1000]})
+        note = f"Replay of {self.group}, windows {self.conf['windows']}, from the page Kafka windows"
+        return json.dumps({"logical_date": None, "conf": self.conf, "note": note[:1000]})
 
 
 def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Preview:
@@ -103,10 +105,14 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
 
     Raises:
         BadInputError: it names no windows, or too many.
+        PrunedWindowError: some of them were pruned.
     """
     name = line.group.name
     seqs = parse_windows(name, windows)
     found = {row.held.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
+    pruned = ledger.pruned(name)
+    if gone := [seq for seq in seqs if seq < pruned.before]:
+        raise absent(name, gone, pruned)
     readable = reader.readable({row.held.holder.dag_id for row in found.values()} | line.outline.dag_ids)
     # A window of a DAG that may not be read is no window for this user.
     rows = [row for row in found.values() if row.held.holder.dag_id in readable]
@@ -146,8 +152,8 @@ def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
 
 
 def _dag(dag_id: str, reader: Reader) -> Dag:
-    note = reader.state_of(dag_id)
-    return Dag(dag_id, note is None or "paused" in note, note)
+    may_run, note = reader.state_of(dag_id)
+    return Dag(dag_id, may_run, note)
 
 
 def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRow]) -> str | None:
@@ -165,5 +171,5 @@ def document(found: Preview) -> Document:
         "refused": [{"id": row.id, "why": row.refused} for row in found.rows if row.refused is not None],
         "not_known": found.unknown,
         "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in found.dags],
-        "conf": {"group": found.group, "windows": name_windows(sorted(row.seq for row in found.can_run))},
+        "conf": found.conf,
     }

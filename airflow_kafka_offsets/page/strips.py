@@ -11,8 +11,8 @@ where its offsets are between those of live windows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
@@ -37,6 +37,7 @@ class Kind(StrEnum):
     SUPERSEDED = "superseded"
     LOST = "lost"
     GAP = "gap"
+    PRUNED = "pruned"
 
 
 _NEEDS_A_LOOK = frozenset({Kind.OPEN, Kind.OPEN_BACKFILL, Kind.LOST, Kind.GAP})
@@ -69,11 +70,6 @@ class Block:
     seq: int | None = None
     is_odd: bool = False
 
-    @property
-    def span(self) -> int:
-        """How many offsets it has."""
-        return self.end - self.start
-
 
 @dataclass(frozen=True, slots=True)
 class Strip:
@@ -89,11 +85,6 @@ class Strip:
     blocks: tuple[Block, ...]
     first: int
     last: int
-
-    @property
-    def trouble(self) -> int:
-        """How many of its offsets are lost, or have no owner."""
-        return sum(block.span for block in self.blocks if block.kind in (Kind.LOST, Kind.GAP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +122,18 @@ def kind_of(window: Window) -> Kind | None:
             return Kind.OPEN_BACKFILL
 
 
-def pieces(windows: Iterable[Window]) -> dict[TopicPartition, list[Piece]]:
+Floors = Mapping[TopicPartition, int]
+"""Below these offsets, the ledger no longer knows who owned what: windows were pruned."""
+
+
+def pieces(windows: Iterable[Window], floors: Floors | None = None) -> dict[TopicPartition, list[Piece]]:
     """Return what windows own and lost, by topic-partition in the order of offsets. What lies between them and is no one's is a gap.
 
     Args:
         windows: some windows of a group, in any order: live windows that follow one another, and backfill windows.
+        floors: what was pruned; None: nothing.
     """
+    known = floors or {}
     found: dict[TopicPartition, list[Piece]] = {}
     for window in windows:
         kind = kind_of(window)
@@ -148,10 +145,10 @@ def pieces(windows: Iterable[Window]) -> dict[TopicPartition, list[Piece]]:
         for tp, r in window.lost.items():
             if kind is not Kind.SUPERSEDED and r.end > r.start:
                 found.setdefault(tp, []).append(Piece(Kind.LOST, r.start, r.end, window.seq))
-    return {tp: _with_gaps(some) for tp, some in found.items()}
+    return {tp: _with_gaps(some, known.get(tp, 0)) for tp, some in found.items()}
 
 
-def _with_gaps(some: list[Piece]) -> list[Piece]:
+def _with_gaps(some: list[Piece], floor: int) -> list[Piece]:
     some.sort(key=lambda piece: (piece.start, piece.end))
     gaps: list[Piece] = []
     reached: int | None = None
@@ -159,9 +156,16 @@ def _with_gaps(some: list[Piece]) -> list[Piece]:
         if piece.kind is Kind.SUPERSEDED:
             continue  # other windows own these offsets now, or no one does
         if reached is not None and piece.start > reached:
-            gaps.append(Piece(Kind.GAP, reached, piece.start))
+            gaps += _gap(reached, piece.start, floor)
         reached = piece.end if reached is None else max(reached, piece.end)
     return sorted(some + gaps, key=lambda piece: (piece.start, piece.end)) if gaps else some
+
+
+def _gap(start: int, end: int, floor: int) -> list[Piece]:
+    """Return what lies between two windows: below the floor, windows may have owned it that are gone."""
+    middle = min(max(start, floor), end)
+    both = (Piece(Kind.PRUNED, start, middle), Piece(Kind.GAP, middle, end))
+    return [piece for piece in both if piece.end > piece.start]
 
 
 _Scale = Callable[[int], float]
@@ -190,7 +194,7 @@ def by_time(knots: Sequence[tuple[int, float]]) -> _Scale:
 
 
 def knots_of(
-    windows: Sequence[Window], tp: TopicPartition, place: Callable[[datetime], float]
+    windows: Sequence[Window], tp: TopicPartition, place: Callable[[datetime], float], begins: datetime | None = None
 ) -> list[tuple[int, float]]:
     """Return where the ends of a partition's live windows lie on the axis of time.
 
@@ -198,14 +202,16 @@ def knots_of(
         windows: live windows that own their offsets, oldest first.
         tp: the partition.
         place: where a time lies.
+        begins: where the first window begins; None: that is not known, and it has no width.
     """
     found: list[tuple[int, float]] = []
-    for before, window in pairwise(windows):
+    cuts = [(before.until, window) for before, window in pairwise(windows)]
+    for before, window in cuts if begins is None else [(begins, windows[0]), *cuts]:
         r = window.ranges.get(tp)
         if r is None or r.end == r.start:
             continue
         if not found or r.start > found[-1][0]:
-            found.append((r.start, max(place(before.until), found[-1][1] if found else 0.0)))
+            found.append((r.start, max(place(before), found[-1][1] if found else 0.0)))
         found.append((r.end, max(place(window.until), found[-1][1])))
     return found
 
@@ -225,33 +231,71 @@ class Figure:
     axis: Axis
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a group's history some windows are.
+
+    Attributes:
+        has_oldest, has_newest: whether the oldest and the newest live window of the group are among them. If not, what lies below the
+            oldest one, or above the newest one, is cut off: its neighbors are not there.
+        start, end: the edges of the axis of time; None: the cut time of the oldest or newest live window among them.
+        floors: what was pruned.
+    """
+
+    has_oldest: bool = True
+    has_newest: bool = True
+    start: datetime | None = None
+    end: datetime | None = None
+    floors: Floors = field(default_factory=dict)
+
+
+ALL = Part()
+
+
 def figure(
     windows: Collection[Window],
     axis: Axis = Axis.OFFSET,
+    part: Part = ALL,
     *,
     partitions: Collection[TopicPartition] | None = None,
-    reaches_back: bool = True,
 ) -> Figure:
     """Lay out strips.
 
     Args:
         windows: the windows to show, in any order.
-        axis: what the width means. Without two live windows, it is of offsets.
+        axis: what the width means. Without live windows of different cut times, it is of offsets.
+        part: which part of the history the windows are.
         partitions: those to show; None: all.
-        reaches_back: whether the oldest live window of the group is among them. If not, what lies below the shown live windows is cut off.
     """
     live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
-    all_pieces = pieces(windows)
+    all_pieces = pieces(windows, part.floors)
     wanted = sorted(all_pieces if partitions is None else [tp for tp in partitions if tp in all_pieces])
-    if axis is Axis.TIME and (len(live) < 2 or live[-1].until <= live[0].until):
-        axis = Axis.OFFSET
-    place = _place(live[0].until, live[-1].until) if axis is Axis.TIME else None
-    strips = [
-        strip
-        for tp in wanted
-        if (strip := _strip(tp, all_pieces[tp], live, place, is_cut=not reaches_back)) is not None
-    ]
-    return Figure(tuple(strips), ticks(live[0].until, live[-1].until) if place is not None else (), axis)
+    time = _times(live, part) if axis is Axis.TIME else None
+    shown = {tp: _uncut(tp, all_pieces[tp], live, part) for tp in wanted}
+    strips = [_strip(tp, some, live, time, part) for tp, some in shown.items() if some]
+    if time is None:
+        return Figure(tuple(strips), (), Axis.OFFSET)
+    return Figure(tuple(strips), ticks(*time), Axis.TIME)
+
+
+def _times(live: Sequence[Window], part: Part) -> tuple[datetime, datetime] | None:
+    """Return the edges of the axis of time; None: there is no such axis."""
+    if not live:
+        return None
+    first, last = part.start or live[0].until, part.end or live[-1].until
+    return (first, last) if first < last else None
+
+
+def _uncut(tp: TopicPartition, some: Sequence[Piece], live: Sequence[Window], part: Part) -> Sequence[Piece]:
+    """Return the pieces between the oldest and the newest live window, if these are not the ends of the history."""
+    of_live = [window.ranges[tp] for window in live if tp in window.ranges]
+    if not part.has_oldest:
+        lowest = min((r.start for r in of_live), default=0)
+        some = [piece for piece in some if piece.end > lowest]
+    if not part.has_newest and of_live:
+        highest = max(r.end for r in of_live)
+        some = [piece for piece in some if piece.start < highest]
+    return some
 
 
 def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:
@@ -263,19 +307,13 @@ def _strip(
     tp: TopicPartition,
     some: Sequence[Piece],
     live: Sequence[Window],
-    place: Callable[[datetime], float] | None,
-    *,
-    is_cut: bool,
-) -> Strip | None:
-    if is_cut:
-        lowest = min((w.ranges[tp].start for w in live if tp in w.ranges), default=0)
-        some = [piece for piece in some if piece.end > lowest]
-    if not some:
-        return None
+    time: tuple[datetime, datetime] | None,
+    part: Part,
+) -> Strip:
     first, last = min(piece.start for piece in some), max(piece.end for piece in some)
     scale = by_offset(first, last)
-    if place is not None:
-        knots = knots_of(live, tp, place)
+    if time is not None:
+        knots = knots_of(live, tp, _place(*time), part.start)
         if len(knots) < 2:
             return Strip(tp, (), first, last)
         scale = by_time(knots)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.plan.overview import Overview, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
@@ -18,8 +18,9 @@ from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Windo
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import heat, strips
-from airflow_kafka_offsets.page.strips import Axis, Figure
+from airflow_kafka_offsets.page.strips import Axis, Figure, Part
 from airflow_kafka_offsets.page.words import ago, took
+from airflow_kafka_offsets.page.zoom import Zoom
 from airflow_kafka_offsets.service.pictures import GroupLine, GroupPicture, WindowPicture
 
 MOST_RECTANGLES = 6_000
@@ -44,16 +45,6 @@ class Person:
 
     claim: Claim | None
 
-    @property
-    def text(self) -> str:
-        """Its name in short."""
-        return self.claim.dag_id if self.claim else "another DAG"
-
-    @property
-    def run(self) -> str:
-        """The name of the run in short."""
-        return self.claim.run_id if self.claim else "a run of another DAG"
-
 
 def person(claim: Claim, readable: Readable) -> Person:
     """Return who has a window, without a name that may not be read."""
@@ -71,9 +62,7 @@ class ListRow:
     holder: Person | None
     age: str
     last_commit: str
-    last_commit_at: datetime | None
     curve: str
-    given: int
 
 
 def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
@@ -88,9 +77,7 @@ def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
         holder=person(first.holder, readable) if first else None,
         age=took(first.planned_at, now) if first else "",
         last_commit=ago(last.committed_at if last else None, now),
-        last_commit_at=last.committed_at if last else None,
         curve=curve(one.spans),
-        given=one.given,
     )
 
 
@@ -182,6 +169,8 @@ class ActRow:
 def act_row(act: Act) -> ActRow:
     """Return what a person did, as the page shows it."""
     details = act.details
+    if KEPT_FROM in details:
+        return ActRow(act.at, act.who, act.kind, f"before {details[KEPT_FROM]:06d}", act.why)
     ids = [details["window"]] if "window" in details else list(details.get("superseded", []))
     names = [str(id_).rpartition("-")[2] for id_ in ids]
     what = (
@@ -198,11 +187,16 @@ class GroupView:
         figure: the strips; None: the group has no window.
         heat: a row of cells for each topic, if there are many partitions.
         hidden: the numbers of windows that are drawn without a name.
-        replayable: the numbers of the drawn windows that a replay may run.
-        facts: of the drawn windows by number, for a selection: span and cut time.
+        facts: of the drawn windows that a replay may run, by number: span and cut time.
+        zoom: which windows these are.
+        spans: others that are offered, by name.
+        pruned: the windows before this one were pruned; empty: none was.
     """
 
     picture: GroupPicture
+    zoom: Zoom
+    spans: Mapping[str, Zoom]
+    pruned: str
     rows: Sequence[TableRow]
     acts: Sequence[ActRow]
     figure: Figure | None
@@ -211,14 +205,12 @@ class GroupView:
     hidden: frozenset[int]
     facts: Mapping[int, tuple[int, str]]
     owner: Person | None
-    last: TableRow | None
+    last_commit: str
     more_acts: int = 0
-    fewer: str = ""
     drawn: tuple[str, str] = ("", "")
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def group_view(picture: GroupPicture, readable: Readable, now: datetime, axis: Axis) -> GroupView:
+def group_view(picture: GroupPicture, readable: Readable, now: datetime, zoom: Zoom) -> GroupView:
     """Return a group's page."""
     rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows]
     hidden = frozenset(
@@ -231,11 +223,17 @@ def group_view(picture: GroupPicture, readable: Readable, now: datetime, axis: A
     most = max(2, MOST_RECTANGLES // max(1, min(len(known), heat.WORST if is_folded else len(known))))
     shown = picture.rows[:most]
     windows = [r.held.window for r in (*shown, *picture.backfills)]
-    figure, cells = _figure(windows, known, axis, is_folded=is_folded, reaches_back=_reaches_back(picture, windows))
+    part = _part(picture, zoom, is_cut=len(shown) < len(picture.rows))
+    figure, cells = _figure(windows, known, zoom.axis, part, is_folded=is_folded)
     acts = [act_row(act) for act in reversed(picture.overview.acts)]
-    owner = picture.overview.state.owner
+    owner, last = picture.overview.state.owner, picture.outline.last_committed
+    newest = last or picture.outline.first_open
+    pruned_before = picture.pruned.before
     return GroupView(
         picture=picture,
+        zoom=zoom,
+        spans=zoom.spans(newest.until) if newest else {},
+        pruned=name_window(picture.group.name, pruned_before) if pruned_before > 1 else "",
         rows=rows[:LISTED],
         acts=acts[:MOST_ACTS],
         figure=figure,
@@ -246,32 +244,36 @@ def group_view(picture: GroupPicture, readable: Readable, now: datetime, axis: A
             w.seq: (w.span, w.until.isoformat()) for w in windows if may_replay(w) and w.span and w.seq not in hidden
         },
         owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
-        last=next((row for row in rows if row.state == "committed"), None),
+        last_commit=ago(last.committed_at if last else None, now),
         more_acts=max(0, len(acts) - MOST_ACTS),
-        extra={
-            "last_commit": ago(
-                picture.outline.last_committed.committed_at if picture.outline.last_committed else None, now
-            )
-        },
         drawn=(f"{min(w.seq for w in windows):06d}", f"{max(w.seq for w in windows):06d}") if windows else ("", ""),
     )
 
 
-def _reaches_back(picture: GroupPicture, windows: Sequence[Window]) -> bool:
-    return picture.older is None and len(windows) >= len(picture.rows)
+def _part(picture: GroupPicture, zoom: Zoom, *, is_cut: bool) -> Part:
+    """Return which part of the history is drawn; `is_cut`: only the newest windows of the picture are."""
+    is_cut = is_cut or picture.older is not None
+    position = picture.overview.state.position
+    return Part(
+        has_oldest=not is_cut and zoom.start is None,
+        has_newest=picture.has_newest,
+        start=None if is_cut else zoom.start,
+        end=zoom.end if zoom.before is None else None,
+        floors=picture.pruned.floors_of(position.topic_ids) if position else {},
+    )
 
 
 def _figure(
-    windows: Sequence[Window], known: Collection[Any], axis: Axis, *, is_folded: bool, reaches_back: bool
+    windows: Sequence[Window], known: Collection[Any], axis: Axis, part: Part, *, is_folded: bool
 ) -> tuple[Figure | None, Sequence[heat.Row]]:
     if not windows:
         return None, ()
     if not is_folded:
-        return strips.figure(windows, axis, reaches_back=reaches_back), ()
-    all_pieces = strips.pieces(windows)
+        return strips.figure(windows, axis, part), ()
+    all_pieces = strips.pieces(windows, part.floors)
     seen = {tp: heat.seen_of(all_pieces.get(tp, ())) for tp in known}
     unfolded = heat.worst(seen)
-    return strips.figure(windows, axis, partitions=unfolded, reaches_back=reaches_back), heat.rows(seen)
+    return strips.figure(windows, axis, part, partitions=unfolded), heat.rows(seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +337,7 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime) -> Wi
         more_ranges=max(0, len(filled) - MOST_RANGES),
         widest=filled[0][1].span if filled else 0,
         lost=list(window.lost.without_empty().items())[:MOST_RANGES],
-        before=name_window(window.group, window.seq - 1) if window.seq > 1 else None,
+        before=name_window(window.group, window.seq - 1) if window.seq > picture.pruned_before else None,
         after=name_window(window.group, window.seq + 1) if window.seq < picture.outline.given else None,
     )
 

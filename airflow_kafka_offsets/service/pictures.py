@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview
+from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.window import OWNING, Lane, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
@@ -43,6 +45,7 @@ class GroupPicture:
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
         older: the number below which the next page begins; None: there is no older window.
         attempts: at the windows of `rows`, by their number.
+        pruned: what is known of the windows that the group no longer has.
     """
 
     group: KafkaGroup
@@ -52,6 +55,12 @@ class GroupPicture:
     backfills: Sequence[WindowRow] = ()
     older: int | None = None
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+    pruned: Pruned = NOTHING_PRUNED
+
+    @property
+    def has_newest(self) -> bool:
+        """Whether the newest window of the group is among `rows`."""
+        return bool(self.rows) and self.rows[0].held.window.seq >= self.outline.given
 
     @property
     def dag_ids(self) -> set[str]:
@@ -70,12 +79,17 @@ class GroupPicture:
 
 @dataclass(frozen=True, slots=True)
 class WindowPicture:
-    """A window with its attempts, and its group in one line."""
+    """A window with its attempts, and its group in one line.
+
+    Attributes:
+        pruned_before: the group no longer has windows with smaller numbers; 1: it has all.
+    """
 
     group: KafkaGroup
     outline: Outline
     row: WindowRow
     attempts: Sequence[Attempt]
+    pruned_before: int = 1
 
     @property
     def dag_ids(self) -> set[str]:
@@ -110,8 +124,21 @@ def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:
     return GroupLine(ledger.group(name), found[0])
 
 
-def group(ledger: Ledger, name: str, visible: Visible, before: int | None = None) -> GroupPicture:
+def group(
+    ledger: Ledger,
+    name: str,
+    visible: Visible,
+    before: int | None = None,
+    cut_in: tuple[datetime, datetime] | None = None,
+) -> GroupPicture:
     """Return a group with its newest windows, or with those before a number.
+
+    Args:
+        ledger: where they are.
+        name: the group.
+        visible: which groups this person may see.
+        before: only windows with smaller numbers.
+        cut_in: only windows with ``start < until <= end``.
 
     Raises:
         UnknownGroupError: there is no such group that this person may see.
@@ -120,9 +147,10 @@ def group(ledger: Ledger, name: str, visible: Visible, before: int | None = None
         line = group_line(ledger, name, visible)
         overview = ledger.overviews([name])[name]
         limit = windows_at_once(len(overview.state.position.offsets) if overview.state.position else 1)
-        rows = ledger.windows(name, before=before, limit=limit)
+        pruned = ledger.pruned(name) if overview.pruned_before > 1 else NOTHING_PRUNED
+        rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
-            return GroupPicture(line.group, line.outline, overview)
+            return GroupPicture(line.group, line.outline, overview, pruned=pruned)
         oldest, newest = rows[-1].held.window.seq, rows[0].held.window.seq
         backfills = []
         if newest < line.outline.given:
@@ -138,8 +166,9 @@ def group(ledger: Ledger, name: str, visible: Visible, before: int | None = None
         overview,
         rows,
         backfills,
-        oldest if len(rows) == limit and oldest > 1 else None,
+        oldest if len(rows) == limit and oldest > pruned.before else None,
         attempts,
+        pruned,
     )
 
 
@@ -163,6 +192,7 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
     Raises:
         BadInputError: it is not a window's id.
         UnknownGroupError: there is no such group that this person may see.
+        PrunedWindowError: it was pruned. Whoever sees the group sees from which number on it has windows.
         UnknownWindowError: there is no such window.
     """
     name, seq = parse_window_id(window_id)
@@ -170,6 +200,9 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
         line = group_line(ledger, name, visible)
         try:
             row = ledger.window(window_id)
+        except PrunedWindowError:
+            raise
         except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
-        return WindowPicture(line.group, line.outline, row, ledger.attempts_at(name, [seq]).get(seq, ()))
+        attempts = ledger.attempts_at(name, [seq]).get(seq, ())
+        return WindowPicture(line.group, line.outline, row, attempts, ledger.pruned(name).before)

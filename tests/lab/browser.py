@@ -56,6 +56,7 @@ def open_browser(folder: Path, *, width: int = 1200, height: int = 900) -> Itera
 
     options = ChromeOptions()
     options.binary_location = chromium()
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for option in (*_OPTIONS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}", "--lang=en"):
         options.add_argument(option)
     with _driver(folder) as url:
@@ -69,6 +70,11 @@ def open_browser(folder: Path, *, width: int = 1200, height: int = 900) -> Itera
 def paste(browser: WebDriver, text: str) -> None:
     """Put text where the cursor is, all at once."""
     browser.execute("executeCdpCommand", {"cmd": "Input.insertText", "params": {"text": text}})
+
+
+def console(browser: WebDriver) -> list[str]:
+    """Return what pages wrote to the console since the last call, errors of the browser included."""
+    return [entry["message"] for entry in browser.execute("getLog", {"type": "browser"})["value"]]
 
 
 @contextlib.contextmanager

@@ -781,6 +781,48 @@ class LedgerContract:
         assert ledger.windows_of_run("dag", name, "other") == []
         assert ledger.windows_of_run("other", name) == []
 
+    def test_an_outline_knows_what_is_open_in_each_step_and_lane(self, ledger: Ledger, name: str) -> None:
+        step = add(ledger, name, 0, 3)
+        commit(ledger, step, in_two_steps=True)
+        add(ledger, name, 3, 5)
+        fill = add_all(ledger, name, [replace(draft(5, 6), lane=Lane.BACKFILL)], claim("fill"))[0]
+        found = ledger.outlines([name])[name]
+        assert found.open == {Lane.LIVE: 2, Lane.BACKFILL: 1}
+        assert found.first_open is not None
+        assert (found.first_open.id, found.first_open.state) == (step.window.id, State.COMMITTING)
+        assert found.last_committed is None
+        ledger.finish(name, ledger.load(name).version, [1], NOW)
+        commit(ledger, ledger.window(name_window(name, 2)).held)
+        found = ledger.outlines([name])[name]
+        assert found.first_open is not None
+        assert found.first_open.id == fill.window.id, "no live window is open"
+
+    def test_an_outline_of_a_group_that_was_pruned_still_counts_all(self, ledger: Ledger, name: str) -> None:
+        held = [add(ledger, name, start, start + 1, claim(name)) for start in range(3)]
+        for one in held:
+            commit(ledger, one)
+        before = ledger.outlines([name])[name]
+        ledger.prune(ledger.old_windows(name, since=1, limit=2), act("prune", kept_from=3))
+        assert ledger.outlines([name])[name] == replace(before, spans=before.spans[2:])
+        assert [one.seq for one in ledger.windows_of_run("dag", name)] == [3]
+        assert ledger.attempts_at(name, [1, 2, 3]).keys() == {3}
+
+    def test_the_windows_of_a_run_are_in_the_order_of_group_and_number(self, ledger: Ledger, name: str) -> None:
+        names = [f"{name}{end}" for end in ("-b", "-a", "-c")]
+        for one in names:
+            add_all(ledger, one, [draft(0, 1), draft(1, 2)], claim(name))
+        found = [(one.group, one.seq) for one in ledger.windows_of_run("dag", name)]
+        assert found == [(one, seq) for one in sorted(names) for seq in (1, 2)]
+
+    def test_attempts_are_in_the_order_in_which_they_began(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 3)
+        began = [ledger.start_attempt(held.window, held.holder, Try(number), NOW) for number in (1, 2, 3)]
+        ledger.end_attempt(began[2], Outcome.SUCCEEDED, 6, NOW)
+        found = ledger.attempts_at(name, [1])[1]
+        assert [one.id for one in found] == began
+        assert [one.outcome for one in found] == [Outcome.LOST, Outcome.LOST, Outcome.SUCCEEDED]
+        assert ledger.attempts_at(name, []) == {}
+
     def test_attempts_at_several_windows_are_those_of_each(self, ledger: Ledger, name: str) -> None:
         for start in range(3):
             commit(ledger, add(ledger, name, start, start + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from tests.lab.browser import open_browser
+from tests.lab.processes import LOOPBACK
 from tests.lab.topics import create_topic, produce
 from tests.page.server import PageServer, Story
 
@@ -38,11 +40,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker) -> Iterator[PageServer]:
+def silent() -> Iterator[int]:
+    """Listen, and never answer: what a server behind a firewall, or one that hangs, looks like."""
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, silent: int) -> Iterator[PageServer]:
     """Run an API server with a ledger of some groups."""
-    made = PageServer(
-        tmp_path_factory.mktemp("page"), {"kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()}}
-    )
+    servers = {
+        "kafka_default": kafka.client_config(),
+        "kafka_silent": {"bootstrap.servers": f"{LOOPBACK}:{silent}"},
+    }
+    connections = {name: {"conn_type": "kafka", "extra": config} for name, config in servers.items()}
+    made = PageServer(tmp_path_factory.mktemp("page"), connections)
     _write(made, kafka)
     with made:
         yield made
@@ -80,3 +92,9 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     secret.hours(2)
     wide = Story(server.ledger, KafkaGroup("lake.wide", topics=["clicks", "views"], kafka_conn_id="kafka_down"))
     wide.hours(3, partitions=500)
+    waiting = Story(server.ledger, KafkaGroup("lake.silent", topics=["silent"], kafka_conn_id="kafka_silent"))
+    waiting.hours(1)
+    pruned = Story(server.ledger, KafkaGroup("lake.pruned", topics=["pruned"], kafka_conn_id="kafka_down"))
+    pruned.hours(4)
+    pruned.backfill(100, 200)
+    pruned.prune(2)

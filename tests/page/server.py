@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import configparser
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import jwt
 import requests
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
 from tests.lab.airflow import Airflow
+from tests.lab.processes import LOOPBACK
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
@@ -68,8 +72,14 @@ class PageServer:
                     "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in ROLES.items()),
                 },
                 "kafka_offsets": {"ledger_conn_id": "ledger"},
+                # Connections in this file are stronger than those above, and it is read each time.
+                "secrets": {
+                    "backend": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+                    "backend_kwargs": json.dumps({"connections_file_path": str(home / "connections.json")}),
+                },
             },
         )
+        self._replace_connections({})
         self.url = self.airflow.url + PATH
         self._tokens: dict[str, str] = {}
 
@@ -87,6 +97,29 @@ class PageServer:
     def __exit__(self, *_: object) -> None:
         self.airflow.components["api-server"].stop()
 
+    def _replace_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
+        file = self.folder / "connections.json"
+        file.with_suffix(".new").write_text(json.dumps(connections))
+        file.with_suffix(".new").rename(file)
+
+    @contextmanager
+    def with_ledger_at(self, port: int) -> Iterator[None]:
+        """Let the ledger's connection lead to another port of this machine meanwhile."""
+        self._replace_connections({"ledger": {"conn_type": "postgres", "host": LOOPBACK, "port": port}})
+        try:
+            yield
+        finally:
+            self._replace_connections({})
+
+    def resigned(self, user: str, **claims: Any) -> str:
+        """Return the token of a user with other claims, signed as Airflow signs it."""
+        settings = configparser.ConfigParser(interpolation=None)
+        settings.read(self.airflow.home / "airflow.cfg")
+        token = self.token(user)
+        said = jwt.decode(token, options={"verify_signature": False})
+        header = jwt.get_unverified_header(token)
+        return jwt.encode({**said, **claims}, settings["api_auth"]["jwt_secret"], header["alg"], header)
+
     def token(self, user: str) -> str:
         """Return the token of a user."""
         if user not in self._tokens:
@@ -97,9 +130,11 @@ class PageServer:
             self._tokens[user] = said.json()["access_token"]
         return self._tokens[user]
 
-    def get(self, path: str, user: str | None = "admin", **more: Any) -> requests.Response:
-        """Ask for a page of ours."""
-        headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
+    def get(self, path: str, user: str | None = "admin", token: str | None = None, **more: Any) -> requests.Response:
+        """Ask for a page of ours, as a user or with a token."""
+        if token is None and user is not None:
+            token = self.token(user)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         return requests.get(f"{self.url}/kafka-offsets/{path}", headers=headers, timeout=60, **more)
 
     def log_in(self, browser: WebDriver, user: str = "admin") -> None:
@@ -167,3 +202,9 @@ class Story:
     def act(self, kind: str, who: str, why: str, **details: Any) -> None:
         """Record what a person did."""
         self.ledger.record(self.group.name, Act(kind, who, why, self.at, details))
+
+    def prune(self, windows: int) -> None:
+        """Take the oldest windows out of the ledger."""
+        old = self.ledger.old_windows(self.group.name, since=1, limit=windows)
+        act = Act("prune", "ada", "monthly", self.at, {"windows": windows, KEPT_FROM: windows + 1})
+        self.ledger.prune(old, act)

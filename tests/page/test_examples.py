@@ -6,12 +6,12 @@ import doctest
 
 import pytest
 
-from airflow_kafka_offsets.page import views, words
+from airflow_kafka_offsets.page import views, words, zoom
 from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.task import links
 
 
-@pytest.mark.parametrize("module", [words, views, pictures, links])
+@pytest.mark.parametrize("module", [words, views, zoom, pictures, links])
 def test_the_examples_of_a_module_are_true(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted

@@ -11,6 +11,7 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
 from airflow_kafka_offsets.task.links import in_airflow
+from tests.lab.browser import console
 from tests.lab.processes import wait_until
 from tests.page.server import PATH, PageServer
 
@@ -122,6 +123,70 @@ def test_hostile_names_do_nothing(server: PageServer, browser: WebDriver) -> Non
         first(browser, "h1")
         assert browser.find_elements(By.CSS_SELECTOR, "main img, main b[onmouseover], main q script") == []
         assert browser.execute_script("return window.was") is None
+
+
+VIEWS = [
+    "groups",
+    "groups/lake.orders",
+    "groups/lake.orders?axis=time&from=2026-11-01T00:30",
+    "groups/lake.wide",
+    "groups/lake.pruned",
+    "windows/lake.orders-000004",
+    "run?dag_id=orders&run_id=scheduled__2026-11-01T00",
+]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_console_stays_empty(server: PageServer, browser: WebDriver, theme: str) -> None:
+    server.log_in(browser)
+    browser.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+    console(browser)
+    for page in VIEWS:
+        browser.get(f"{server.url}/kafka-offsets/{page}")
+        first(browser, "h1")
+        assert dark(browser) is (theme == "dark")
+        wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, ".badge.wait"), timeout=60, what="Kafka's answer")
+        assert console(browser) == [], page
+
+
+def test_the_console_is_read(server: PageServer, browser: WebDriver) -> None:
+    browser.get(f"{server.url}/kafka-offsets/static/missing")
+    assert any("404" in line or "401" in line for line in console(browser))
+
+
+LISTEN = """
+window.said = [document.body.textContent];
+new MutationObserver(() => window.said.push(document.body.textContent)).observe(document.body, {childList: true, subtree: true});
+"""
+
+
+def test_a_kafka_that_never_answers_is_told_before_it_is_given_up(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.silent")
+    browser.execute_script(LISTEN)
+    first(browser, "#verdict .badge", lambda e: e.text == "NOT KNOWN")
+    assert browser.execute_script("return said.some(text => text.includes('Kafka has not answered yet'))")
+
+
+def test_a_ledger_that_never_answers_is_told(server: PageServer, browser: WebDriver, silent: int) -> None:
+    server.log_in(browser)
+    with server.with_ledger_at(silent):
+        browser.get(f"{server.url}/kafka-offsets/groups")
+        assert first(browser, "h1").text == "The ledger does not answer"
+    first(browser, "a.button").click()
+    first(browser, ".groups")
+
+
+def test_a_span_of_time_is_in_the_address_that_people_share(framed: WebDriver, server: PageServer) -> None:
+    framed.execute_script("document.querySelector('[name=from]').value = '2026-11-01T00:30'")
+    first(framed, ".span button").click()
+    first(framed, "[name=from]", lambda e: e.get_attribute("value") == "2026-11-01T00:30")
+    framed.switch_to.default_content()
+    wait_until(lambda: "from=" in framed.current_url, timeout=30, what="the address bar follows")
+    framed.get(framed.current_url)
+    framed.switch_to.frame(first(framed, "iframe"))
+    assert first(framed, "[name=from]").get_attribute("value") == "2026-11-01T00:30"
+    assert framed.find_elements(By.CSS_SELECTOR, "[data-w='1']") == []
 
 
 @pytest.mark.parametrize("width", [1280, 1920])

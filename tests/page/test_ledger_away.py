@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -13,13 +12,8 @@ import pytest
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
 from airflow_kafka_offsets.page import app as page
 from tests.lab.processes import LOOPBACK
-
-
-@pytest.fixture
-def silent() -> Iterator[int]:
-    """Listen, and never answer: what a database behind a firewall, or one that hangs, looks like."""
-    with socket.create_server((LOOPBACK, 0)) as listening:
-        yield listening.getsockname()[1]
+from tests.page.server import PageServer
+from tests.page.test_page import PAGES
 
 
 def use_ledger(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
@@ -33,6 +27,19 @@ def test_a_silent_database_is_soon_an_error(monkeypatch: pytest.MonkeyPatch, sil
     use_ledger(monkeypatch, conn_type=conn_type, host=LOOPBACK, port=silent, schema="offsets", login="a", password="b")
     with pytest.raises(LedgerUnavailableError, match="did not answer within 2 s"):
         anyio.run(page._open)
+
+
+def test_each_page_says_that_the_ledger_does_not_answer(server: PageServer, silent: int) -> None:
+    asked = [page for page in PAGES if not page.startswith("static/")]
+    with server.with_ledger_at(silent), ThreadPoolExecutor(len(asked)) as pool:
+        answers = dict(zip(asked, pool.map(server.get, asked), strict=True))
+        document = server.get("groups?format=json").json()
+    for where, said in answers.items():
+        assert said.status_code == 503, where
+        assert "<h1>The ledger does not answer</h1>" in said.text, where
+        assert "did not answer within 2 seconds. Reload the page" in said.text, where
+    assert "did not answer within 2 seconds" in document["error"]
+    assert server.get("groups").status_code == 200, "it is back"
 
 
 def test_looking_makes_no_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import requests
@@ -15,6 +16,8 @@ PAGES = [
     "groups/lake.orders",
     "groups/lake.orders?axis=time",
     "groups/lake.orders?before=3",
+    "groups/lake.orders?axis=time&from=2026-11-01T00:30&to=2026-11-02",
+    "groups/lake.pruned",
     "groups/lake.orders/now",
     "groups/lake.orders/replay?windows=1-2",
     "windows/lake.orders-000001",
@@ -44,6 +47,21 @@ def test_every_route_is_tried_here_and_only_looks() -> None:
 def test_without_a_login_there_is_nothing(server: PageServer, page: str) -> None:
     said = server.get(page, user=None)
     assert said.status_code == 401
+    assert "lake.orders" not in said.text.replace(page, "")
+
+
+@pytest.fixture(scope="session")
+def expired(server: PageServer) -> str:
+    """Return a token that was good until long ago."""
+    assert server.get("groups", token=server.resigned("admin")).status_code == 200
+    return server.resigned("admin", exp=int(time.time()) - 3_600)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, expired: str) -> None:
+    said = server.get(page, token=expired)
+    assert said.status_code == 401
+    assert "Your session has ended. Reload Airflow to log in again." in said.text
     assert "lake.orders" not in said.text.replace(page, "")
 
 
@@ -141,6 +159,60 @@ def test_a_kafka_that_is_away_is_no_error_of_the_page(server: PageServer) -> Non
     said = server.get("groups/lake.wide/now")
     assert said.status_code == 200
     assert "NOT KNOWN" in said.json()["parts"]["verdict"]
+
+
+def test_a_kafka_that_never_answers_is_given_up(server: PageServer) -> None:
+    assert server.get("groups/lake.silent").status_code == 200
+    assert "NOT KNOWN" in server.get("groups/lake.silent/now").json()["parts"]["verdict"]
+
+
+def drawn(text: str) -> set[str]:
+    """Return the kinds of the blocks in the strips of a page."""
+    return set(re.findall(r'<rect class="([a-z-]+)[^>]*data-r', text))
+
+
+def test_what_was_pruned_is_drawn_as_pruned(server: PageServer) -> None:
+    text = server.get("groups/lake.pruned", user="limited").text
+    assert "pruned before lake.pruned-000003" in text
+    assert drawn(text) == {"committed", "backfill", "pruned"}, "no gap: windows that left had owned it"
+    assert "before 000003" in text.partition("What people did")[2]
+    document = server.get("groups/lake.pruned?format=json").json()
+    assert document["pruned_before"] == 3
+    assert [window["seq"] for window in document["windows"]] == [5, 4, 3]
+    assert (
+        "There is no window before 000003: pruned before lake.pruned-000003"
+        in server.get("groups/lake.pruned?before=3").text
+    )
+    assert "pruned before" not in server.get("groups/lake.orders").text
+
+
+@pytest.mark.parametrize("page", ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"])
+def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None:
+    said, document = server.get(page), server.get(page, params={"format": "json"})
+    assert (said.status_code, document.status_code) == (410, 410)
+    told = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held its offsets"
+    assert told in said.text
+    assert document.json()["error"].startswith(told)
+    assert "lake.pruned-000003" in said.text
+
+
+def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServer) -> None:
+    page = "groups/lake.orders?axis=time&from=2026-11-01T00:30&to=2026-11-01T01:30"
+    assert [window["seq"] for window in server.get(f"{page}&format=json").json()["windows"]] == [2]
+    text = server.get(page).text
+    assert set(re.findall(r'data-w="(\d+)"', text)) == {"2"}, "the backfill after it read other offsets"
+    assert 'href="?axis=offset&amp;from=2026-11-01T00%3A30&amp;to=2026-11-01T01%3A30"' in text
+    assert 'name="from" value="2026-11-01T00:30"' in text
+    empty = server.get("groups/lake.orders?from=2026-10-01&to=2026-10-02").text
+    assert "There is no window with a cut time in this span" in empty
+    assert 'name="from" value="2026-10-01T00:00"' in empty
+
+
+@pytest.mark.parametrize("query", ["from=x", "to=2026-13-01", "from=2026-11-02&to=2026-11-01", "before=x", "axis=x"])
+def test_an_address_that_makes_no_sense_is_told(server: PageServer, query: str) -> None:
+    said = server.get(f"groups/lake.orders?{query}")
+    assert said.status_code == 400
+    assert "<h1>That can't be shown</h1>" in said.text.replace("&#39;", "'")
 
 
 def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from airflow_kafka_offsets.page import strips
-from airflow_kafka_offsets.page.strips import READ, Axis, Block, Kind
+from airflow_kafka_offsets.page.strips import READ, Axis, Block, Kind, Part
 from tests.core.examples import NOON, ranges, tp, window
 
 HOUR = timedelta(hours=1)
@@ -30,9 +30,11 @@ def backfill(seq: int, start: int, end: int, state: State = State.COMMITTED) -> 
     return replace(live(seq, start, end, state), lane=Lane.BACKFILL)
 
 
-def drawn(windows: Iterable[Window], axis: Axis = Axis.OFFSET, **more: bool) -> list[tuple[str, float, float]]:
+def drawn(
+    windows: Iterable[Window], axis: Axis = Axis.OFFSET, part: Part = strips.ALL
+) -> list[tuple[str, float, float]]:
     """Return kind, place and width of the blocks of the only strip, from left to right."""
-    [strip] = strips.figure(list(windows), axis, **more).strips
+    [strip] = strips.figure(list(windows), axis, part).strips
     return [(b.kind.value, b.x, b.width) for b in sorted(strip.blocks, key=lambda b: (b.x, b.start))]
 
 
@@ -103,8 +105,33 @@ def test_one_window_alone_is_drawn_by_offset() -> None:
 
 def test_an_older_page_cuts_off_what_lies_below_it() -> None:
     windows = [live(7, 700, 800), live(8, 800, 900), backfill(9, 0, 100)]
-    assert [kind for kind, _, _ in drawn(windows, reaches_back=False)] == ["committed", "committed"]
+    assert [kind for kind, _, _ in drawn(windows, part=Part(has_oldest=False))] == ["committed", "committed"]
     assert [kind for kind, _, _ in drawn(windows)] == ["backfill", "gap", "committed", "committed"]
+
+
+def test_a_page_between_cuts_off_what_lies_above_it() -> None:
+    windows = [live(7, 700, 800), live(8, 800, 900), backfill(30, 2_000, 2_500)]
+    assert [kind for kind, _, _ in drawn(windows, part=Part(has_newest=False))] == ["committed", "committed"]
+
+
+def test_what_pruned_windows_may_have_owned_is_no_gap() -> None:
+    windows = [backfill(9, 0, 100), live(8, 700, 800)]
+    found = drawn(windows, part=Part(floors={tp(): 400}))
+    assert [kind for kind, _, _ in found] == ["backfill", "pruned", "gap", "committed"]
+    assert [kind for kind, _, _ in drawn(windows, part=Part(floors={tp(): 700}))] == ["backfill", "pruned", "committed"]
+    assert [kind for kind, _, _ in drawn(windows, part=Part(floors={tp(1): 700}))] == ["backfill", "gap", "committed"]
+
+
+def test_a_span_of_time_is_the_axis_and_its_first_window_has_its_width() -> None:
+    hours = Part(has_oldest=False, start=NOON + HOUR, end=NOON + 5 * HOUR)
+    found = drawn([live(2, 10, 20), live(3, 20, 30)], Axis.TIME, hours)
+    assert found == [("committed", 0, 22.5), ("committed", 22.5, 22.5)]
+
+
+def test_one_window_of_a_span_is_drawn_by_time() -> None:
+    figure = strips.figure([live(3, 20, 30)], Axis.TIME, Part(start=NOON, end=NOON + 6 * HOUR))
+    assert figure.axis is Axis.TIME
+    assert [(block.x, block.width) for block in figure.strips[0].blocks] == [(0, 45)]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +167,14 @@ def test_pieces_tile_what_they_reach_over(steps: list[tuple[int, int]]) -> None:
     assert some[-1].end == windows[-1].ranges[tp()].end
     assert all(a.end == b.start for a, b in itertools.pairwise(some))
     assert [piece.seq for piece in some if piece.kind is Kind.COMMITTED] == [w.seq for w in windows]
+
+
+@given(spans, st.integers(0, 2_000))
+def test_pruned_offsets_and_gaps_meet_at_the_floor(steps: list[tuple[int, int]], floor: int) -> None:
+    some = strips.pieces(tiled(steps), {tp(): floor})[tp()]
+    assert all(a.end == b.start for a, b in itertools.pairwise(some))
+    assert all(piece.end <= floor for piece in some if piece.kind is Kind.PRUNED)
+    assert all(piece.start >= floor for piece in some if piece.kind is Kind.GAP)
 
 
 @given(spans, st.sampled_from(Axis))

@@ -131,7 +131,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   function told(block) {
     const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");
-    const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no one’s", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
+    const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no one’s", pruned: "pruned: their windows left the ledger", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
     return `${name}\n${block.closest("[data-tp]").dataset.tp} · offsets ${number(start)} to ${number(end - 1)}\n${number(end - start)} offsets`;
   }
 
@@ -177,11 +177,20 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Replay: ask what would happen, and post to Airflow as this user only after a yes.
   const dialog = $("dialog");
+  function refused(page) {
+    const close = document.createElement("button");
+    close.className = "button";
+    close.dataset.close = "";
+    close.textContent = "Close";
+    dialog.replaceChildren(...page.querySelectorAll("h1, .empty"), close);
+    dialog.firstChild.id = "dialog-title";
+  }
   if (box && $("replay")) $("replay").addEventListener("click", async () => {
     $("replay").disabled = true;
     try {
       const answer = await fetch(`${box.dataset.replay}?windows=${box.dataset.windows}`);
-      dialog.innerHTML = await answer.text();
+      const text = await answer.text();
+      if (answer.ok) dialog.innerHTML = text; else refused(new DOMParser().parseFromString(text, "text/html"));
       localize(dialog);
       dialog.showModal();
     } finally { $("replay").disabled = false; }

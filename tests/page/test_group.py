@@ -1,0 +1,93 @@
+"""A group's page, from a ledger to HTML, without a server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import PrunedWindowError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.page import render, views
+from airflow_kafka_offsets.page.strips import Axis
+from airflow_kafka_offsets.page.zoom import read_zoom
+from airflow_kafka_offsets.service import pictures
+from tests.page.server import Story
+
+NAME = "lake.pruned"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """Four hours, of which the first two were pruned, and a backfill of what lies below them."""
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+    story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
+    story.hours(4)
+    story.backfill(100, 200)
+    story.prune(2)
+    return story
+
+
+def page(story: Story, start: str = "", end: str = "", before: int | None = None, axis: Axis = Axis.OFFSET) -> str:
+    """Return the page of the group."""
+    zoom = read_zoom(axis, start, end, before)
+    picture = pictures.group(story.ledger, NAME, list, zoom.before, zoom.cut_in)
+    view = views.group_view(picture, {"orders"}, story.at, zoom)
+    around = {"root": "/kafka-offsets", "base": "", "now": story.at}
+    return render.html("group.html", {**around, "view": view, "group": picture.group})
+
+
+def drawn(text: str) -> set[str]:
+    """Return the kinds of the blocks in the strips of a page."""
+    return set(re.findall(r'<rect class="([a-z-]+)[^>]*data-r', text))
+
+
+def numbers(text: str) -> set[str]:
+    """Return the numbers of the windows in the strips of a page."""
+    return set(re.findall(r'data-w="(\d+)"', text))
+
+
+def test_what_was_pruned_is_drawn_as_pruned(story: Story) -> None:
+    text = page(story)
+    assert "pruned before lake.pruned-000003" in text
+    assert drawn(text) == {"committed", "backfill", "pruned"}, "no gap: windows that left had owned it"
+    assert 'class="strip torn"' in text
+    assert "before 000003" in text.partition("What people did")[2]
+
+
+def test_there_is_no_link_to_windows_that_are_gone(story: Story) -> None:
+    assert "There is no window before 000003: pruned before lake.pruned-000003" in page(story, before=3)
+    left = pictures.window(story.ledger, f"{NAME}-000003", list)
+    assert views.window_view(left, {"orders"}, story.at).before is None
+    with pytest.raises(PrunedWindowError, match="000002 was pruned from the ledger on 2026-11-01"):
+        pictures.window(story.ledger, f"{NAME}-000002", list)
+
+
+def test_without_a_prune_nothing_is_said_of_one(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'other.db'}", create=True)
+    story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
+    story.hours(2)
+    text = page(story)
+    assert drawn(text) == {"committed"}
+    assert "pruned before" not in text
+    assert "torn" not in text
+
+
+@pytest.mark.parametrize("axis", Axis)
+def test_a_span_of_time_has_its_windows_and_stays_in_the_links(story: Story, axis: Axis) -> None:
+    story.hours(2, start=1_400)
+    text = page(story, "2026-11-01T02:30", "2026-11-01T03:30", axis=axis)
+    assert numbers(text) == {"4"}, "the backfill after it read other offsets"
+    other = Axis.TIME if axis is Axis.OFFSET else Axis.OFFSET
+    assert f'href="?axis={other}&amp;from=2026-11-01T02%3A30&amp;to=2026-11-01T03%3A30"' in text
+    assert 'name="from" value="2026-11-01T02:30"' in text
+    assert 'data-newest="no"' in text
+    assert 'data-newest="yes"' in page(story, "2026-11-01T02:30", axis=axis)
+
+
+def test_an_empty_span_says_so_and_can_be_changed(story: Story) -> None:
+    text = page(story, "2026-10-01", "2026-10-02")
+    assert "There is no window with a cut time in this span. Pruned before lake.pruned-000003." in text
+    assert 'name="from" value="2026-10-01T00:00"' in text
