@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownGroupError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.documents import as_json
+from airflow_kafka_offsets.documents import Document, as_json
 from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.page.strips import Axis
@@ -125,7 +125,7 @@ def _error(request: Request, text: str, status: int, title: str) -> Response:
     return _page(request, "error.html", {"title": title, "text": text}, status)
 
 
-def _json(document: object, status: int = 200) -> Response:
+def _json(document: Document, status: int = 200) -> Response:
     return Response(as_json(document), status, media_type="application/json")
 
 
