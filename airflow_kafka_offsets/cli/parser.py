@@ -6,6 +6,7 @@ import re
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import cache
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -39,6 +40,7 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
             return other
 
 
+@cache
 def make_parser() -> ArgumentParser:
     """Return the parser; what it parses names the function to run."""
     # The raw formatter keeps the list of exit codes, and then fills nothing else either.

@@ -232,6 +232,7 @@ print([s for s in seen], dict(os.environ) == environment, threading.active_count
 """
 
 
+@pytest.mark.slow
 def test_importing_any_module_opens_nothing() -> None:
     ours = [name_of(p) for p in MODULES if "migrations" not in p.parts]
     # Airflow and Spark do what they do at import; only what comes on top of that is ours.

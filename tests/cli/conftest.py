@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import re
 import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,7 +126,7 @@ def lake(tmp_path: Path, filled: Lake) -> Lake:
     """A copy of the filled one."""
     path = tmp_path / "ledger.db"
     path.write_bytes(filled.path.read_bytes())
-    return Lake(path, deepcopy(filled.log), filled.minutes)
+    return Lake(path, pickle.loads(pickle.dumps(filled.log)), filled.minutes)
 
 
 @pytest.fixture(scope="session")

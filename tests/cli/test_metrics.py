@@ -127,6 +127,7 @@ main(["metrics"])
 """
 
 
+@pytest.mark.slow
 def test_without_the_library_the_extra_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", lake.url)
     command = [sys.executable, "-c", WITHOUT_THE_LIBRARY]

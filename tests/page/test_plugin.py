@@ -33,6 +33,7 @@ def test_it_is_found_by_its_entry_point() -> None:
     assert found.load() is KafkaOffsetsPlugin
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_neither_the_page_nor_a_web_framework() -> None:
     assert added_by(f"import {PACKAGE}.page.plugin", "import airflow.sdk.plugins_manager") == "[]"
 

@@ -199,6 +199,7 @@ def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str
     assert [held.window.seq for held in found] == [20, 19, 18, 17, 16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [1_000, 20_000])
 @pytest.mark.parametrize("back", [3, 900])
 def test_how_much_is_read_does_not_depend_on_the_length_of_an_even_history(url: str, windows: int, back: int) -> None:

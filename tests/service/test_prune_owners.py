@@ -319,7 +319,7 @@ _STEPS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(25, settings.default.max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_STEPS, min_size=5, max_size=25))
 def test_each_offset_that_kafka_holds_has_the_owner_that_it_had(steps: list[Step]) -> None:
     with twins() as both:

@@ -204,6 +204,7 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
     return operator.config_kwargs
 
 
+@pytest.mark.slow
 def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -244,6 +245,7 @@ print([name for name in sys.modules if name == "airflow_kafka_offsets.task.openl
 """
 
 
+@pytest.mark.slow
 def test_without_openlineage_nothing_asks_for_it_and_nothing_fails() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_THE_CLIENT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
