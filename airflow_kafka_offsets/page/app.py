@@ -44,6 +44,15 @@ TITLE = "Kafka windows"
 PATIENCE = 1.8
 """Seconds until a page says that the ledger does not answer."""
 
+LONGEST = 30
+"""Seconds until a page gives up a ledger, or a Kafka, that began to answer and does not end."""
+
+_THREADS = anyio.CapacityLimiter(12)
+"""Where pages wait for ledger and Kafka. With Airflow's own threads, a Kafka that does not answer would stop Airflow's API, too."""
+
+MOST_SEQ = 10**18 - 1
+"""The largest number that a window's id can have."""
+
 CONNECT_TIMEOUT = 2
 """Seconds until a database driver gives up: whole seconds, and libpq knows nothing shorter."""
 
@@ -150,7 +159,10 @@ def utc_now() -> datetime:
 
 async def _ask(question: Callable[[Ledger], _T]) -> _T:
     """Ask the ledger, in a thread."""
-    return await anyio.to_thread.run_sync(question, await _open())
+    ledger = await _open()
+    with anyio.move_on_after(LONGEST):
+        return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS)
+    raise LedgerUnavailableError(f"There was no answer within {LONGEST} seconds. Reload the page to try again.")
 
 
 async def _open() -> Ledger:
@@ -189,7 +201,7 @@ async def group(
     axis: Axis = Axis.OFFSET,
     start: Annotated[str, Query(alias="from")] = "",
     end: Annotated[str, Query(alias="to")] = "",
-    before: int | None = None,
+    before: Annotated[int | None, Query(ge=1, le=MOST_SEQ)] = None,
 ) -> Response:
     """Show a group: strips, windows, and what people did."""
     reader, zoom = Reader(user), read_zoom(axis, start, end, before)
@@ -199,7 +211,7 @@ async def group(
         readable = reader.readable(picture.dag_ids)
         if wants_json(request):
             return _json(views.picture_document(picture, readable))
-        view = views.group_view(picture, readable, utc_now(), zoom)
+        view = views.group_view(picture, readable, utc_now(), zoom, now.last_lags(name))
         return _page(request, "group.html", {"view": view, "group": picture.group})
 
     return await _ask(shown)
@@ -244,7 +256,8 @@ async def task(
 ) -> Response:
     """Show the windows of a task instance."""
     # Airflow's UI leaves {MAP_INDEX} as it is for a task that is not mapped.
-    index = int(map_index) if map_index.isdigit() else -1
+    is_mapped = map_index.isascii() and map_index.isdecimal() and len(map_index) < 10
+    index = int(map_index) if is_mapped else -1
     return await _windows_of(request, user, dag_id, run_id, task_id, index)
 
 
@@ -273,7 +286,11 @@ async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = No
         lines = pictures.groups(ledger, reader.visible, dag_id)
         # Kept under one name for everyone: so all groups are looked at, whoever asks.
         found = now.look(ledger, ledger.groups(), now.ALL)
-        shown = {line.group.name: now.now_view(found[line.group.name]) for line in lines if line.group.name in found}
+        shown = {
+            line.group.name: now.now_view(found[line.group.name], is_alone=False)
+            for line in lines
+            if line.group.name in found
+        }
         return JSONResponse(render.now_of_all(shown))
 
     return await _ask(asked)
@@ -295,7 +312,7 @@ async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = 
             "partitions": now.partition_facts(found.partitions, show),
             "heat": now.heat_facts(found.partitions),
         }
-        return JSONResponse(render.now_of_one(now.now_view(found)) | facts)
+        return JSONResponse(render.now_of_one(now.now_view(found, is_alone=True)) | facts)
 
     return await _ask(asked)
 

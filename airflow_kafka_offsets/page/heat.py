@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page.strips import Kind, Piece
+from airflow_kafka_offsets.service.pictures import MOST_STRIPS
 
-FOLDED_FROM = 65
+FOLDED_FROM = MOST_STRIPS + 1
 """From so many partitions on, only the worst have a strip of their own."""
 
 WORST = 20

@@ -51,6 +51,12 @@ def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
     return sorted(lines, key=lambda line: (order(last.get(line.group.name)), line.group.name))
 
 
+def last_lags(name: str) -> dict[TopicPartition, int]:
+    """Return by how many offsets the partitions of a group were behind when Kafka was asked last. Kafka is not asked."""
+    found = (LOOKS.last(name) or LOOKS.last(ALL) or {}).get(name)
+    return {tp: p.lag for tp, p in found.partitions.items() if p.lag is not None} if found else {}
+
+
 _TONES = {
     GroupVerdict.OK: "good",
     GroupVerdict.BEHIND: "warn",
@@ -83,16 +89,20 @@ class NowView:
     left: float | None
 
 
-def now_view(found: GroupLag) -> NowView:
-    """Return how far behind a group is, in words."""
+def now_view(found: GroupLag, *, is_alone: bool) -> NowView:
+    """Return how far behind a group is, in words.
+
+    Args:
+        found: what was found.
+        is_alone: whether it was asked about alone. If not, an error may name topics of groups that this user may not see.
+    """
     if found.verdict is None:
-        return NowView(
-            "NOT KNOWN", "plain", found.reason, True, "?", "no answer of Kafka", "?", "no answer of Kafka", None
-        )
+        reason = found.reason if is_alone else "Kafka gave no answer. The page of this group says more"
+        return NowView("NOT KNOWN", "plain", reason, True, "?", "no answer of Kafka", "?", "no answer of Kafka", None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
-    reason = ". ".join([found.reason, *found.notes])
+    reason = ". ".join([found.reason, *(found.notes if is_alone else ())])
     return NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
 
 

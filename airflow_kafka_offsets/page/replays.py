@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import IllegalStepError, KafkaAnswerError, NotYetError
+from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable
@@ -16,7 +16,7 @@ from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.ports import Ledger
-from airflow_kafka_offsets.service.pictures import GroupLine
+from airflow_kafka_offsets.service.pictures import RANGES_AT_ONCE, GroupLine
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.late import late
 
@@ -109,6 +109,13 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     """
     name = line.group.name
     seqs = parse_windows(name, windows)
+    position = ledger.load(name).position
+    most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
+    if len(seqs) > most:
+        raise BadInputError(
+            f"A preview reads at most {counted(most, 'window')} of group {name} at once, as each has a range for each partition. "
+            "Select fewer, or run the DAG with the conf that names the windows"
+        )
     found = {row.held.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
     pruned = ledger.pruned(name)
     if gone := [seq for seq in seqs if seq < pruned.before]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from airflow_kafka_offsets import documents
@@ -12,6 +13,7 @@ from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.lag import GroupLag
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Overview, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
@@ -21,10 +23,7 @@ from airflow_kafka_offsets.page import heat, strips
 from airflow_kafka_offsets.page.strips import Axis, Figure, Part
 from airflow_kafka_offsets.page.words import ago, took
 from airflow_kafka_offsets.page.zoom import Zoom
-from airflow_kafka_offsets.service.pictures import GroupLine, GroupPicture, WindowPicture
-
-MOST_RECTANGLES = 6_000
-"""How many rectangles the strips of a page have: a browser draws them at once."""
+from airflow_kafka_offsets.service.pictures import MOST_BLOCKS, GroupLine, GroupPicture, WindowPicture
 
 LISTED = 25
 """How many windows a group's page lists."""
@@ -208,10 +207,25 @@ class GroupView:
     last_commit: str
     more_acts: int = 0
     drawn: tuple[str, str] = ("", "")
+    has_lags: bool = False
 
 
-def group_view(picture: GroupPicture, readable: Readable, now: datetime, zoom: Zoom) -> GroupView:
-    """Return a group's page."""
+def group_view(
+    picture: GroupPicture,
+    readable: Readable,
+    now: datetime,
+    zoom: Zoom,
+    lags: Mapping[TopicPartition, int] = MappingProxyType({}),
+) -> GroupView:
+    """Return a group's page.
+
+    Args:
+        picture: the group and its windows.
+        readable: the DAGs that the user may read.
+        now: the time.
+        zoom: what is asked for.
+        lags: by how many offsets partitions were behind a moment ago, as far as it is known: of many, the worst are unfolded.
+    """
     rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows]
     hidden = frozenset(
         r.held.window.seq for r in (*picture.rows, *picture.backfills) if r.held.holder.dag_id not in readable
@@ -220,11 +234,11 @@ def group_view(picture: GroupPicture, readable: Readable, now: datetime, zoom: Z
     known = set(position.offsets) if position else set()
     known.update(tp for window in picture.windows for tp in window.ranges)
     is_folded = len(known) >= heat.FOLDED_FROM
-    most = max(2, MOST_RECTANGLES // max(1, min(len(known), heat.WORST if is_folded else len(known))))
+    most = max(2, MOST_BLOCKS // max(1, min(len(known), heat.WORST if is_folded else len(known))))
     shown = picture.rows[:most]
     windows = [r.held.window for r in (*shown, *picture.backfills)]
     part = _part(picture, zoom, is_cut=len(shown) < len(picture.rows))
-    figure, cells = _figure(windows, known, zoom.axis, part, is_folded=is_folded)
+    figure, cells = _figure(windows, known, zoom.axis, part, lags if is_folded else None)
     acts = [act_row(act) for act in reversed(picture.overview.acts)]
     owner, last = picture.overview.state.owner, picture.outline.last_committed
     newest = last or picture.outline.first_open
@@ -246,6 +260,7 @@ def group_view(picture: GroupPicture, readable: Readable, now: datetime, zoom: Z
         owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
         last_commit=ago(last.committed_at if last else None, now),
         more_acts=max(0, len(acts) - MOST_ACTS),
+        has_lags=bool(lags),
         drawn=(f"{min(w.seq for w in windows):06d}", f"{max(w.seq for w in windows):06d}") if windows else ("", ""),
     )
 
@@ -264,14 +279,18 @@ def _part(picture: GroupPicture, zoom: Zoom, *, is_cut: bool) -> Part:
 
 
 def _figure(
-    windows: Sequence[Window], known: Collection[Any], axis: Axis, part: Part, *, is_folded: bool
+    windows: Sequence[Window],
+    known: Collection[TopicPartition],
+    axis: Axis,
+    part: Part,
+    lags: Mapping[TopicPartition, int] | None,
 ) -> tuple[Figure | None, Sequence[heat.Row]]:
     if not windows:
         return None, ()
-    if not is_folded:
+    if lags is None:
         return strips.figure(windows, axis, part), ()
     all_pieces = strips.pieces(windows, part.floors)
-    seen = {tp: heat.seen_of(all_pieces.get(tp, ())) for tp in known}
+    seen = {tp: heat.seen_of(all_pieces.get(tp, ()), lags.get(tp)) for tp in known}
     unfolded = heat.worst(seen)
     return strips.figure(windows, axis, part, partitions=unfolded), heat.rows(seen)
 

@@ -19,6 +19,10 @@ MOST_WINDOWS, FEWEST_WINDOWS = 200, 2
 RANGES_AT_ONCE = 40_000
 """How many ranges the windows of a picture have at most: with many partitions it has fewer windows."""
 
+MOST_STRIPS, MOST_BLOCKS = 64, 6_000
+"""How many partitions have a strip each, and how many blocks these have together: more, a browser draws slowly. With more partitions, only
+few have a strip."""
+
 MOST_BACKFILLS = 200
 
 Visible = Callable[[Iterable[Outline]], list[Outline]]
@@ -151,14 +155,13 @@ def group(
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
             return GroupPicture(line.group, line.outline, overview, pruned=pruned)
-        oldest, newest = rows[-1].held.window.seq, rows[0].held.window.seq
+        seqs = {row.held.window.seq for row in rows}
+        oldest, newest = min(seqs), max(seqs)
         backfills = []
-        if newest < line.outline.given:
-            # What an older page leaves open may have been filled later.
-            found = ledger.windows(
-                name, lane=Lane.BACKFILL, states=sorted(OWNING), since=newest + 1, limit=MOST_BACKFILLS
-            )
-            backfills = list(found)
+        if newest < line.outline.given or cut_in is not None:
+            # What these windows leave open may have been filled by one that is older or newer than the span, or than the page.
+            found = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
+            backfills = [row for row in found if row.held.window.seq not in seqs]
         attempts = ledger.attempts_at(name, [row.held.window.seq for row in rows])
     return GroupPicture(
         line.group,
@@ -173,12 +176,13 @@ def group(
 
 
 def windows_at_once(partitions: int) -> int:
-    """Return how many windows a picture has.
+    """Return how many windows a picture has. All of them are drawn.
 
-    >>> [windows_at_once(partitions) for partitions in (1, 64, 1000, 20000)]
-    [200, 200, 40, 2]
+    >>> [windows_at_once(partitions) for partitions in (1, 64, 65, 1000, 20000)]
+    [200, 93, 200, 40, 2]
     """
-    return min(MOST_WINDOWS, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
+    most = MOST_BLOCKS // max(1, partitions) if partitions <= MOST_STRIPS else MOST_WINDOWS
+    return min(MOST_WINDOWS, most, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
 
 
 def hidden_window(window_id: str) -> UnknownWindowError:
@@ -189,20 +193,25 @@ def hidden_window(window_id: str) -> UnknownWindowError:
 def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
     """Return a window with everything that the ledger knows about it.
 
+    Whether someone may see it, its own DAGs decide (`WindowPicture.dag_ids`): the group may be theirs no longer.
+
     Raises:
         BadInputError: it is not a window's id.
-        UnknownGroupError: there is no such group that this person may see.
-        PrunedWindowError: it was pruned. Whoever sees the group sees from which number on it has windows.
+        PrunedWindowError: it was pruned. Only whoever sees the group is told so.
         UnknownWindowError: there is no such window.
     """
     name, seq = parse_window_id(window_id)
     with ledger.one_connection():
-        line = group_line(ledger, name, visible)
+        outline = ledger.outlines([name]).get(name)
+        if outline is None:
+            raise hidden_window(window_id)
         try:
             row = ledger.window(window_id)
-        except PrunedWindowError:
-            raise
+        except PrunedWindowError as exc:
+            if visible([outline]):
+                raise
+            raise hidden_window(window_id) from exc
         except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())
-        return WindowPicture(line.group, line.outline, row, attempts, ledger.pruned(name).before)
+        return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before)

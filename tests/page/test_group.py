@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.core.errors import PrunedWindowError
+from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
 from airflow_kafka_offsets.service import pictures
-from tests.page.server import Story
+from tests.page.server import HOUR, Story
 
 NAME = "lake.pruned"
 
@@ -91,3 +92,58 @@ def test_an_empty_span_says_so_and_can_be_changed(story: Story) -> None:
     text = page(story, "2026-10-01", "2026-10-02")
     assert "There is no window with a cut time in this span. Pruned before lake.pruned-000003." in text
     assert 'name="from" value="2026-10-01T00:00"' in text
+
+
+def test_a_window_is_there_for_the_dag_that_had_it_long_ago(tmp_path: Path) -> None:
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    mine = story.run(story.draft(0, 10), dag_id="mine")
+    story.hours(20)
+    picture = pictures.window(story.ledger, mine, lambda _: [])
+    assert picture.dag_ids == {"mine"}
+    for unknown in (f"{NAME}-000999", "lake.nowhere-000001"):
+        with pytest.raises(UnknownWindowError, match=f"There is no window {unknown} that you may see"):
+            pictures.window(story.ledger, unknown, lambda _: [])
+
+
+def test_that_a_window_was_pruned_is_told_to_who_sees_the_group_only(story: Story) -> None:
+    with pytest.raises(UnknownWindowError, match=r"There is no window lake\.pruned-000002 that you may see"):
+        pictures.window(story.ledger, f"{NAME}-000002", lambda _: [])
+
+
+def test_page_by_page_each_window_is_drawn(tmp_path: Path) -> None:
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    story.hours(100, partitions=64)
+    seen: set[str] = set()
+    before: int | None = None
+    while True:
+        picture = pictures.group(story.ledger, NAME, list, before)
+        view = views.group_view(picture, {"orders"}, story.at, read_zoom(Axis.OFFSET, "", "", before))
+        first, last = map(int, view.drawn)
+        seen |= {f"{seq:06d}" for seq in range(first, last + 1)}
+        before = picture.older
+        if before is None:
+            break
+        assert before == first
+    assert len(seen) == 100
+
+
+def test_a_span_knows_who_filled_what_it_leaves_open(story: Story) -> None:
+    first = story.at
+    story.run(story.draft(1_400, 1_500))
+    story.run(story.draft(1_600, 1_700))  # 1,500 to 1,599 is read by a backfill, which was cut later
+    last = story.at
+    story.backfill(1_500, 1_600)
+    story.hours(1, start=1_700)
+    text = page(story, f"{first - HOUR:%Y-%m-%dT%H:%M}", f"{last - HOUR:%Y-%m-%dT%H:%M}")
+    assert drawn(text) >= {"committed", "backfill"}
+    assert "gap" not in drawn(text)
+
+
+def test_of_many_partitions_those_are_unfolded_that_are_furthest_behind(tmp_path: Path) -> None:
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    story.hours(1, partitions=100)
+    picture = pictures.group(story.ledger, NAME, list)
+    lags = {TopicPartition("orders", p): p for p in range(100)}
+    view = views.group_view(picture, {"orders"}, story.at, read_zoom(Axis.OFFSET, "", "", None), lags)
+    assert view.figure
+    assert [strip.tp.partition for strip in view.figure.strips] == list(range(80, 100))

@@ -58,7 +58,10 @@ document.addEventListener("DOMContentLoaded", () => {
         for (const cell of all("[data-now-cell]", row)) cell.innerHTML = cells[cell.dataset.nowCell];
       }
       draw(strips, said.partitions || {});
-      for (const [topic, cells] of Object.entries(said.heat || {})) heat(topic, cells);
+      for (const [topic, cells] of Object.entries(said.heat || {})) {
+        heat(topic, cells);
+        document.getElementById("heat-by").textContent = "further behind";
+      }
       if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
     } catch (error) {
       const reason = $("reason") || $("summary");
