@@ -112,13 +112,17 @@ def until_asked_to_stop() -> Iterator[Callable[[], bool]]:
 
     Python raises Ctrl-C wherever the program is. In the clean-up of a library it may be swallowed, or become another error.
     """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # the shell started it in the background: Ctrl-C is meant for others
+        yield lambda: False
+        return
     asked: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         asked.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGINT, stop)
     try:
         yield lambda: bool(asked)
     except BaseException:

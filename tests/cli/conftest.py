@@ -7,11 +7,13 @@ import json
 import os
 import pickle
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -112,6 +114,16 @@ class Lake:
             return list(connection.iterdump())
         finally:
             connection.close()
+
+
+@contextmanager
+def ctrl_c_is(handler: Any) -> Iterator[None]:
+    """Let SIGINT be handled in a way, however these tests were started: those of a shell's background ignore it."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

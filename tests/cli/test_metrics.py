@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from tests.cli.conftest import Cli, Lake
+from tests.cli.conftest import Cli, Lake, ctrl_c_is
 from tests.lab.processes import LOOPBACK
 
 
@@ -115,7 +115,8 @@ def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("time.sleep", swallow)
-    assert cli("metrics", "--listen", f"{LOOPBACK}:0").code == 130
+    with ctrl_c_is(signal.default_int_handler):
+        assert cli("metrics", "--listen", f"{LOOPBACK}:0").code == 130
     assert slept
 
 

@@ -18,7 +18,7 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from tests.cli.conftest import ORDERS_1, Cli, Lake
+from tests.cli.conftest import ORDERS_1, Cli, Lake, ctrl_c_is
 
 TWICE = ("--count", "2", "--interval", "0.1")
 
@@ -104,10 +104,17 @@ def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
         return groups(ledger)
 
     monkeypatch.setattr(SqlLedger, "groups", cleaning_up)
-    done = cli("watch", "--count", "5", "--interval", "0.1")
+    with ctrl_c_is(signal.default_int_handler):
+        done = cli("watch", "--count", "5", "--interval", "0.1")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert (done.code, done.err) == (0, "")
     assert done.out.count("lake.orders  AT RISK") == (0 if becomes else 1)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_in_the_background_ctrl_c_is_meant_for_others(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    with ctrl_c_is(signal.SIG_IGN):
+        assert cli("watch", *TWICE).out.count("lake.orders  AT RISK") == 2
 
 
 def test_memory_is_collected_while_it_runs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +146,10 @@ def in_a_terminal(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.
     program = Path(sys.executable).parent / "kafka-offsets"
     command = [program, "watch", "--ledger", ledger, "--interval", "0.1", *arguments]
     environment = {**os.environ, "LINES": "10", "COLUMNS": "40"}
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-    )
+    with ctrl_c_is(signal.default_int_handler):  # a program that ignores it starts programs that ignore it
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        )
     os.close(theirs)
     try:
         yield process, ours
