@@ -22,6 +22,11 @@ def prune(args: Namespace) -> Answer:
     """Prune a group or all of them, or say what that would take."""
     if (args.group is None) == (not args.all):
         raise BadInputError("Name a group, or add --all for all groups of the ledger")
+    if args.all and args.deleted_topics:
+        raise BadInputError(
+            "--deleted-topics is for one group, not for --all: with a wrong Kafka every topic would count as deleted. Name the group "
+            "whose topics you know to be deleted: kafka-offsets prune GROUP --older-than ... --deleted-topics"
+        )
     args.why = args.why or f"older than {args.older_than.written}"
     who, ledger = person(args), open_ledger(args)
     groups = ledger.groups() if args.all else [ledger.group(args.group)]

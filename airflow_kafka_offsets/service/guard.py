@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import KafkaAnswerError
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
@@ -39,11 +39,12 @@ class Guard:
         """Return what is in danger of all that there is to read, what expires first at first.
 
         Raises:
-            KafkaAnswerError: Kafka did not answer, and the group plans nothing at risk (``on_at_risk="fail"``).
+            KafkaAnswerError: Kafka did not answer, or does not let this user read how long the topics keep their records, and the group plans nothing at risk (``on_at_risk="fail"``).
         """
         if not plan.ranges.span:
             return {}
         try:
+            self._check_known(group, plan.ranges)
             return self._look(group, plan.ranges)
         except KafkaAnswerError as exc:
             if group.on_at_risk is OnAtRisk.FAIL:
@@ -62,6 +63,20 @@ class Guard:
         except (KafkaAnswerError, NotKnownError) as exc:
             logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
             return None
+
+    def _check_known(self, group: KafkaGroup, ranges: OffsetRanges) -> None:
+        topics = topics_of(ranges.without_empty())
+        known = self._retentions(group, topics)
+        hidden = [topic for topic in topics if topic not in known]
+        if not hidden:
+            return
+        note = (
+            f"this user may not read the configuration of {name_some(hidden, ', ')}: grant the ACL DescribeConfigs on Topic, or set "
+            "KafkaGroup(retention=...)"
+        )
+        if group.on_at_risk is OnAtRisk.FAIL:
+            raise KafkaRefusedError(f"Whether retention is near is not known: {note}. Nothing was planned")
+        logger.warning("Group %s: whether retention is near is not known: %s", group.name, note)
 
     def _look(self, group: KafkaGroup, ranges: OffsetRanges) -> dict[TopicPartition, Danger]:
         retentions = self._retentions(group, topics_of(ranges))

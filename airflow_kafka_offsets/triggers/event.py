@@ -92,7 +92,8 @@ class KafkaVerdictTrigger(BaseEventTrigger):
     The event has ``verdict``, ``before`` (null: the first look), ``reason`` in one sentence, lag, headroom and the worst partitions.
 
     :param group: the group.
-    :param verdicts: those that count: any other counts as OK. By default, all count.
+    :param verdicts: those that count: any other counts as OK. By default, all count. ``["OK"]`` alone fires each time that the group
+        is OK again.
     :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
         the group's own pace needs.
     :param poll_interval: seconds between two looks, at least 5.
@@ -130,8 +131,9 @@ class KafkaVerdictTrigger(BaseEventTrigger):
         last: str | None = None
         told: type[KafkaOffsetsError] | None = None
         while True:
+            change = VerdictIn(group, self._others(last), horizon)
             try:
-                answer = await answered(VerdictIn(group, self._others(last), horizon), self.poll_interval)
+                answer = await answered(change, self.poll_interval)
             except KafkaOffsetsError as exc:
                 self.log.warning("Group %s: %s", group.name, exc)
                 if not may_pass(exc) and type(exc) is not told:
@@ -139,15 +141,24 @@ class KafkaVerdictTrigger(BaseEventTrigger):
                     yield self._event({"error": str(exc)}, last)
                 continue
             before, last, told = last, self._counted(answer.facts["verdict"]), None
-            if before is not None or last != GroupVerdict.OK:
+            if self._is_told(before, last):
                 yield self._event(answer.facts, before)
 
     def _others(self, last: str | None) -> tuple[GroupVerdict, ...]:
         """Return the verdicts that would be a change."""
         return tuple(verdict for verdict in GroupVerdict if self._counted(verdict) != last)
 
+    @property
+    def _is_only_ok(self) -> bool:
+        return set(self.wanted.verdicts) == {GroupVerdict.OK}
+
     def _counted(self, verdict: str) -> str:
-        return verdict if verdict in self.wanted.verdicts else GroupVerdict.OK.value
+        return str(verdict) if self._is_only_ok or verdict in self.wanted.verdicts else GroupVerdict.OK.value
+
+    def _is_told(self, before: str | None, verdict: str) -> bool:
+        if self._is_only_ok:
+            return before is not None and verdict == GroupVerdict.OK
+        return before is not None or verdict != GroupVerdict.OK
 
     def _event(self, seen: Mapping[str, Any], before: str | None) -> TriggerEvent:
         at = datetime.now(UTC).isoformat()

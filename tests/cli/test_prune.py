@@ -144,6 +144,10 @@ def test_a_topic_that_is_not_there_needs_a_word(cli: Cli, old: Lake) -> None:
     [
         (("prune", "--older-than", "1d"), "Name a group, or add --all"),
         (("prune", "lake.orders", "--all", "--older-than", "1d"), "Name a group, or add --all"),
+        (
+            ("prune", "--all", "--older-than", "1d", "--deleted-topics"),
+            "--deleted-topics is for one group, not for --all",
+        ),
         (("prune", "lake.orders"), "--older-than"),
         (("prune", "lake.orders", "--older-than", "90"), "'90' is not a length of time such as 90d"),
         (("prune", "lake.orders", "--older-than", "0d"), "'0d' is not a length of time"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import AtRiskError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import AtRiskError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.window import Draft
 from tests.core.examples import claim, tp
@@ -95,12 +95,26 @@ def test_the_first_window_is_warned_about_but_planned(world: World, quick_folder
     assert len(other.plan(claim()).warnings) == 1
 
 
-def test_without_the_right_to_read_the_configuration_the_definition_counts(world: World) -> None:
+def test_without_the_right_to_read_the_configuration_the_definition_counts(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     backlog(world)
     world.kafka.tells_configs = False
     assert world.service.preview(world.group, world.ledger.load("lake").position)[0].warnings == ()
+    assert "may not read the configuration of orders: grant the ACL DescribeConfigs" in caplog.text
     world.configure(retention=7 * DAY)
     assert len(world.plan(claim("second")).warnings) == 1
+
+
+def test_with_fail_a_hidden_configuration_is_refused(world: World) -> None:
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    world.kafka.tells_configs = False
+    with pytest.raises(KafkaRefusedError, match=r"may not read the configuration of orders.*DescribeConfigs"):
+        world.plan(claim("second"))
+    assert world.ledger.load("lake").open == ()
+    world.configure(on_at_risk="fail", retention=7 * DAY)
+    assert world.plan(claim("second")).window.span == 10
 
 
 class NoTimes(MemoryLog):

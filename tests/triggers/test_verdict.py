@@ -98,6 +98,27 @@ def test_verdicts_that_do_not_count_are_ok(places: Places) -> None:
     run(scene())
 
 
+def test_with_ok_alone_only_a_group_that_is_ok_again_fires(places: Places) -> None:
+    world = places.world
+    behind(world, places, HOUR)
+
+    async def scene() -> None:
+        calls = Calls(trigger(verdicts=["OK"]).run())
+        await looks(places)
+        places.later(3 * DAY)
+        await looks(places)
+        await looks(places)
+        assert calls.payloads == []
+        world.now = places.now()
+        world.run(claim("second"))
+        await calls.wait_for(1)
+        await looks(places)
+        await calls.stop()
+        assert verdicts(calls) == [("STALLED", "OK")]
+
+    run(scene())
+
+
 def test_an_error_that_stays_fires_once_and_one_that_passes_does_not(places: Places) -> None:
     kafka = moody(places)
 
