@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError, name_some
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import Times, lag_of, rate_probe, timed, to_ms, unread_from
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
-from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import judged, unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -117,7 +117,7 @@ class _Look:
         timed_all = {tp: timed(tp, p, times, pace.caught_up_at) for tp, p in partitions.items()}
         notes = (
             *self.notes,
-            *((_hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
+            *((hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
         )
         return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
 
@@ -165,10 +165,3 @@ def _with_assumed(known: Mapping[str, Retention], group: KafkaGroup, hidden: Ite
     if group.retention is None:
         return known
     return {**known, **dict.fromkeys(hidden, Retention(group.retention, is_assumed=True))}
-
-
-def _hidden_note(hidden: Sequence[str]) -> str:
-    return (
-        f"this user may not read the configuration of {name_some(hidden, ', ')}: grant the ACL DescribeConfigs on Topic, or set "
-        "KafkaGroup(retention=...)"
-    )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, name_some
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
-from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions, together, warning_of
 from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
@@ -39,7 +39,8 @@ class Guard:
         """Return what is in danger of all that there is to read, what expires first at first.
 
         Raises:
-            KafkaAnswerError: Kafka did not answer, or does not let this user read how long the topics keep their records, and the group plans nothing at risk (``on_at_risk="fail"``).
+            KafkaAnswerError: Kafka did not answer, or does not let this user read how long the topics keep their records, and the group
+                plans nothing at risk (``on_at_risk="fail"``).
         """
         if not plan.ranges.span:
             return {}
@@ -70,10 +71,7 @@ class Guard:
         hidden = [topic for topic in topics if topic not in known]
         if not hidden:
             return
-        note = (
-            f"this user may not read the configuration of {name_some(hidden, ', ')}: grant the ACL DescribeConfigs on Topic, or set "
-            "KafkaGroup(retention=...)"
-        )
+        note = hidden_note(hidden)
         if group.on_at_risk is OnAtRisk.FAIL:
             raise KafkaRefusedError(f"Whether retention is near is not known: {note}. Nothing was planned")
         logger.warning("Group %s: whether retention is near is not known: %s", group.name, note)

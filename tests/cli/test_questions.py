@@ -28,7 +28,7 @@ QUESTIONS = (
     "reset lake.clicks --to latest --why test",
     "take-over lake.orders --dag other --task load --why test",
     "prune lake.orders --older-than 1d",
-    "prune --all --older-than 1h --deleted-topics",
+    "prune lake.orders --older-than 1h --deleted-topics",
     "import lake.new --from ledger --as lake.orders --topic orders --why test",
     "export lake.orders",
     "copy lake.orders --from ledger --to files://{folder} --why test",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+
+from airflow_kafka_offsets.core.errors import name_some
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,11 @@ _MAX_MS = 2**46
 def _limit(config: Mapping[str, str | None], name: str) -> int | None:
     number = int(config.get(name) or -1)
     return None if number < 0 else number
+
+
+def hidden_note(topics: Sequence[str]) -> str:
+    """Say that the retention of topics is not known, and what to do."""
+    return (
+        f"this user may not read the configuration of {name_some(topics, ', ')}: grant the ACL DescribeConfigs on Topic, or set "
+        "KafkaGroup(retention=...)"
+    )
