@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from tests.cli.conftest import Cli, Lake, ctrl_c_is
+from tests.cli.conftest import Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.processes import LOOPBACK
 
 
@@ -98,7 +98,7 @@ def test_memory_is_collected_while_it_serves(cli: Cli, monkeypatch: pytest.Monke
         seen.append(gc.isenabled())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", stop)
+    at_each_pause(monkeypatch, "metrics", stop)
     done = cli("metrics", "--listen", f"{LOOPBACK}:0")
     assert seen == [True], done.err
 
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("time.sleep", swallow)
+    at_each_pause(monkeypatch, "metrics", swallow)
     with ctrl_c_is(signal.default_int_handler):
         assert cli("metrics", "--listen", f"{LOOPBACK}:0").code == 130
     assert slept

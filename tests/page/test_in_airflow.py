@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
@@ -27,11 +28,26 @@ def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lam
     found: list[WebElement] = []
 
     def there() -> bool:
-        found[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
+        try:
+            found[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
+        except StaleElementReferenceException:  # the page went between its two questions: the next one has it
+            found.clear()
         return bool(found)
 
     wait_until(there, timeout=60, what=f"{css} is there", interval=0.2)
     return found[0]
+
+
+def first_text(browser: WebDriver, css: str, ready: Callable[[str], Any] = bool) -> str:
+    """Return what the first element says that a selector finds, as soon as that is ready; the page may be drawn again then."""
+    seen: list[str] = []
+
+    def is_ready(element: WebElement) -> bool:
+        seen[:] = [element.text.strip()]
+        return bool(ready(seen[0]))
+
+    first(browser, css, is_ready)
+    return seen[0]
 
 
 @pytest.fixture
@@ -56,9 +72,8 @@ def set_theme(browser: WebDriver, theme: str) -> None:
 
 
 def test_figures_come_from_kafka(framed: WebDriver) -> None:
-    lag = first(framed, "#card-lag small", lambda e: "offsets" in e.text)
-    assert lag.text == "3,300 offsets"
-    assert first(framed, "[data-tp='page-orders-1'] .behind", lambda e: e.text.strip()).text == "1,100 behind"
+    assert first_text(framed, "#card-lag small", lambda text: "offsets" in text) == "3,300 offsets"
+    assert first_text(framed, "[data-tp='page-orders-1'] .behind") == "1,100 behind"
     assert first(framed, "[data-tp='page-orders-1'] rect.unread")
 
 
@@ -85,14 +100,14 @@ def test_a_link_in_the_frame_can_be_shared(framed: WebDriver, server: PageServer
     wait_until(lambda: framed.current_url == wanted, timeout=30, what="the address bar follows")
     framed.get(wanted)
     framed.switch_to.frame(first(framed, "iframe"))
-    assert "lake.orders-000005" in first(framed, "h1").text
+    assert "lake.orders-000005" in first_text(framed, "h1")
 
 
 def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
     blocks = [first(framed, f"[data-tp='page-orders-1'] rect[data-w='{seq}']") for seq in (1, 2)]
     ActionChains(framed).click_and_hold(blocks[0]).move_to_element(blocks[1]).release().perform()
-    assert first(framed, "#selected").text == "2 windows selected"
-    assert "000001 to 000002 · 600 offsets" in first(framed, "#selected-what").text
+    assert first_text(framed, "#selected") == "2 windows selected"
+    assert "000001 to 000002 · 600 offsets" in first_text(framed, "#selected-what")
     first(framed, "#replay", lambda e: e.is_enabled()).click()
     dialog = first(framed, "#dialog[open]", lambda e: "Replay 2 windows?" in e.text)
     assert dialog.text.count("can run") == 2
@@ -172,7 +187,7 @@ def test_a_ledger_that_never_answers_is_told(server: PageServer, browser: WebDri
     server.log_in(browser)
     with server.with_ledger_at(silent):
         browser.get(f"{server.url}/kafka-offsets/groups")
-        assert first(browser, "h1").text == "The ledger does not answer"
+        assert first_text(browser, "h1") == "The ledger does not answer"
     first(browser, "a.button").click()
     first(browser, ".groups")
 
@@ -185,7 +200,7 @@ def test_a_span_of_time_is_in_the_address_that_people_share(framed: WebDriver, s
     wait_until(lambda: "from=" in framed.current_url, timeout=30, what="the address bar follows")
     framed.get(framed.current_url)
     framed.switch_to.frame(first(framed, "iframe"))
-    assert first(framed, "[name=from]").get_attribute("value") == "2026-11-01T00:30"
+    first(framed, "[name=from]", lambda e: e.get_attribute("value") == "2026-11-01T00:30")
     assert framed.find_elements(By.CSS_SELECTOR, "[data-w='1']") == []
 
 
