@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -106,7 +106,7 @@ class Lab:
 
     def hold(self, dag_id: str) -> Hold:
         """Stop the DAG's next Spark job in the middle of its write."""
-        return Hold(self.folder / "hold" / dag_id)
+        return Hold(self.folder / "hold" / dag_id, self.api.watch(dag_id).wait_until)
 
     def wait_for_end_of_process(self, dag_id: str, run_id: str) -> None:
         """Wait until the process of the task that was marked is gone: until then its job may go on, and commit."""
@@ -115,14 +115,21 @@ class Lab:
             timeout=120,
             what=f"the process of {dag_id} ends",
             interval=0.5,
+            progress=self.api.last_end,
         )
 
 
 class Hold:
-    """While entered, a job that gets there stops in the middle of its write."""
+    """While entered, a job that gets there stops in the middle of its write.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file that holds it.
+        wait: Waits until a job is there, as `wait_until`; it may know when none will come.
+    """
+
+    def __init__(self, path: Path, wait: Callable[..., object] = wait_until) -> None:
         self._path = path
+        self._wait = wait
         self._reached = path.with_name(path.name + ".reached")
 
     def __enter__(self) -> Hold:
@@ -132,7 +139,7 @@ class Hold:
 
     def wait(self, timeout: float = 120) -> None:
         """Wait until a job is there."""
-        wait_until(self._reached.exists, timeout=timeout, what=f"a job reaches {self._path.name}")
+        self._wait(self._reached.exists, timeout=timeout, what=f"a job reaches {self._path.name}")
 
     def release(self) -> None:
         """Let the job go on."""
@@ -194,7 +201,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for marker in ("server", "airflow", "kafka", "spark", "postgres"):
                 item.add_marker(marker)
             # Some fixtures bring a hundred tasks to an end.
-            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.timeout(4800))
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,11 @@ class Servers:
     connect: SparkConnect
     airflow: Airflow
 
+    def revive(self) -> None:
+        """Start again what has died of the servers beside Airflow and the shared broker, which others revive."""
+        for server in (self.ledger, self.secure_kafka, self.connect):
+            server.revive()
+
     def control(self) -> Control:
         """Return what stops and starts Airflow's components."""
         manager = _Asked(self.address, authkey=self.secret)
@@ -119,7 +124,7 @@ def main(folder: Path, folder_of_kafka: Path) -> None:
     with ExitStack() as stack:
         # Others may run here later: what the first have left is not theirs.
         servers = _run(Path(mkdtemp(prefix="servers-", dir=folder)), folder_of_kafka, stack)
-        serve(folder, os.getpid(), servers, linger=LINGER)
+        serve(folder, os.getpid(), servers, linger=LINGER, meanwhile=servers.revive)
 
 
 def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
@@ -152,8 +157,8 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             # Many tasks wait: for a file that holds them, or for a server that is away.
             "core": {"parallelism": "12", "min_serialized_dag_fetch_interval": "60"},
             # It looks at all DAGs each time; of so many, half a second would keep it busy.
-            # And it takes a task for dead that a machine with other work does not let tell of itself for long.
-            "scheduler": {"scheduler_idle_sleep_time": "1", "task_instance_heartbeat_timeout": "40"},
+            # And it takes a task for dead that does not tell of itself for long: on a machine with other work, for a minute.
+            "scheduler": {"scheduler_idle_sleep_time": "1", "task_instance_heartbeat_timeout": "80"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600", "refresh_interval": "60"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},

@@ -49,12 +49,13 @@ def wait_for_first_window(lab: Lab, dag_id: str) -> None:
 def wait_for_scheduled_window(lab: Lab, dag_id: str) -> tuple[str, str]:
     """Return a scheduled run that has a window with records, and the window's id."""
     found: dict[str, list[str]] = {}
+    waiting = lab.api.watch(dag_id)
 
     def is_there() -> bool:
         found.update(windows_of_runs(lab, dag_id, "scheduled"))
         return bool(found)
 
-    wait_until(is_there, timeout=180, what="a scheduled run has a window with records", interval=1)
+    waiting.wait_until(is_there, timeout=180, what="a scheduled run has a window with records", interval=1)
     run, [window_id] = next(iter(found.items()))
     lab.api.wait_for_run(dag_id, run, "success")
     return run, window_id
@@ -127,7 +128,13 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     assert lab.api.xcom(dag_id, scheduled, "plan")["window_id"] == had
     assert lab.api.xcom(dag_id, scheduled, "commit") == {"window_id": had, "is_rerun": True}
     # A paused DAG starts no further task: what was produced last, a run of the schedule may be at work on.
-    wait_until(lambda: is_all_committed(lab, dag_id), timeout=180, what="all records are committed", interval=1)
+    wait_until(
+        lambda: is_all_committed(lab, dag_id),
+        timeout=180,
+        what="all records are committed",
+        interval=1,
+        progress=lab.api.last_end,
+    )
     lab.api.pause(dag_id)
     windows = [row.held.window for row in lab.windows(dag_id)]
     assert {w.state for w in windows if w.span} == {State.COMMITTED}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
 from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, stop_commit_half_way, table
-from tests.lab.processes import wait_until
+from tests.lab.airflow_api import UnexpectedStateError
 from tests.lab.topics import create_topic, produce
 
 # First what waits longest: until Airflow has noticed that a backfill is over.
@@ -59,7 +60,7 @@ def take_course(lab: Lab, cell: Cell) -> str:
 
 def own_nothing_but_a_watermark(lab: Lab, cell: Cell) -> None:
     """Let a group begin at the end of the log, as one that was started live and later than its topic."""
-    service = WindowService(lab.ledger, KafkaLog(lab.kafka.client_config(), 30))
+    service = WindowService(lab.ledger, KafkaLog(lab.kafka.client_config(), 240))
     group = KafkaGroup(cell.dag_id, topics=[TOPIC], starting_offsets="latest")
     claim = Claim(cell.dag_id, "before", "load", scope=Scope.RUN)
     [planned] = service.plan(group, claim, lambda _: True)
@@ -84,7 +85,9 @@ def bring_to_stage(lab: Lab, cell: Cell, run: str) -> None:
         return
     if cell.is_held:
         reached = lab.folder / "matrix" / f"{cell.dag_id}.reached"
-        wait_until(reached.exists, timeout=300, what=f"{cell.dag_id} is in the middle of its job")
+        lab.api.watch(cell.dag_id).wait_until(
+            reached.exists, timeout=300, what=f"{cell.dag_id} is in the middle of its job"
+        )
     else:
         # What is cleared in the moment in which the scheduler ends its run is not run again.
         lab.api.wait_for_run(cell.dag_id, run, "success", timeout=600)
@@ -139,6 +142,26 @@ def test_a_rerun_has_the_same_window_and_the_lake_holds_it_once(
     assert told["is_rerun"] == cell.is_rerun
     assert lab.api.task(cell.dag_id, run, "after")["try_number"] == 1 + cell.runs_after_again
     expect_once(lab, cell.dag_id, [window])
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_cell_that_fails_lets_go_of_what_it_holds_and_starts_no_more(tmp_path: Path, is_held: bool) -> None:
+    cell = next(cell for cell in CELLS if (cell.is_held if is_held else cell.fails_first))
+    folder = tmp_path / "matrix"
+    folder.mkdir()
+    held: list[Path] = []
+
+    def fail(dag_id: str) -> None:
+        held.extend(folder.iterdir())
+        raise UnexpectedStateError(f"{dag_id} is not there")
+
+    lab = Mock(folder=tmp_path)
+    lab.api.unpause = fail
+    with pytest.raises(UnexpectedStateError, match="is not there"):
+        take_course(lab, cell)
+    assert len(held) == 1, "it held nothing: this shows nothing"
+    assert [path.name for path in folder.iterdir()] == [f"{cell.dag_id}.let-go"]
+    lab.api.pause.assert_called_once_with(cell.dag_id)
 
 
 def test_the_docs_have_the_table_that_was_tested() -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import requests
 from confluent_kafka.admin import AclOperation, AdminClient
 from sqlalchemy import create_engine, text
 
 from tests.lab.airflow import Airflow
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
+from tests.lab.patience import ANSWER
 from tests.lab.processes import Server, ServerError, wait_until
 from tests.lab.topics import (
     abort_transaction,
@@ -57,6 +59,30 @@ def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_pa
     with Server("parent", [sys.executable, "-c", starts_a_child], log=log, ready=lambda: bool(log.read_text())):
         child = psutil.Process(int(log.read_text()))
     wait_until(lambda: is_dead(child), timeout=5, what="the child is dead")
+
+
+@pytest.mark.server
+def test_a_server_whose_answer_comes_too_late_is_asked_again(tmp_path: Path) -> None:
+    answers = iter([requests.ReadTimeout("slow"), requests.ConnectionError("refused"), OSError("reset")])
+
+    def is_ready() -> bool:
+        for error in answers:
+            raise error
+        return True
+
+    with Server("slow", ["sleep", "600"], log=tmp_path / "log", ready=is_ready) as server:
+        assert server.is_running
+
+
+@pytest.mark.server
+def test_a_server_that_never_answers_tells_what_its_client_saw(tmp_path: Path) -> None:
+    def is_ready() -> bool:
+        raise requests.ReadTimeout("read timed out")
+
+    server = Server("mute", ["sleep", "600"], log=tmp_path / "log", ready=is_ready, timeout=0.1)
+    with pytest.raises(ServerError, match=r"mute did not answer within 0\.1 s, at last ReadTimeout\(.read timed out"):
+        server.start()
+    assert not server.is_running
 
 
 @pytest.mark.server
@@ -119,16 +145,16 @@ def test_a_partition_on_a_stopped_broker_has_no_leader(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "first") as first, KafkaBroker(tmp_path / "second", joins=first) as second:
         create_topic(first, "orders", on_brokers=[1, 2])
         second.stop()
-        partitions = first.admin.list_topics("orders", timeout=10).topics["orders"].partitions
+        partitions = first.admin.list_topics("orders", timeout=ANSWER).topics["orders"].partitions
         assert [partitions[0].leader, partitions[1].leader] == [1, -1]
 
 
 def test_a_user_sees_the_topics_that_the_acl_allows(kafka_sasl: SecureKafkaBroker, topic: str) -> None:
     create_topic(kafka_sasl, topic)
     alice = AdminClient(kafka_sasl.client_config("alice"))
-    assert topic not in alice.list_topics(timeout=10).topics
+    assert topic not in alice.list_topics(timeout=ANSWER).topics
     kafka_sasl.allow("alice", AclOperation.DESCRIBE, topic=topic)
-    assert topic in alice.list_topics(timeout=10).topics
+    assert topic in alice.list_topics(timeout=ANSWER).topics
 
 
 @pytest.mark.parametrize(
@@ -144,7 +170,7 @@ def test_a_database_keeps_its_rows_over_stop_and_kill(database: type[Postgres] |
         server.stop()
         server.start()
         server.kill()
-        server.start()
+        server.revive()
         with engine.begin() as connection:
             assert connection.execute(text("SELECT n FROM numbers")).scalar() == 42
         engine.dispose()
@@ -174,7 +200,7 @@ def test_spark_connect_reads_offset_ranges_of_kafka(
     assert json.loads(done.stdout) == [10, 12, 14, 16]
 
 
-ANSWER = """
+DAG_THAT_ANSWERS = """
 from airflow.sdk import dag, get_current_context, task
 
 
@@ -196,7 +222,7 @@ answer()
 def test_airflow_runs_a_dag_and_a_clear_runs_it_again(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
-    (dags / "answer.py").write_text(ANSWER)
+    (dags / "answer.py").write_text(DAG_THAT_ANSWERS)
     with Airflow(tmp_path / "home", dags) as airflow:
         airflow.api.unpause("answer")
         run = airflow.api.run_to("answer", {"question": "six times nine"})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from tests.lab.patience import Patience, crowd_of_this_machine, run_to_end, wait_until
+from tests.lab.patience import Patience, cores, crowd_of_this_machine, run_to_end, wait_until
 
 
 class Clock:
@@ -83,3 +86,20 @@ def test_a_command_that_takes_too_long_is_killed_and_what_it_said_is_told() -> N
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         run_to_end([sys.executable, "-c", code], timeout=0.1)
     assert caught.value.output == "begun\n"
+
+
+def test_cores_that_this_thread_may_not_use_do_not_count() -> None:
+    def cores_of_a_thread_with_one() -> float:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread alone
+        return cores()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(cores_of_a_thread_with_one).result() == 1
+
+
+def test_of_a_control_group_that_gets_half_a_core_that_half_counts(tmp_path: Path) -> None:
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert cores(tmp_path) == 0.5

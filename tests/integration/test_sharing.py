@@ -26,6 +26,22 @@ with (folder / "story").open("a") as story:
     serve(folder, os.getpid(), {"pid": os.getpid()}, linger=float(sys.argv[2]))
     print("stopped", file=story, flush=True)
 """
+# Stands for servers, too: one that notes each process of its own.
+REVIVED = """
+import os, sys
+from pathlib import Path
+from tests.lab.processes import OneServer, Server
+from tests.lab.sharing import serve
+folder = Path(sys.argv[1])
+class Sleeper(OneServer):
+    def __init__(self):
+        self._server = Server("sleeper", ["sleep", "600"], log=folder / "log", ready=self._note)
+    def _note(self):
+        with (folder / "story").open("a") as story:
+            return print(self.pid, file=story) is None
+with Sleeper() as sleeper:
+    serve(folder, os.getpid(), sleeper.pid, meanwhile=sleeper.revive)
+"""
 USER = """
 import sys, time
 from pathlib import Path
@@ -92,6 +108,17 @@ def test_it_stops_also_when_its_last_user_was_killed(tmp_path: Path) -> None:
     user.send_signal(signal.SIGKILL)
     user.communicate()
     wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+
+
+@pytest.mark.slow
+def test_a_server_of_theirs_that_dies_is_started_again_while_they_are_used(tmp_path: Path) -> None:
+    with shared(tmp_path, [sys.executable, "-c", REVIVED, str(tmp_path)], what="they") as pid:
+        psutil.Process(pid).kill()
+        wait_until(lambda: len(story(tmp_path)) == 2, timeout=60, what="it is started again")
+        first, second = map(int, story(tmp_path))
+        assert first == pid != second
+        assert psutil.Process(second).name() == "sleep"
+    wait_until(lambda: not psutil.pid_exists(second), timeout=60, what="it stops with them")
 
 
 @pytest.mark.slow

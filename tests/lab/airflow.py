@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
-import requests
 
 from tests.lab.airflow_api import AirflowApi
 from tests.lab.cache import CACHE, PROVIDER_CACHE, one_at_a_time, workshop
@@ -192,10 +191,7 @@ class Airflow:
         )
 
     def _is_healthy(self, command: str) -> bool:
-        try:
-            said = self.api.health()[_COMPONENTS[command]]
-        except (requests.ConnectionError, requests.Timeout, requests.HTTPError):
-            return False
+        said = self.api.health()[_COMPONENTS[command]]
         if said is None or said["status"] != "healthy":
             return False
         # "healthy" alone may be the last heartbeat of the process before this one.

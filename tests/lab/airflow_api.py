@@ -8,17 +8,16 @@ from urllib.parse import quote
 
 import requests
 
-from tests.lab.airflow_signs import BACKFILL, LAST_END, RUN, RUNS, Signs
-from tests.lab.patience import Patience
+from tests.lab.airflow_signs import BACKFILL, FAILED, LAST_END, RUN, RUNS, Signs
+from tests.lab.patience import ANSWER, Patience, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
 _RUN_ENDS = ("success", "failed")
 _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
-_REQUEST_SECONDS = 240
 # How long the server may answer what is only asked with "too busy".
 _ANSWER_SECONDS = 60
 _ABOUT_THE_TASK = ("dag_id", "run_id", "task_id", "map_index", "try_number", "ti_id")
@@ -75,14 +74,14 @@ class AirflowApi:
 
     def _once(self, method: str, path: str, body: Json | None, query: Json) -> Any:
         url = f"{self.url}/api/v2{path}"
-        answer = self._session.request(method, url, json=body, params=query, timeout=_REQUEST_SECONDS)
+        answer = self._session.request(method, url, json=body, params=query, timeout=ANSWER)
         if not answer.ok:
             raise requests.HTTPError(f"{method} {path}: {answer.status_code} {answer.text[:2000]}", response=answer)
         return answer.json() if answer.content else None
 
     def _log_in(self) -> None:
         login = {"username": self._user, "password": self._password}
-        answer = self._session.post(f"{self.url}/auth/token", json=login, timeout=_REQUEST_SECONDS)
+        answer = self._session.post(f"{self.url}/auth/token", json=login, timeout=ANSWER)
         answer.raise_for_status()
         self._session.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
@@ -146,7 +145,7 @@ class AirflowApi:
         while (run := self.run(dag_id, run_id))["state"] != state:
             if run["state"] in _RUN_ENDS or patience.is_over():
                 raise UnexpectedStateError(
-                    f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self._story(dag_id, run_id)}"
+                    f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self.story(dag_id, run_id)}"
                 )
             patience.pause()
         return run
@@ -289,7 +288,7 @@ class AirflowApi:
             if patience.is_over() or (is_this_try and task["state"] in _TASK_ENDS):
                 raise UnexpectedStateError(
                     f"{task_id} of {run_id} is {task['state']} in try {task['try_number']}, not {state}\n"
-                    f"{self._story(dag_id, run_id)}"
+                    f"{self.story(dag_id, run_id)}"
                 )
             patience.pause()
 
@@ -299,7 +298,7 @@ class AirflowApi:
         while (task := self.task(dag_id, run_id, task_id))["state"] != "up_for_retry" and task["try_number"] < 2:
             if patience.is_over() or task["state"] in _TASK_ENDS:
                 raise UnexpectedStateError(
-                    f"{task_id} of {run_id} is {task['state']}, and is not tried again\n{self._story(dag_id, run_id)}"
+                    f"{task_id} of {run_id} is {task['state']}, and is not tried again\n{self.story(dag_id, run_id)}"
                 )
             patience.pause()
 
@@ -360,15 +359,24 @@ class AirflowApi:
                 shown.append(line)
         return "\n".join(shown)
 
+    def failures(self, dag_id: str) -> set[tuple[Any, ...]]:
+        """Return the tasks of a Dag that have failed for good, each as (run id, task id, map index, try)."""
+        assert self._signs is not None, "this takes the address of Airflow's database"
+        return set(self._signs.read(FAILED, dag_id=dag_id))
+
+    def watch(self, dag_id: str) -> Watch:
+        """Return what waits, from now on, for what tasks of this Dag do outside of Airflow."""
+        return Watch(self, dag_id)
+
     def _patience(self, seconds: float, query: Any = None, **values: Any) -> Patience:
         signs = self._signs
-        if signs is None:
-            return Patience(seconds, self._last_end)
-        sign = None if query is None else partial(signs.read, query, **values)
-        return Patience(seconds, partial(signs.read, LAST_END), sign=sign)
+        sign = None if query is None or signs is None else partial(signs.read, query, **values)
+        return Patience(seconds, self.last_end, sign=sign)
 
-    def _last_end(self) -> Any:
+    def last_end(self) -> Any:
         """Return which task ended last, whoever's it is: while tasks end, the one that is waited for has its turn to come."""
+        if self._signs is not None:
+            return self._signs.read(LAST_END)
         query = {"end_date_gte": "2000-01-01T00:00:00Z", "order_by": "-end_date", "limit": 1}
         ended = self.request("GET", "/dags/~/dagRuns/~/taskInstances", **query)["task_instances"]
         return [(task["id"], task["end_date"]) for task in ended]
@@ -381,7 +389,7 @@ class AirflowApi:
                 return None
             raise
 
-    def _story(self, dag_id: str, run_id: str) -> str:
+    def story(self, dag_id: str, run_id: str) -> str:
         """Return the states of a run's tasks, and the ends of the logs of those that failed, of each try."""
         tasks = self.tasks(dag_id, run_id)
         states = [f"  {_name(task)}: {task['state']}, try {task['try_number']}" for task in tasks]
@@ -392,6 +400,36 @@ class AirflowApi:
         for number in range(1, task["try_number"] + 1):
             log = self.log(dag_id, run_id, task["task_id"], number, map_index=task["map_index"])
             yield "\n".join([f"--- log of {_name(task)}, try {number}", *log.splitlines()[-_LOG_LINES:]])
+
+
+class Watch:
+    """Waits for what the tasks of a Dag do outside of Airflow, as long as tasks end, and no task of the Dag fails for good.
+
+    Args:
+        api: Of the Airflow.
+        dag_id: The Dag; what has failed before does not count.
+    """
+
+    def __init__(self, api: AirflowApi, dag_id: str) -> None:
+        self._api = api
+        self._dag_id = dag_id
+        self._before = api.failures(dag_id)
+
+    def wait_until(self, condition: Callable[[], object], *, timeout: float, what: str, interval: float = 0.5) -> None:
+        """Poll until the condition holds; raise `UnexpectedStateError` when a task has failed, `TimeoutError` when it is late."""
+
+        def is_over() -> bool:
+            if condition():
+                return True
+            self._expect_no_failure(what)
+            return False
+
+        wait_until(is_over, timeout=timeout, what=what, interval=interval, progress=self._api.last_end)
+
+    def _expect_no_failure(self, what: str) -> None:
+        for run_id, task_id, *_ in self._api.failures(self._dag_id) - self._before:
+            story = self._api.story(self._dag_id, run_id)
+            raise UnexpectedStateError(f"{task_id} of {run_id} has failed, and so it is in vain: {what}\n{story}")
 
 
 def _name(task: Json) -> str:

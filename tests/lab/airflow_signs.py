@@ -25,6 +25,11 @@ BACKFILL = text("SELECT completed_at FROM backfill WHERE id = :backfill_id")
 """An Airflow backfill."""
 LAST_END = text("SELECT max(end_date) FROM task_instance")
 """When a task ended last, whoever's it is."""
+FAILED = text(
+    "SELECT run_id, task_id, map_index, try_number FROM task_instance WHERE dag_id = :dag_id AND state = 'failed' "
+    "ORDER BY run_id, task_id, map_index"
+)
+"""The tasks of a DAG that have failed for good."""
 
 
 class Signs:

@@ -92,7 +92,4 @@ def _driver(folder: Path) -> Iterator[str]:
 
 
 def _answers(url: str) -> bool:
-    try:
-        return bool(requests.get(f"{url}/status", timeout=5).json()["value"]["ready"])
-    except requests.ConnectionError:
-        return False
+    return bool(requests.get(f"{url}/status", timeout=5).json()["value"]["ready"])

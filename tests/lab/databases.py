@@ -45,8 +45,8 @@ class _Database:
         return self
 
     def revive(self) -> None:
-        """Start it again if it has died."""
-        if self._server is None or not self._server.is_running:
+        """Start it again if it has died; what another process started, that one revives."""
+        if self._server is None or (self._server.is_ours and not self._server.is_running):
             self.stop()
             self.start()
 
@@ -175,7 +175,7 @@ class Postgres(_Database):
         import psycopg
 
         address = {"host": LOOPBACK, "port": self.port, "user": _USER, "password": _PASSWORD, "dbname": "postgres"}
-        with psycopg.connect(**address, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(**address, autocommit=True, connect_timeout=60) as connection:
             connection.execute(statement)
 
 
@@ -260,7 +260,7 @@ class MariaDB(_Database):
         """Run statements as root."""
         import pymysql
 
-        connection = pymysql.connect(unix_socket=str(self._socket), user="root", connect_timeout=5)
+        connection = pymysql.connect(unix_socket=str(self._socket), user="root", connect_timeout=60)
         with connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)

@@ -7,11 +7,11 @@ import json
 import subprocess
 import urllib.request
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 from urllib.parse import urlencode
 
 from tests.lab.jars import HDFS, as_xml, class_path, log_settings
 from tests.lab.java import java
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerError, ServerPair, free_port
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Hdfs(ServerPair):
     def is_in_safe_mode(self) -> bool:
         """Tell whether the name node refuses every change, as it does until it knows where its files are."""
         query = urlencode({"qry": "Hadoop:service=NameNode,name=FSNamesystemState"})
-        with urllib.request.urlopen(f"{self.url}/jmx?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/jmx?{query}", timeout=ANSWER) as answer:
             return bool(json.load(answer)["beans"][0]["FSState"] == "safeMode")
 
     def takes_files(self) -> bool:
@@ -94,14 +94,11 @@ class Hdfs(ServerPair):
     def _request(self, method: str, operation: str, path: str, **parameters: str | int) -> Any:
         query = urlencode({"op": operation, "user.name": self.user, **parameters})
         request = urllib.request.Request(f"{self.url}/webhdfs/v1{path}?{query}", method=method)
-        return urllib.request.urlopen(request, timeout=10)
+        return urllib.request.urlopen(request, timeout=ANSWER)
 
     def _is_listing(self) -> bool:
-        try:
-            with self._request("GET", "LISTSTATUS", "/"):
-                return True
-        except (URLError, TimeoutError, ConnectionError):
-            return False
+        with self._request("GET", "LISTSTATUS", "/"):
+            return True
 
     def _format(self) -> None:
         command = [*self.name_node.command, "-format", "-nonInteractive"]

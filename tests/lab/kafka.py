@@ -22,6 +22,7 @@ from tests.lab.archives import archive_options, make_archive
 from tests.lab.certificates import make_certificates
 from tests.lab.jars import KAFKA, class_path, log_settings
 from tests.lab.java import java
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 from tests.lab.topics import create_topic, produce
 
@@ -223,8 +224,8 @@ class SecureKafkaBroker(KafkaBroker):
         binding = AclBinding(
             kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
         )
-        for created in self.admin.create_acls([binding]).values():
-            created.result(10)
+        for created in self.admin.create_acls([binding], request_timeout=ANSWER).values():
+            created.result(ANSWER)
 
     def properties(self) -> dict[str, str]:
         """Return the content of server.properties."""

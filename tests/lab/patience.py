@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
+
+ANSWER = 240
+"""Seconds by the clock that a client waits for an answer that comes: on a busy machine, it may take a minute."""
+LONGEST = 900
+"""Seconds by the clock after which whoever waits for a thread or a process gives up: on a busy machine, it may need minutes."""
 
 _MOST_EXTENSIONS = 5
 _SHORTEST_PAUSE = 0.25
@@ -147,8 +154,37 @@ def output_of(process: subprocess.Popen[str], *, timeout: float, text_in: str | 
 
 
 def crowd_of_this_machine() -> float:
-    """Return how many threads want to run for each core, at least 1."""
-    return max(1.0, _runnable() / (os.cpu_count() or 1))
+    """Return how many threads want to run for each core that this process may use, at least 1."""
+    return max(1.0, _runnable() / cores())
+
+
+def cores(groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """Return how many cores this thread may use: those of its affinity, or less when its control group gets less of them.
+
+    Args:
+        groups: Where control groups (version 2) are.
+    """
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        allowed = os.cpu_count() or 1
+    return min([float(allowed), *_shares(groups)])
+
+
+def _shares(groups: Path) -> Iterator[float]:
+    """Yield how many cores our control group, and each one around it, gets; in a container, the first to be seen is its own."""
+    try:
+        own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/"))
+    except (OSError, StopIteration):
+        own = "0::/"
+    place = groups / own.removeprefix("0::/")
+    for group in (place, *place.parents):
+        with contextlib.suppress(OSError):
+            quota, period = (group / "cpu.max").read_text().split()
+            if quota != "max":
+                yield int(quota) / int(period)
+        if group == groups:
+            return
 
 
 def _runnable() -> float:

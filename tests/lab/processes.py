@@ -89,7 +89,7 @@ class Server:
         name: How messages call it.
         command: Program and arguments.
         log: File that gets stdout and stderr; a restart appends.
-        ready: Tells whether the server answers. Asked again until it does.
+        ready: Tells whether the server answers; an OSError, as of a client that got no answer, says no. Asked until it does.
         timeout: Seconds that it may take to get ready.
         stop_timeout: Seconds that it may take to stop; then it is killed.
         environment: The whole environment; None inherits ours.
@@ -118,6 +118,7 @@ class Server:
         self.timeout = timeout
         self._stop_timeout = stop_timeout
         self._ready = ready
+        self._refusal = ""
         self._environment = environment
         self._directory = directory
         self._user = user
@@ -184,7 +185,7 @@ class Server:
         """Return when the server answers; stop it and raise `ServerError` when it dies or takes too long."""
         try:
             wait_until(
-                lambda: self._has_ended() or self._ready(),
+                lambda: self._has_ended() or self._answers(),
                 timeout=self.timeout,
                 what=f"{self.name} is ready",
                 progress=self._work_done,
@@ -195,10 +196,18 @@ class Server:
                 )
         except TimeoutError as overdue:
             self.kill()
-            raise ServerError(f"{self.name} did not answer within {self.timeout:g} s\n{self.log_tail()}") from overdue
+            told = f"{self.name} did not answer within {self.timeout:g} s{self._refusal}"
+            raise ServerError(f"{told}\n{self.log_tail()}") from overdue
         except BaseException:
             self.kill()
             raise
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._ready())
+        except OSError as error:  # every `requests.RequestException` is one
+            self._refusal = f", at last {error!r}"
+            return False
 
     def ask_to_stop(self) -> None:
         """Send the stop signal and return at once, so that several can stop side by side; `stop` waits."""

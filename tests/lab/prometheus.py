@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +11,7 @@ from typing import Any, Self
 import requests
 
 from tests.lab.debian import ensure_program
+from tests.lab.patience import ANSWER, run_to_end
 from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
 
 
@@ -62,15 +62,12 @@ class Prometheus(OneServer):
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"]}
 
     def _get(self, what: str, **asked: str) -> Any:
-        answer = requests.get(f"{self.url}/api/v1/{what}", params=asked, timeout=20).json()
+        answer = requests.get(f"{self.url}/api/v1/{what}", params=asked, timeout=ANSWER).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
     def _is_ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/-/ready", timeout=2).ok
-        except requests.RequestException:
-            return False
+        return requests.get(f"{self.url}/-/ready", timeout=10).ok
 
 
 def prometheus_program() -> str:
@@ -82,6 +79,6 @@ def promtool(*arguments: str | Path, given: str | None = None) -> str:
     """Run `promtool`, with a text on its stdin, and return what it said; what it refuses is an AssertionError."""
     program = ensure_program(lambda: shutil.which("promtool"), package="prometheus")
     command = [program, *map(str, arguments)]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=120)
+    done = run_to_end(command, text_in=given, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

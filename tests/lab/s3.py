@@ -8,8 +8,8 @@ import sys
 import threading
 import urllib.request
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
 
 if TYPE_CHECKING:
@@ -90,12 +90,9 @@ class S3(OneServer):
         # Not as a form, which is urllib's default: moto would find no text in it.
         plain = {"Content-Type": "text/plain"}
         request = urllib.request.Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), plain)
-        with urllib.request.urlopen(request, timeout=5):
+        with urllib.request.urlopen(request, timeout=ANSWER):
             pass
 
     def _is_answering(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/moto-api/", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (URLError, TimeoutError, ConnectionError):
-            return False
+        with urllib.request.urlopen(f"{self.url}/moto-api/", timeout=10) as answer:
+            return bool(answer.status == 200)

@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import time
+import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ def serve(
         folder: As given to `shared`.
         process_id: Of the process that runs them.
         facts: What others get; must be picklable.
-        meanwhile: Called again and again, for example to start again what has died.
+        meanwhile: Called again and again, for example to start again what has died; also after a `ServerError` of it.
         linger: Seconds that they wait for someone after the last user has left, as long as the process that started them
             is there: it may come back.
     """
@@ -78,7 +79,10 @@ def serve(
             elif time.monotonic() - used >= linger or os.getppid() != starter:
                 break
             fcntl.flock(users, fcntl.LOCK_UN)
-            meanwhile()
+            try:
+                meanwhile()
+            except ServerError:  # it may start the next time; in the log there is why it did not
+                traceback.print_exc()
             time.sleep(_LOOK_SECONDS)
         # Whoever comes now finds nothing here, and starts others.
         _facts(folder).unlink()

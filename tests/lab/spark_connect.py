@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 
 from tests.lab.jars import jdbc_jars, spark_connector_jars, table_jars
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
 from tests.lab.start import java_command
 from tests.lab.tables import table_settings
@@ -63,8 +64,8 @@ class SparkConnect(OneServer):
     def threads(self) -> str:
         """Return what the driver's threads are doing, with their stacks."""
         apps = f"{self.ui_url}/api/v1/applications"
-        (app,) = requests.get(apps, timeout=30).json()
-        return requests.get(f"{apps}/{app['id']}/executors/driver/threads", timeout=30).text
+        (app,) = requests.get(apps, timeout=ANSWER).json()
+        return requests.get(f"{apps}/{app['id']}/executors/driver/threads", timeout=ANSWER).text
 
     @property
     def events(self) -> Path:

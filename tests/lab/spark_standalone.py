@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from tests.lab.java import pyspark_home
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 from tests.lab.spark_connect import OPENS
 from tests.lab.start import java_command
@@ -71,7 +72,7 @@ class SparkStandalone(ServerPair):
 
     def state(self) -> dict[str, Any]:
         """Return what the master's page says, as JSON."""
-        state: dict[str, Any] = requests.get(f"{self.webui_url}/json/", timeout=10).json()
+        state: dict[str, Any] = requests.get(f"{self.webui_url}/json/", timeout=ANSWER).json()
         return state
 
     def drivers(self) -> dict[str, str]:
@@ -116,10 +117,7 @@ class SparkStandalone(ServerPair):
         return {**ours, **spark, "PYSPARK_PYTHON": sys.executable}
 
     def _master_is_alive(self) -> bool:
-        try:
-            return bool(self.state()["status"] == "ALIVE")
-        except requests.RequestException:
-            return False
+        return bool(self.state()["status"] == "ALIVE")
 
 
 def _java(*settings: str) -> list[str]:

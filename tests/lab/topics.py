@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
 
 _SECONDS = 20
+"""How long a change may take on a quiet machine."""
 
 
 def create_topic(
@@ -50,7 +52,7 @@ def create_topic(
     count = partitions if on_brokers is None else len(on_brokers)
     placement = {"replication_factor": 1} if on_brokers is None else {"replica_assignment": [[b] for b in on_brokers]}
     wanted = NewTopic(name, count, config=dict(config or {}), **placement)
-    kafka.admin.create_topics([wanted])[name].result(_SECONDS)
+    kafka.admin.create_topics([wanted], request_timeout=ANSWER)[name].result(ANSWER)
     wait_until(lambda: _leaders(kafka, name) == count, timeout=_SECONDS, what=f"{name} has {count} leaders")
     # Another broker than the one that told of the leaders may hear of the topic later.
     return wait_until(lambda: _topic_id(kafka, name), timeout=_SECONDS, what=f"{name} has an id") or ""
@@ -58,18 +60,19 @@ def create_topic(
 
 def topic_id(kafka: KafkaBroker, name: str) -> str:
     """Return the id that a topic of the same name does not share after delete and create."""
-    return str(kafka.admin.describe_topics(TopicCollection([name]))[name].result(_SECONDS).topic_id)
+    described = kafka.admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER)[name]
+    return str(described.result(ANSWER).topic_id)
 
 
 def delete_topic(kafka: KafkaBroker, name: str) -> None:
     """Delete a topic and wait until it is gone for every client."""
-    kafka.admin.delete_topics([name])[name].result(_SECONDS)
+    kafka.admin.delete_topics([name], request_timeout=ANSWER)[name].result(ANSWER)
     wait_until(lambda: _leaders(kafka, name) == 0, timeout=_SECONDS, what=f"{name} is gone")
 
 
 def add_partitions(kafka: KafkaBroker, name: str, total: int) -> None:
     """Grow a topic to this number of partitions and wait until the new ones have leaders."""
-    kafka.admin.create_partitions([NewPartitions(name, total)])[name].result(_SECONDS)
+    kafka.admin.create_partitions([NewPartitions(name, total)], request_timeout=ANSWER)[name].result(ANSWER)
     wait_until(lambda: _leaders(kafka, name) == total, timeout=_SECONDS, what=f"{name} has {total} leaders")
 
 
@@ -77,10 +80,10 @@ def configure_topic(kafka: KafkaBroker, name: str, config: Mapping[str, str]) ->
     """Set some of a topic's settings, and wait until the broker tells them."""
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-    kafka.admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+    kafka.admin.incremental_alter_configs([resource], request_timeout=ANSWER)[resource].result(ANSWER)
 
     def is_told() -> bool:
-        told = kafka.admin.describe_configs([resource])[resource].result(_SECONDS)
+        told = kafka.admin.describe_configs([resource], request_timeout=ANSWER)[resource].result(ANSWER)
         return all(told[key].value == value for key, value in config.items())
 
     wait_until(is_told, timeout=_SECONDS, what=f"{name} has its settings")
@@ -89,7 +92,7 @@ def configure_topic(kafka: KafkaBroker, name: str, config: Mapping[str, str]) ->
 def delete_records(kafka: KafkaBroker, name: str, before: int, partition: int = 0) -> None:
     """Make `before` the beginning offset of a partition, as retention would."""
     wanted = TopicPartition(name, partition, before)
-    kafka.admin.delete_records([wanted])[wanted].result(_SECONDS)
+    kafka.admin.delete_records([wanted], request_timeout=ANSWER)[wanted].result(ANSWER)
 
 
 def produce(
@@ -138,7 +141,7 @@ class Transaction:
     def __init__(self, kafka: KafkaBroker, name: str, partition: int, *, timeout_ms: int) -> None:
         settings = {"transactional.id": f"tx-{uuid.uuid4().hex}", "transaction.timeout.ms": timeout_ms, "log_level": 0}
         self.producer = Producer({**kafka.client_config(), **settings})
-        self.producer.init_transactions(_SECONDS)
+        self.producer.init_transactions(ANSWER)
         self.producer.begin_transaction()
         self._kafka = kafka
         self._name = name
@@ -151,12 +154,12 @@ class Transaction:
     def commit(self) -> None:
         """Commit, and wait until the marker is in the partition: it takes one offset."""
         with self._one_more_offset():
-            self.producer.commit_transaction(_SECONDS)
+            self.producer.commit_transaction(ANSWER)
 
     def abort(self) -> None:
         """Abort, and wait until the marker is in the partition: it takes one offset."""
         with self._one_more_offset():
-            self.producer.abort_transaction(_SECONDS)
+            self.producer.abort_transaction(ANSWER)
 
     @contextlib.contextmanager
     def _one_more_offset(self) -> Iterator[None]:
@@ -181,7 +184,7 @@ def abort_transaction(kafka: KafkaBroker, name: str, count: int, *, partition: i
 
 
 def open_transaction(
-    kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0, timeout_ms: int = 60_000
+    kafka: KafkaBroker, name: str, count: int, *, partition: int = 0, first: int = 0, timeout_ms: int = 600_000
 ) -> Transaction:
     """Append records in a transaction and leave it open."""
     transaction = Transaction(kafka, name, partition, timeout_ms=timeout_ms)
@@ -192,8 +195,8 @@ def open_transaction(
 def end_offset(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
     """Return the offset that the next record gets (the high watermark, open transactions included)."""
     wanted = TopicPartition(name, partition)
-    found = kafka.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=_SECONDS)
-    return int(found[wanted].result(_SECONDS).offset)
+    found = kafka.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=ANSWER)
+    return int(found[wanted].result(ANSWER).offset)
 
 
 def _send(
@@ -255,6 +258,6 @@ def _leaders(kafka: KafkaBroker, name: str) -> int:
 def _flush(producer: Producer) -> int:
     """Wait as long as records are acknowledged, and return how many are not when none was for a while."""
     left = len(producer)
-    while left and (unsent := producer.flush(_SECONDS)) < left:
+    while left and (unsent := producer.flush(ANSWER)) < left:
         left = unsent
     return left

@@ -10,6 +10,7 @@ import requests
 
 from tests.lab.jars import YARN, as_xml, class_path, log_settings
 from tests.lab.java import java, pyspark_home
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class Yarn(ServerPair):
 
     def apps(self, tag: str | None = None) -> dict[str, dict[str, Any]]:
         """Return all applications, or those with a tag, oldest first."""
-        answer = requests.get(f"{self.webapp}/ws/v1/cluster/apps", params=tag and {"applicationTags": tag}, timeout=10)
+        tagged = tag and {"applicationTags": tag}
+        answer = requests.get(f"{self.webapp}/ws/v1/cluster/apps", params=tagged, timeout=ANSWER)
         found = (answer.json()["apps"] or {}).get("app", [])
         return {app["id"]: app for app in sorted(found, key=lambda app: app["id"])}
 
@@ -93,13 +95,10 @@ class Yarn(ServerPair):
             self._write_settings()
 
     def _is_answering(self) -> bool:
-        try:
-            return requests.get(f"{self.webapp}/ws/v1/cluster/info", timeout=10).ok
-        except requests.RequestException:
-            return False
+        return requests.get(f"{self.webapp}/ws/v1/cluster/info", timeout=10).ok
 
     def _has_node(self) -> bool:
-        nodes = requests.get(f"{self.webapp}/ws/v1/cluster/nodes", timeout=10).json()["nodes"] or {}
+        nodes = requests.get(f"{self.webapp}/ws/v1/cluster/nodes", timeout=10).json().get("nodes") or {}
         return any(node["state"] == "RUNNING" for node in nodes.get("node", []))
 
     def _write_settings(self) -> None:

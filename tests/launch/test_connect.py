@@ -142,8 +142,7 @@ class Store(dict[str, Any]):
 def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(connect, "PATIENCE", 20)
-    monkeypatch.setattr(connect, "SILENCE", 5)
+    monkeypatch.setattr(connect, "PATIENCE", 2.5 * connect.SILENCE)  # time for two silences, which there are not
     url = session_url(spark_connect.url, attempt(1))
     # The driver opens a file to which no one writes: that takes longer than anybody lives, no CPU, and looks at no interrupt.
     os.mkfifo(tmp_path / "endless")

@@ -9,6 +9,7 @@ import requests
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.core.launch.login import properties_file
+from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
 from tests.launch.conftest import Worker
 
@@ -87,7 +88,7 @@ def test_a_login_in_the_connection_is_refused_with_what_to_do_and_nothing_is_pla
 
 def all_pages(connect: SparkConnect) -> dict[str, str]:
     """Return what the server's UI and its REST interface show, two links deep."""
-    (application,) = requests.get(f"{connect.ui_url}/api/v1/applications", timeout=30).json()
+    (application,) = requests.get(f"{connect.ui_url}/api/v1/applications", timeout=ANSWER).json()
     api = f"/api/v1/applications/{application['id']}"
     starts = ["jobs", "stages", "storage", "environment", "executors", "SQL", "connect"]
     rest = [f"{api}/{what}" for what in ("environment", "jobs", "stages?details=true", "sql?details=true&length=1000")]
@@ -97,7 +98,7 @@ def all_pages(connect: SparkConnect) -> dict[str, str]:
         path, depth = todo.pop()
         if path in pages:
             continue
-        pages[path] = requests.get(f"{connect.ui_url}{path}", timeout=60).text
+        pages[path] = requests.get(f"{connect.ui_url}{path}", timeout=ANSWER).text
         links: list[Any] = re.findall(r'href="(?:http://[^/"]+)?(/(?:SQL|connect)/[^"#]*id=[^"#]*)"', pages[path])
         todo += [(link.replace("&amp;", "&"), depth + 1) for link in links if depth < 2]
     return pages

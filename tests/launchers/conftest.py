@@ -66,7 +66,7 @@ class Workers:
         """End it."""
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        wait_until(lambda: self._process.poll() is not None, timeout=30, what="what begins tries ends")
 
 
 def _ours() -> dict[str, str]:
@@ -233,7 +233,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
             group=topic,
             connection=connection,
             operator={
-                "group": {"name": topic, "topics": [topic], "kafka_timeout": 10},
+                "group": {"name": topic, "topics": [topic], "kafka_timeout": 60},
                 "application": f"local:{JOBS}/to_parquet.py",
                 "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
                 "jars": ",".join(str(jar) for jar in spark_connector_jars()),

@@ -11,8 +11,6 @@ from tests.lab.processes import wait_until
 from tests.lab.spark_standalone import SparkStandalone
 from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
 
-pytestmark = pytest.mark.timeout(1200)
-
 
 class Drivers:
     """The drivers that come after this moment."""

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import requests
 
+from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
 from tests.lab.start import quick_jvms
 from tests.lab.yarn import Yarn
 from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, is_over, light
-
-# Each job takes a minute on a busy machine.
-pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def light_task(task: Task) -> Task:
 
 def attempts_of(yarn: Yarn, app: str) -> int:
     """Return how often YARN itself tried an application."""
-    answer = requests.get(f"{yarn.webapp}/ws/v1/cluster/apps/{app}/appattempts", timeout=10)
+    answer = requests.get(f"{yarn.webapp}/ws/v1/cluster/apps/{app}/appattempts", timeout=ANSWER)
     return len(answer.json()["appAttempts"]["appAttempt"])
 
 

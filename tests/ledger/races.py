@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
+from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.service.memory_log import MemoryLog
 
@@ -190,9 +191,6 @@ class Answer:
 
 _start: Barrier
 
-_LONGEST = 900
-"""Seconds after which those who wait for one another give up: with much other work, each of the processes may need minutes to start."""
-
 
 def _set_up(start: Barrier) -> None:
     global _start
@@ -210,21 +208,21 @@ def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer
     answers = []
     for name in names:
         go = race(ledger, name, me)
-        _start.wait(timeout=_LONGEST)
+        _start.wait(timeout=LONGEST)
         answers.append(_answer(go))
-        _start.wait(timeout=_LONGEST)
+        _start.wait(timeout=LONGEST)
     return answers
 
 
 def _open_new(url: str, names: Sequence[str], me: int) -> list[Answer]:
-    _start.wait(timeout=_LONGEST)
+    _start.wait(timeout=LONGEST)
     return [_answer(lambda name=name: plan(SqlLedger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
 
 
 def _connect(urls: Sequence[str], me: int) -> list[Answer]:
     answers = []
     for url in urls:
-        _start.wait(timeout=_LONGEST)
+        _start.wait(timeout=LONGEST)
         answers.append(_answer(lambda url=url: open_engine(url).connect().close()))  # type: ignore[misc]
     return answers
 
@@ -264,5 +262,5 @@ class Competition:
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.
-        answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=900)
+        answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=LONGEST)
         return [list(by_group) for by_group in zip(*answers, strict=True)]

@@ -33,6 +33,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
+from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 
 
@@ -693,11 +694,11 @@ class LedgerContract:
             with ledger.turn(name):
                 state = ledger.load(name)
                 waiting = pool.submit(other)
-                assert began.wait(20)
+                assert began.wait(LONGEST)
                 [mine] = ledger.add_windows(group(name), state.version, [draft(10, 20)], claim("run-2"), NOW)
                 assert ledger.load(name).open == (mine,)
                 assert not done.wait(0.2)
-            theirs = waiting.result(60)
+            theirs = waiting.result(LONGEST)
         assert ledger.load(name).open == (mine, theirs)
         check_laws(ledger, name)
 

@@ -14,11 +14,13 @@ import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
+from airflow_kafka_offsets.adapters.ledger import engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Held, Outcome, State
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
+from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, add, claim
 
 
@@ -238,7 +240,7 @@ class OutputContract:
                 together = threading.Barrier(6)
 
                 def compete(held: Held = held, attempt: int = attempt, together: Any = together) -> Any:
-                    together.wait(60)
+                    together.wait(LONGEST)
                     try:
                         return self.commit(ledger, warehouse, held, attempt)
                     except ConcurrentChangeError:
@@ -293,8 +295,12 @@ class ServerOutputContract(OutputContract):
     """What holds on a server, where a transaction locks rows and not the whole database."""
 
     def test_the_next_windows_job_notes_what_it_staged_while_this_one_is_published(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, url: str, warehouse: Warehouse, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(engine, "LOCK_TIMEOUT", 300)
+        monkeypatch.setitem(engine._MYSQL_ARGS, "init_command", "SET innodb_lock_wait_timeout = 300")
+        monkeypatch.setitem(engine._MYSQL_ARGS, "read_timeout", 400)
+        ledger = SqlLedger(url)
         held, following = add(ledger, name, 0, 10), add(ledger, name, 10, 20)
         warehouse.stage(held, range(10))
         attempt = succeed(ledger, held)
@@ -305,10 +311,10 @@ class ServerOutputContract(OutputContract):
                 commit.result(timeout=3)
             noted = pool.submit(warehouse.stage, following, range(10, 20))
             try:
-                noted.result(timeout=10)
+                noted.result(timeout=200)
             finally:
                 slow.rollback()
-            assert commit.result(timeout=60) is True
+            assert commit.result(LONGEST) is True
         assert self.commit(ledger, warehouse, following, succeed(ledger, following)) is True
         assert warehouse.numbers() == [*range(20)]
 

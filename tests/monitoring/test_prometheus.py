@@ -18,6 +18,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
 from tests.cli.conftest import Lake, in_a_process
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.prometheus import Prometheus, promtool
 from tests.lab.topics import create_topic, produce
@@ -57,14 +58,14 @@ def serving(ledger: str, servers: str, *arguments: str) -> Iterator[str]:
 
 
 def scraped(where: str) -> str:
-    return requests.get(f"http://{where}/metrics", timeout=5).text
+    return requests.get(f"http://{where}/metrics", timeout=ANSWER).text
 
 
 def says(where: str, line: str) -> bool:
     """Whether a scrape has this line."""
     try:
         return f"{line}\n" in scraped(where)
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
 
 

@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
 from tests.lab.airflow import Airflow
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class PageServer:
         """Return the token of a user."""
         if user not in self._tokens:
             said = requests.post(
-                f"{self.url}/auth/token", json={"username": user, "password": f"{user}-pw"}, timeout=60
+                f"{self.url}/auth/token", json={"username": user, "password": f"{user}-pw"}, timeout=ANSWER
             )
             said.raise_for_status()
             self._tokens[user] = said.json()["access_token"]
@@ -135,7 +136,7 @@ class PageServer:
         if token is None and user is not None:
             token = self.token(user)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return requests.get(f"{self.url}/kafka-offsets/{path}", headers=headers, timeout=60, **more)
+        return requests.get(f"{self.url}/kafka-offsets/{path}", headers=headers, timeout=ANSWER, **more)
 
     def log_in(self, browser: WebDriver, user: str = "admin") -> None:
         """Let a browser be logged in as a user."""

@@ -13,6 +13,7 @@ from selenium.webdriver.common.by import By
 
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.browser import console
+from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
 from tests.page.server import PATH, PageServer
 
@@ -115,7 +116,7 @@ def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
     first(framed, "#dialog [data-confirm]").click()
     link = first(framed, "#dialog .alert.good a")
     runs = f"{server.url}/api/v2/dags/orders/dagRuns/{link.text}"
-    run = requests.get(runs, headers={"Authorization": f"Bearer {server.token('admin')}"}, timeout=60).json()
+    run = requests.get(runs, headers={"Authorization": f"Bearer {server.token('admin')}"}, timeout=ANSWER).json()
     assert run["conf"] == {"group": "lake.orders", "windows": "1-2"}
     assert run["triggering_user_name"] == "admin"
     link.click()

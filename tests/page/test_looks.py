@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from airflow_kafka_offsets.page.looks import Kept
+from tests.lab.patience import LONGEST
 
 
 class Clock:
@@ -49,15 +50,15 @@ def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
     def ask() -> int:
         asked.append(1)
         began.set()
-        assert go_on.wait(60)
+        assert go_on.wait(LONGEST)
         return 7
 
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(kept.get, "a", ask)
-        assert began.wait(60)
+        assert began.wait(LONGEST)
         others = [pool.submit(kept.get, "a", ask) for _ in range(3)]
         go_on.set()
-        assert [future.result(60) for future in (first, *others)] == [7] * 4
+        assert [future.result(LONGEST) for future in (first, *others)] == [7] * 4
     assert len(asked) == 1
 
 

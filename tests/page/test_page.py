@@ -8,6 +8,7 @@ import time
 import pytest
 import requests
 
+from tests.lab.patience import ANSWER
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
 
@@ -77,7 +78,7 @@ def test_a_viewer_may_look(server: PageServer, page: str) -> None:
 def test_nothing_but_looking_is_possible(server: PageServer, method: str) -> None:
     token = {"Authorization": f"Bearer {server.token('admin')}"}
     for page in PAGES:
-        said = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=60)
+        said = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=ANSWER)
         assert said.status_code == 405, page
 
 

@@ -15,6 +15,7 @@ from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
+from tests.lab.patience import LONGEST
 from tests.spark.conftest import handoff
 from tests.spark.jdbc import Database
 
@@ -235,7 +236,7 @@ def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, da
             together = threading.Barrier(4)
 
             def publish(sink: JdbcTable, stage: Any, together: threading.Barrier = together) -> str | None:
-                together.wait(60)
+                together.wait(LONGEST)
                 try:
                     sink.publish(stage, LABEL)
                 except PublishError as exc:

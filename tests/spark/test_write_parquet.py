@@ -18,6 +18,7 @@ from airflow_kafka_offsets.spark.errors import (
     WriteOptionError,
 )
 from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, LABEL_FILE, Files, publish
+from tests.lab.patience import LONGEST
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
 
 if TYPE_CHECKING:
@@ -121,11 +122,11 @@ def test_of_threads_that_write_to_one_directory_only_the_first_does(
         rows = frame.selectExpr("cast(cast(value as string) as int) as n")
 
         def write(half: str) -> str:
-            together.wait(60)
+            together.wait(LONGEST)
             return window.write_parquet(rows.filter(half), str(tmp_path))
 
         writes = {half: pool.submit(write, half) for half in halves}
-        refused = {half for half, write in writes.items() if isinstance(write.exception(60), WriteOptionError)}
+        refused = {half for half, write in writes.items() if isinstance(write.exception(LONGEST), WriteOptionError)}
     (written,) = halves.keys() - refused
     assert found(spark, tmp_path) == halves[written]
     with pytest.raises(PublishError, match="has been written there already"):
@@ -235,7 +236,7 @@ def test_twins_end_with_one_complete_copy(
     def job(condition: str) -> None:
         try:
             for _ in range(2):
-                together.wait(60)
+                together.wait(LONGEST)
                 window = make_window(ranges)
                 window.write_parquet(values(window).filter(condition).repartition(3), str(tmp_path))
         except BaseException as exc:

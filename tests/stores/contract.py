@@ -32,6 +32,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
+from tests.lab.patience import LONGEST
 from tests.lab.proxy import Proxy
 
 Offsets = dict[TopicPartition, int]
@@ -60,7 +61,7 @@ def again_and_again(step: Callable[[], None]) -> Iterator[None]:
             yield
         finally:
             is_over.set()
-        running.result(60)
+        running.result(LONGEST)
 
 
 class StoreContract:
@@ -214,7 +215,7 @@ class StoreContract:
 
         def compete(number: int) -> bool:
             own, after = open_store(), dict.fromkeys(before, 100 + number)
-            start.wait(60)
+            start.wait(LONGEST)
             try:
                 own.advance(group, before, after)
             except (StoreDriftError, ConcurrentChangeError):
@@ -236,7 +237,7 @@ class StoreContract:
 
         def advance(_: int) -> None:
             own = open_store()
-            start.wait(60)
+            start.wait(LONGEST)
             own.advance(group, before, after)
 
         with ThreadPoolExecutor(4) as pool:

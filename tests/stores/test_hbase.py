@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store
+from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.stores.contract import BIG, StoreContract, at
@@ -143,7 +144,7 @@ class TestHBase(StoreContract):
     @pytest.fixture
     def proxied(self, hbase: HBaseServer) -> Iterator[tuple[OffsetStore, Proxy]]:
         with Proxy(hbase.port) as proxy:
-            yield open_hbase(hbase, port=proxy.port, timeout=5), proxy
+            yield open_hbase(hbase, port=proxy.port, timeout=15), proxy
 
     # What others write and read
 
@@ -517,7 +518,7 @@ class TestHBase(StoreContract):
             wait_until(lambda: len(acknowledged) > 5, timeout=60, what="some advances are done")
             hbase.kill()
             try:
-                assert isinstance(counting.exception(60), StoreUnavailableError | StoreOutcomeUnknownError)
+                assert isinstance(counting.exception(LONGEST), StoreUnavailableError | StoreOutcomeUnknownError)
                 with pytest.raises(StoreUnavailableError, match="Could not connect"):
                     store.read(group, [topic])
             finally:

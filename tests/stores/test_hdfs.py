@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.hdfs import Hdfs
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.stores.contract import StoreContract, at
@@ -56,7 +57,7 @@ class TestHdfs(StoreContract):
     @pytest.fixture
     def proxied(self, hdfs: Hdfs) -> Iterator[tuple[OffsetStore, Proxy]]:
         with Proxy(hdfs.port) as proxy:
-            yield store_at(hdfs.client(url=f"http://{LOOPBACK}:{proxy.port}", timeout=5)), proxy
+            yield store_at(hdfs.client(url=f"http://{LOOPBACK}:{proxy.port}", timeout=15)), proxy
 
 
 def test_foreign_code_reads_the_highest_file(hdfs: Hdfs, group: str) -> None:
@@ -64,10 +65,10 @@ def test_foreign_code_reads_the_highest_file(hdfs: Hdfs, group: str) -> None:
     store.advance(group, {}, at("orders", 5, 10))
     store.advance(group, at("orders", 5, 10), at("orders", 7, 12), "lake.orders-000002")
     folder, who = f"{hdfs.url}/webhdfs/v1{BASE}/{group}", {"user.name": "someone"}
-    listed = requests.get(folder, params={"op": "LISTSTATUS", **who}, timeout=10).json()
+    listed = requests.get(folder, params={"op": "LISTSTATUS", **who}, timeout=ANSWER).json()
     names = sorted(entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"])
     assert names == ["00000000000000000001.json", "00000000000000000002.json"]
-    document = requests.get(f"{folder}/{names[-1]}", params={"op": "OPEN", **who}, timeout=10).json()
+    document = requests.get(f"{folder}/{names[-1]}", params={"op": "OPEN", **who}, timeout=ANSWER).json()
     assert document["next_offsets"] == {"orders": {"0": 7, "1": 12}}
 
 
@@ -235,7 +236,7 @@ def test_servers_that_die_between_upload_and_rename_come_back_with_the_old_versi
 def test_a_connection_of_airflow_leads_to_the_folder(hdfs: Hdfs, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "webhdfs", "host": LOOPBACK, "port": hdfs.port, "login": hdfs.user}
     monkeypatch.setenv("AIRFLOW_CONN_HADOOP", json.dumps(connection))
-    address = parse_store_address(f"hdfs://hadoop{BASE}/deep?timeout=5")
+    address = parse_store_address(f"hdfs://hadoop{BASE}/deep?timeout=60")
     open_at(address, KafkaGroup(group, topics=["orders"])).advance(group, {}, at("orders", 5))
     assert hdfs.client().status(f"{BASE}/deep/{group}/{file_name(1)}")["owner"] == hdfs.user
 

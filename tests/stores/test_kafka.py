@@ -30,6 +30,7 @@ from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.kafka_tools import kafka_consumer_groups
+from tests.lab.patience import ANSWER, LONGEST
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.topics import create_topic, delete_topic, produce
@@ -97,7 +98,7 @@ def metadata_of(broker: KafkaBroker, group: str, topic: str, count: int) -> list
     """Return what stands beside each offset."""
     wanted = [Kafkas(topic, number) for number in range(count)]
     with contextlib.closing(Consumer({**broker.client_config(), "group.id": group})) as consumer:
-        return [tp.metadata for tp in consumer.committed(wanted, timeout=20)]
+        return [tp.metadata for tp in consumer.committed(wanted, timeout=ANSWER)]
 
 
 def closers() -> list[str]:
@@ -390,8 +391,7 @@ class TestTransactional(KafkaContract):
             # A thread that can be left behind: librdkafka itself would wait until the coordinator is back.
             writer = threading.Thread(target=_told, args=(advance, errors), daemon=True)
             writer.start()
-            writer.join(90)
-        assert not writer.is_alive()
+            wait_until(lambda: not writer.is_alive(), timeout=90, what="the writer gives up")
         [error] = errors
         assert isinstance(error, StoreUnavailableError), error
         assert "Nothing was written" in str(error)
@@ -405,17 +405,17 @@ class TestTransactional(KafkaContract):
     ) -> None:
         store.advance(group, {}, at(topic, 5, 10))
         dead = Producer({**broker.client_config(), "transactional.id": PREFIX + group, "log_level": 0})
-        dead.init_transactions(20)
+        dead.init_transactions(ANSWER)
         dead.begin_transaction()
         with contextlib.closing(Consumer({**broker.client_config(), "group.id": group})) as consumer:
-            dead.send_offsets_to_transaction([Kafkas(topic, 0, 77)], consumer.consumer_group_metadata(), 20)
+            dead.send_offsets_to_transaction([Kafkas(topic, 0, 77)], consumer.consumer_group_metadata(), ANSWER)
         hurried = KafkaStore("kafka://", broker.client_config(), 3)
         with pytest.raises(StoreUnavailableError, match="died half-way"):
             hurried.read(group, [topic])
         store.advance(group, at(topic, 5, 10), at(topic, 6, 11))
         assert store.read(group, [topic]) == at(topic, 6, 11)
         with pytest.raises(KafkaException):
-            dead.commit_transaction(20)
+            dead.commit_transaction(ANSWER)
         assert store.read(group, [topic]) == at(topic, 6, 11)
 
     def test_a_missing_right_to_transactions_is_named(self, kafka_sasl: SecureKafkaBroker, group: str) -> None:
@@ -451,7 +451,7 @@ class TestPlain(KafkaContract):
 
         def compete(number: int) -> bool:
             own, after = open_store(), dict.fromkeys(before, 100 + number)
-            start.wait(60)
+            start.wait(LONGEST)
             try:
                 own.advance(group, before, after)
             except (StoreDriftError, ConcurrentChangeError, StoreOutcomeUnknownError):

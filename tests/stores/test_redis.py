@@ -50,7 +50,7 @@ def client(redis: RedisServer) -> Iterator[Any]:
 @pytest.fixture
 def store(redis: RedisServer) -> RedisStore:
     """Return a store on the open server."""
-    return RedisStore(NAME, 5, redis.login())
+    return RedisStore(NAME, 30, redis.login())
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class TestRedis(StoreContract):
 
     @pytest.fixture
     def open_store(self, redis: RedisServer) -> Callable[[], OffsetStore]:
-        return lambda: RedisStore(NAME, 10, redis.login())
+        return lambda: RedisStore(NAME, 30, redis.login())
 
     @pytest.fixture
     def store(self, open_store: Callable[[], OffsetStore]) -> OffsetStore:
@@ -122,14 +122,14 @@ def test_what_we_write_is_a_hash_of_decimal_text_that_never_expires(client: Any,
 
 
 def test_the_key_is_the_one_that_the_option_says(redis: RedisServer, client: Any, group: str) -> None:
-    store = RedisStore(NAME, 5, redis.login(), key=KeyPattern("kafka/{group}/{topic_tag}"))
+    store = RedisStore(NAME, 30, redis.login(), key=KeyPattern("kafka/{group}/{topic_tag}"))
     store.advance(group, {}, at("orders", 5))
     assert client.hgetall(f"kafka/{group}/{{orders}}") == {"0": "5"}
 
 
 def test_another_database_holds_other_offsets(redis: RedisServer, store: RedisStore, group: str) -> None:
     store.advance(group, {}, at("orders", 5))
-    third = RedisStore(NAME, 5, {**redis.login(), "db": 3})
+    third = RedisStore(NAME, 30, {**redis.login(), "db": 3})
     assert third.read(group, ["orders"]) == {}
     third.advance(group, {}, at("orders", 7))
     assert store.read(group, ["orders"]) == at("orders", 5)
@@ -175,7 +175,7 @@ def test_drift_in_the_last_topic_stops_the_first(client: Any, store: RedisStore,
 
 
 def test_nobody_reads_half_an_advance(redis: RedisServer, store: RedisStore, group: str) -> None:
-    own, now = RedisStore(NAME, 5, redis.login()), at("orders", *[0] * 200) | at("payments", *[0] * 200)
+    own, now = RedisStore(NAME, 30, redis.login()), at("orders", *[0] * 200) | at("payments", *[0] * 200)
 
     def advance() -> None:
         before = dict(now)
@@ -391,10 +391,10 @@ def test_a_connection_with_all_fields(
     }
     fields = {"host": "localhost", "port": login["port"], "login": "writer", "password": login["password"]}
     connect(monkeypatch, **fields, extra=extra)
-    store = open_address(parse_store_address("redis://lab_redis?timeout=5&key=offset:{group_tag}:{topic}"), ORDERS)
+    store = open_address(parse_store_address("redis://lab_redis?timeout=60&key=offset:{group_tag}:{topic}"), ORDERS)
     store.advance(group, {}, at("orders", 5))
-    assert store.name == "redis://lab_redis?key=offset:{group_tag}:{topic}&timeout=5"
-    tagged = RedisStore(NAME, 5, redis_secure.login(), key=KeyPattern(TAGGED))
+    assert store.name == "redis://lab_redis?key=offset:{group_tag}:{topic}&timeout=60"
+    tagged = RedisStore(NAME, 30, redis_secure.login(), key=KeyPattern(TAGGED))
     assert tagged.read(group, ["orders"]) == at("orders", 5)
 
 
@@ -403,7 +403,7 @@ def test_a_connection_as_a_uri_chooses_its_database(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LAB_REDIS", f"redis://{redis.login()['host']}:{redis.port}/?db=3&ssl=False")
     open_address(parse_store_address("redis://lab_redis"), ORDERS).advance(group, {}, at("orders", 5))
-    assert RedisStore(NAME, 5, {**redis.login(), "db": 3}).read(group, ["orders"]) == at("orders", 5)
+    assert RedisStore(NAME, 30, {**redis.login(), "db": 3}).read(group, ["orders"]) == at("orders", 5)
 
 
 @pytest.mark.parametrize(

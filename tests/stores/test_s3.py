@@ -61,7 +61,7 @@ class TestS3(StoreContract):
     @pytest.fixture
     def proxied(self, s3: S3, bucket: str) -> Iterator[tuple[OffsetStore, Proxy]]:
         with Proxy(s3.port) as proxy:
-            yield store_at(s3.client(f"http://127.0.0.1:{proxy.port}", timeout=5), bucket), proxy
+            yield store_at(s3.client(f"http://127.0.0.1:{proxy.port}", timeout=15), bucket), proxy
 
 
 def test_foreign_code_reads_the_highest_object(s3: S3, empty: str) -> None:
@@ -237,7 +237,7 @@ def test_a_connection_of_airflow_leads_to_the_bucket(s3: S3, empty: str, monkeyp
     connection = {"conn_type": "aws", "login": "test", "password": "test-secret", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
     group = KafkaGroup(GROUP, topics=["orders"])
-    store = open_at(parse_store_address(f"s3://lake/{empty}/deep/er?keep=20&timeout=5"), group)
+    store = open_at(parse_store_address(f"s3://lake/{empty}/deep/er?keep=20&timeout=60"), group)
     store.advance(GROUP, {}, at("orders", 5))
     assert store.read(GROUP, ["orders"]) == at("orders", 5)
     assert s3.client().head_object(Bucket=empty, Key=f"deep/er/{GROUP}/{file_name(1)}")

@@ -26,6 +26,7 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
 )
 from airflow_kafka_offsets.ports import OffsetStore
+from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK
 from tests.lab.proxy import Proxy
 from tests.stores.contract import WRITERS, StoreContract, at
@@ -43,7 +44,7 @@ def compete(stores: list[OffsetStore], group: str, before: dict, after: Callable
     start = threading.Barrier(len(stores))
 
     def advance(number: int) -> bool:
-        start.wait(60)
+        start.wait(LONGEST)
         try:
             stores[number].advance(group, before, after(number))
         except (StoreDriftError, ConcurrentChangeError):

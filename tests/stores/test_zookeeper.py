@@ -32,6 +32,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_address
+from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.zookeeper import ZooKeeperServer
@@ -60,7 +61,7 @@ def client(zookeeper: ZooKeeperServer) -> Iterator[Any]:
 @pytest.fixture
 def store(zookeeper: ZooKeeperServer) -> ZooKeeperStore:
     """Return a store with a node for each partition."""
-    return ZooKeeperStore(NAME, 10, zookeeper.hosts)
+    return ZooKeeperStore(NAME, 60, zookeeper.hosts)
 
 
 class TestNodes(StoreContract):
@@ -73,7 +74,7 @@ class TestNodes(StoreContract):
 
     @pytest.fixture
     def open_store(self, zookeeper: ZooKeeperServer) -> Callable[[], OffsetStore]:
-        return lambda: ZooKeeperStore(NAME, 10, zookeeper.hosts, layout=self.layout)
+        return lambda: ZooKeeperStore(NAME, 60, zookeeper.hosts, layout=self.layout)
 
     @pytest.fixture
     def store(self, open_store: Callable[[], OffsetStore]) -> OffsetStore:
@@ -204,7 +205,7 @@ def before_next(method: str, action: Callable[[], object], *, skip: int = 0) -> 
     def acting(self: KazooClient, *arguments: Any, **named: Any) -> Any:
         if len(asked) == skip:
             for answer in asked:
-                answer.wait(10)
+                answer.wait(LONGEST)
             asked.append(None)  # what is done in between may ask for it too
             action()
         asked.append(original(self, *arguments, **named))
@@ -454,7 +455,7 @@ def test_a_connection_with_login_and_chroot(
     extra = {"chroot": "/kafka/prod"} if where == "extra" else {}
     connect(monkeypatch, host=host, port=zookeeper.port, login=ALICE[0], password=ALICE[1], extra=extra)
     path = "/kafka/prod" if where == "path" else ""
-    store = open_address(parse_store_address(f"zookeeper://lab_zk{path}?layout=json&acl=read&timeout=5"), ORDERS)
+    store = open_address(parse_store_address(f"zookeeper://lab_zk{path}?layout=json&acl=read&timeout=60"), ORDERS)
     store.advance(group, {}, at("orders", 5))
     data, _ = client.get(f"/kafka/prod/consumers/{group}/offsets.json")
     assert data == b'{"orders":{"0":5}}'

@@ -80,7 +80,7 @@ def test_a_sensor_makes_no_ledger(home: Path) -> None:
 def test_a_deferred_sensor_is_told_that_there_is_no_ledger(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "MIN_POLL", 0.02)
     with pytest.raises(NoLedgerError, match="There is no ledger in") as raised:
-        asyncio.run(asyncio.wait_for(answered(WindowCommitted("lake-000001"), 0.02), 30))
+        asyncio.run(asyncio.wait_for(answered(WindowCommitted("lake-000001"), 0.02), 300))
     event = {"error": type(raised.value).__name__, "message": str(raised.value)}
     with pytest.raises(NoLedgerError, match="There is no ledger in"):
         WindowCommittedSensor(task_id="wait", window_id="lake-000001").resume({}, event)  # type: ignore[typeddict-item]

@@ -23,7 +23,7 @@ LAB = Path(os.environ["LAB"])
 
 
 def group_of(name: str) -> KafkaGroup:
-    return KafkaGroup(name, topics=[name], kafka_timeout=10)
+    return KafkaGroup(name, topics=[name], kafka_timeout=60)
 
 
 def lake_of(name: str) -> Asset:

@@ -21,7 +21,7 @@ LATE = {"poke_interval": 5, "timeout": 7}
 
 
 def group(name: str, **options) -> KafkaGroup:
-    return KafkaGroup(name, topics=[name], kafka_timeout=3, **options)
+    return KafkaGroup(name, topics=[name], **{"kafka_timeout": 60, **options})
 
 
 def around(name: str) -> None:
@@ -46,7 +46,7 @@ for name, make in {
     globals()[name] = dag
 
 with DAG("wait_flaky", schedule=None):
-    flaky = group("wait_flaky", kafka_conn_id="kafka_sensors")
+    flaky = group("wait_flaky", kafka_conn_id="kafka_sensors", kafka_timeout=10)
     KafkaUnreadSensor(task_id="wait", group=flaky, min_span=50, **SOON)
 
 with DAG("wait_upstream", schedule=None):

@@ -27,7 +27,7 @@ RETRYING = {"retries": 1, "retry_delay": timedelta(seconds=1)}
 
 
 def group_of(name: str, **settings) -> KafkaGroup:
-    return KafkaGroup(name, topics=[name], kafka_timeout=10, **settings)
+    return KafkaGroup(name, topics=[name], kafka_timeout=60, **settings)
 
 
 # The shape to copy: one line around an ordinary function.

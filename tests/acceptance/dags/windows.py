@@ -19,7 +19,7 @@ LAB = Path(os.environ["LAB"])
 
 
 def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, **operator) -> KafkaSparkSubmitOperator:
-    settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
+    settings = {"topics": [dag_id], "kafka_timeout": 60, **(group or {})}
     conf = {"spark.ui.enabled": "false", **FEW_RECORDS}
     arguments = [str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)]
     return KafkaSparkSubmitOperator(
@@ -47,7 +47,7 @@ def use_own_ledger(context: object) -> None:
 
 def load_on_connect(dag_id: str, *, group: dict | None = None, **operator) -> None:
     """Load on the warm server, for a tenth of a launch: where no driver of its own matters."""
-    settings = {"topics": [dag_id], "kafka_timeout": 10, **(group or {})}
+    settings = {"topics": [dag_id], "kafka_timeout": 60, **(group or {})}
     decorate = task.kafka_spark(group=KafkaGroup(dag_id, **settings), conn_id="spark_connect", **operator)
     decorate(functions.load)(name=dag_id)
 
@@ -78,7 +78,7 @@ for name, operator in {
     globals()[name] = dag
 
 for name, operator in {
-    "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures"}},
+    "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures", "kafka_timeout": 10}},
     "fails_for_good": {"poll_interval": 5},
     "skips": {"on_open_window": "skip"},
     "refuses": {"on_open_window": "fail"},
@@ -119,11 +119,11 @@ with DAG("around", schedule=None):
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 # Drivers of a cluster, which go on without the worker that launched them.
-for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=75)}.items():
+for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=180)}.items():
     with DAG(name, schedule=None) as dag:
         KafkaSparkSubmitOperator(
             task_id="load",
-            group=KafkaGroup(name, topics=[name], kafka_timeout=10),
+            group=KafkaGroup(name, topics=[name], kafka_timeout=60),
             conn_id="spark_cluster",
             application=f"local:{Path(__file__).parents[2] / 'launchers' / 'jobs' / 'light.py'}",
             application_args=[

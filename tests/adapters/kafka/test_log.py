@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -33,7 +32,7 @@ from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.lab.kafka import KafkaBroker
-from tests.lab.patience import Patience
+from tests.lab.patience import Patience, run_to_end
 from tests.lab.processes import free_port, wait_until
 from tests.lab.topics import (
     abort_transaction,
@@ -130,7 +129,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker
         yield first, second
 
 
-def log_of(broker: KafkaBroker, timeout: float = 20) -> KafkaLog:
+def log_of(broker: KafkaBroker, timeout: float = 60) -> KafkaLog:
     """Return a log whose user may do everything."""
     return KafkaLog(broker.client_config(), timeout)
 
@@ -140,17 +139,20 @@ def place(pair: tuple[KafkaBroker, KafkaBroker], topic: str, on_brokers: Sequenc
 
     def created() -> bool:
         # Again, as a broker that was just resumed may be fenced still, and then takes no partition.
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException, TimeoutError):
             create_topic(pair[0], topic, on_brokers=on_brokers)
         return _knows(pair[0], topic)
 
     wait_until(created, timeout=60, what=f"{topic} is created on {on_brokers}")
-    wait_until(partial(_knows, pair[1], topic), timeout=20, what=f"the second broker knows {topic}")
+    wait_until(partial(_knows, pair[1], topic), timeout=60, what=f"the second broker knows {topic}")
 
 
 def _knows(broker: KafkaBroker, topic: str) -> bool:
     # A new client: it asks the broker that it was given.
-    found = AdminClient(broker.client_config()).list_topics(timeout=5).topics
+    try:
+        found = AdminClient(broker.client_config()).list_topics(timeout=5).topics
+    except KafkaException:
+        return False
     return topic in found and all(partition.leader >= 0 for partition in found[topic].partitions.values())
 
 
@@ -461,7 +463,7 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.log import IsolationLevel
 
 # Two of them: one could still be destroyed by a child that ends.
-logs = [KafkaLog({"bootstrap.servers": sys.argv[1], "client.id": name}, 10) for name in "ab"]
+logs = [KafkaLog({"bootstrap.servers": sys.argv[1], "client.id": name}, 120) for name in "ab"]
 expected = [log.snapshot([sys.argv[2]], IsolationLevel.READ_COMMITTED) for log in logs]
 child = os.fork()
 answers = [log.snapshot([sys.argv[2]], IsolationLevel.READ_COMMITTED) for log in logs]
@@ -475,7 +477,7 @@ sys.exit(0 if status == 0 and answers == expected else f"the child ended with st
 def test_a_forked_process_uses_a_client_of_its_own_and_ends_well(kafka: KafkaBroker, topic: str) -> None:
     create_topic(kafka, topic)
     command = [sys.executable, "-c", _FORKING, kafka.bootstrap_servers, topic]
-    done = subprocess.run(command, timeout=40, check=False, capture_output=True, text=True)
+    done = run_to_end(command, timeout=40)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.maven import Mirror
-from tests.lab.patience import output_of
+from tests.lab.patience import LONGEST, output_of
 from tests.lab.processes import wait_until
 
 NAME = folder_name(connector_package())
@@ -100,7 +100,7 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
 ) -> None:
     mirror.flows.clear()
     first = start()
-    assert mirror.half_way.wait(200)
+    assert mirror.half_way.wait(LONGEST)
     [staging] = left_in(folder)
     wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), timeout=100, what="it begins to write")
     [spark_submit] = psutil.Process(first.pid).children()

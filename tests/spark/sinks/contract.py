@@ -28,6 +28,7 @@ from airflow_kafka_offsets.spark.errors import (
     PublishError,
     WriteOptionError,
 )
+from tests.lab.patience import LONGEST
 from tests.lab.topics import delete_records
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class SinkContract(Rerun):
         failed: dict[int, Exception] = {}
 
         def one(number: int) -> None:
-            together.wait(60)
+            together.wait(LONGEST)
             try:
                 act(number)
             except Exception as exc:

@@ -11,8 +11,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from airflow_kafka_offsets.spark import KafkaWindow
 from tests.lab.processes import wait_until
 from tests.lab.tables import CATALOG
@@ -50,7 +48,6 @@ def sinks(folder: Path, topic: str) -> list[tuple[SinkContract, str]]:
     ]
 
 
-@pytest.mark.timeout(900)
 def test_a_killed_job_leaves_each_target_as_it_was_and_the_next_try_puts_it_right(
     spark: SparkSession,
     kafka: KafkaBroker,
