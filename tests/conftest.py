@@ -16,6 +16,7 @@ from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
+from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let each Spark start quickly; tidy up after killed runs."""
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let Spark and ledgers start quickly; tidy up after killed runs."""
     sweep()
+    share_compiled_statements()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
     os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"

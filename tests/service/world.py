@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from sqlalchemy.pool import StaticPool
 
 from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
@@ -23,6 +23,7 @@ from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
+from tests.lab.statements import sharing_engine
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 
@@ -58,7 +59,7 @@ class World:
 
     def keep_connection(self) -> None:
         """Keep one connection to the ledger open: half of the time of many short calls would be to open them."""
-        self.ledger._engine = _sqlite(create_engine(self.ledger._engine.url, poolclass=StaticPool))
+        self.ledger._engine = _sqlite(sharing_engine(self.ledger._engine.url, poolclass=StaticPool))
 
     def close(self) -> None:
         """Close it."""
