@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.adapters.machine import archives
+from airflow_kafka_offsets.adapters.machine.programs import spark_at
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
 from airflow_kafka_offsets.core.window import State
@@ -224,3 +227,22 @@ def test_a_time_out_while_an_archive_is_made_is_no_failure_of_a_task_whose_windo
     monkeypatch.setattr(start, "make_archive", take_too_long)
     start.make_archive_after(os.environ, None)
     assert "its windows are committed" in caplog.text
+
+
+def test_after_a_failure_no_launch_makes_an_archive_for_a_day(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    spark = spark_at(pyspark_home(), os.environ)
+    assert spark is not None
+    failed = archives._failed(archives.name_now(spark), tmp_path / archives.FOLDER)
+    failed.parent.mkdir(mode=0o700)
+    failed.touch()
+    made: list[Path] = []
+    monkeypatch.setattr(archives, "make_archive", lambda *_, **__: made.append(tmp_path))
+    start.make_archive_after(os.environ, "spark-submit")
+    assert (made, caplog.text) == ([], "")
+    os.utime(failed, (0, time.time() - 90_000))
+    start.make_archive_after(os.environ, "spark-submit")
+    assert made == [tmp_path]

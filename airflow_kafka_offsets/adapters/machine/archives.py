@@ -22,7 +22,9 @@ from airflow_kafka_offsets.adapters.machine.programs import Spark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import (
+    LAUNCHER_OPTIONS,
     SUBMIT_OPTIONS,
+    UNSEEN,
     ArchiveName,
     archive_name,
     options_to_check,
@@ -241,7 +243,8 @@ class _Run:
         environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(self.directory))
         environment["SPARK_CONF_DIR"] = str(self.spark.settings)
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
-        environment[SUBMIT_OPTIONS] = with_options([*options, f"-Djava.io.tmpdir={self.directory}"], None)
+        environment[SUBMIT_OPTIONS] = with_options([*options, UNSEEN, f"-Djava.io.tmpdir={self.directory}"], None)
+        environment[LAUNCHER_OPTIONS] = with_options([UNSEEN], environment.get(LAUNCHER_OPTIONS))
         # The child holds the lock, too: it may still write to the draft after this process is gone.
         code, said = run_submit(
             self.spark.home, arguments, self.directory, environment, self.time_limit, self._in_child, [self.lock]

@@ -17,6 +17,12 @@ from airflow_kafka_offsets.core.launch.properties import parse_properties
 _SECONDS = 30
 """Seconds that Spark's script may take to find its home. It takes a tenth of a second."""
 
+_OF_PYTHON = ("PATH", "PYTHON", "PYSPARK_")
+"""What the names of the environment variables begin with that choose a Python, and what it finds."""
+
+_homes: dict[tuple[Path, frozenset[tuple[str, str]]], Path] = {}
+"""What Spark's script found, for the life of this process: a launch asks three times, and each time costs the start of a Python."""
+
 
 def find_home(binary: str, environment: Mapping[str, str]) -> Path | None:
     """Return the home of the Spark that a binary starts; None: not found.
@@ -80,11 +86,14 @@ def _ask(python: str, script: Path, environment: Mapping[str, str]) -> subproces
 
 
 def _ask_for_home(script: Path, environment: Mapping[str, str]) -> Path | None:
-    """Find the home of pip's PySpark as its `find-spark-home` does: with the Python that drivers run on."""
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        said = _ask(_python_asked(environment)[1], script, environment)
-        return Path(said.stdout.strip()) if said.returncode == 0 else None
-    return None
+    """Find the home of pip's PySpark as its `find-spark-home` does: with the Python that drivers run on. It is asked once for each environment."""
+    asked = (script, frozenset(item for item in environment.items() if item[0].startswith(_OF_PYTHON)))
+    if asked not in _homes:
+        with suppress(OSError, ValueError, subprocess.SubprocessError):
+            said = _ask(_python_asked(environment)[1], script, environment)
+            if said.returncode == 0:
+                _homes[asked] = Path(said.stdout.strip())
+    return _homes.get(asked)
 
 
 def home_of_pyspark(environment: Mapping[str, str]) -> Path | None:

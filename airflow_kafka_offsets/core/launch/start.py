@@ -41,6 +41,8 @@ _LATE = (
 )
 """Ten times Java's defaults (https://github.com/openjdk/jdk/blob/jdk-17-ga/src/hotspot/share/compiler/compiler_globals.hpp)."""
 _ARCHIVE = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-(0|[1-9][0-9]*)\.jsa")
+UNSEEN = "-XX:-UsePerfData"
+"""The JVM option without which HotSpot writes a file for tools that watch it, below `/tmp/hsperfdata_<user>`, wherever its temporary folder is."""
 _RENAMED_LOG_IN = 24
 """From this Java on, the log of archives has another name: https://openjdk.org/jeps/483."""
 

@@ -42,6 +42,37 @@ def test_pips_spark_submit_on_a_python_without_pyspark_leads_nowhere(tmp_path: P
     assert find_home("spark-submit", environment) is None
 
 
+@pytest.fixture
+def of_pip(tmp_path: Path) -> Path:
+    """PySpark's scripts as pip puts them, of which the one that finds Spark notes each time that it is asked: in `asked`."""
+    (tmp_path / "spark-submit").touch(mode=0o755)
+    noted = f"open({str(tmp_path / 'asked')!r}, 'a').write('x')"
+    (tmp_path / "find_spark_home.py").write_text(f"{noted}\nprint('/opt/spark')\n")
+    return tmp_path
+
+
+def test_pips_script_is_asked_once_for_each_environment_of_a_python(of_pip: Path) -> None:
+    environment = {"PATH": f"{of_pip}:{os.environ['PATH']}"}
+    for other in ({}, {}, {"SPARK_SUBMIT_OPTS": "-Dx=1"}):
+        assert find_home("spark-submit", {**environment, **other}) == Path("/opt/spark")
+    assert (of_pip / "asked").read_text() == "x"
+    assert find_home("spark-submit", {**environment, "SPARK_HOME": "/other"}) == Path("/other")
+    assert (of_pip / "asked").read_text() == "x"
+    for _ in range(2):
+        assert find_home("spark-submit", {**environment, "PYSPARK_PYTHON": sys.executable}) == Path("/opt/spark")
+    assert (of_pip / "asked").read_text() == "xx"
+
+
+def test_pips_script_that_found_nothing_is_asked_again(of_pip: Path) -> None:
+    environment = {"PATH": f"{of_pip}:{os.environ['PATH']}"}
+    script = of_pip / "find_spark_home.py"
+    good = script.read_text()
+    script.write_text("raise SystemExit(1)")
+    assert find_home("spark-submit", environment) is None
+    script.write_text(good)
+    assert find_home("spark-submit", environment) == Path("/opt/spark")
+
+
 def test_a_binary_in_an_unpacked_spark_leads_to_its_folder(distribution: Path, tmp_path: Path) -> None:
     assert find_home("spark-submit", {"PATH": str(distribution / "bin")}) == distribution
     links = tmp_path / "links"

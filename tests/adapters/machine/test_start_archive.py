@@ -117,6 +117,7 @@ def test_of_two_processes_one_makes_it_and_the_other_does_not_wait(start_archive
     # The run of it has left nothing, here or elsewhere.
     assert [path for path in (cache / FOLDER).iterdir() if not path.name.startswith(".lock")] == [archive]
     assert list(start_archive.temporary.iterdir()) == []
+    assert start_archive.watched == ""
     assert archive.stat().st_mode & 0o777 == 0o644
 
 
@@ -195,6 +196,27 @@ def test_one_that_everyone_can_write_is_not_used(spark: Spark, copy: Path) -> No
     copy.parent.chmod(0o777)  # others could only have put files of their own there
     assert find_archive(spark, cache) == copy
     assert not copy.parent.stat().st_mode & 0o002
+
+
+_FIND_IT = """
+import os, sys
+from pathlib import Path
+from airflow_kafka_offsets.adapters.machine.archives import find_archive
+from airflow_kafka_offsets.adapters.machine.programs import spark_at
+home, copy = map(Path, sys.argv[1:])
+spark = spark_at(home, os.environ)
+for mode in (0o644, 0o200):
+    copy.chmod(mode)
+    print(find_archive(spark, copy.parents[1]) == copy)
+"""
+
+
+def test_one_that_can_not_be_read_is_not_used(spark: Spark, copy: Path) -> None:
+    # Root can read it, unless it gives up what makes it root.
+    unless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    command = [*unless, sys.executable, "-c", _FIND_IT, spark.home, copy]
+    done = subprocess.run(command, env=ours(), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_one_that_somebody_else_made_is_not_used_unless_that_is_root(spark: Spark, copy: Path) -> None:
@@ -334,8 +356,7 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
     draft.write_bytes(b"a half")
     maker.send_signal(signal.SIGKILL)
     maker.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
-    assert alive == []
+    wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], timeout=60, what="Spark ends with its maker")
     assert find_archive(spark, tmp_path) is None
     with pytest.raises(StartArchiveError, match="took longer than"):
         make_archive(spark, tmp_path, ours(), time_limit=0.1)
