@@ -83,7 +83,7 @@ class Guard:
         now_ms = to_ms(self.clock())
         asked = questions(ranges, retentions, self._pace(group), now_ms)
         hits = self.kafka.first_records([question.probe for question in asked.values()])
-        safe_from = endangered(ranges, asked, hits)
+        safe_from = endangered(ranges, {tp: question.probe for tp, question in asked.items()}, hits)
         if not safe_from:
             return {}
         searches = {
@@ -92,10 +92,11 @@ class Guard:
         }
         for tp, search in searches.items():
             search.learn(asked[tp].probe.time_ms, hits[asked[tp].probe])
-        find(self.kafka, list(searches.values()), {})
+        waits = {tp: asked[tp].wait_probe for tp in safe_from}
+        waiting = find(self.kafka, list(searches.values()), {}, waits.values())
         # A search that found no record has nothing to lose.
         ages = {tp: (now_ms - s.low) / 1000 for tp, s in searches.items() if not s.is_empty}
-        return dangers(ranges, asked, {tp: safe_from[tp] for tp in ages}, ages)
+        return dangers(ranges, asked, safe_from, endangered(ranges, waits, waiting), ages)
 
     def _retentions(self, group: KafkaGroup, topics: Sequence[str]) -> Mapping[str, Retention]:
         known = self.kafka.retentions(topics)

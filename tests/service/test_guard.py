@@ -59,11 +59,22 @@ def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> Non
     assert planned.window.span == 10 * 24 * 13
 
 
-def test_a_cap_reads_first_what_expires_first(world: World) -> None:
+def test_a_cap_reads_first_what_expires_before_the_next_window_is_done(world: World) -> None:
     world.configure(max_offsets=100, max_open_windows=3)
+    world.kafka.produce(tp(0), 60, world.now)
     backlog(world)
     windows = [planned.window for planned in world.ask(claim("second"), at_most=1)]
-    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 100, 1: 0}
+    # 70 offsets of partition 0 expire until then. A tenth of the cap is for both, and so is what these leave.
+    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 83, 1: 17}
+
+
+def test_partitions_that_are_equally_late_are_read_in_equal_parts(world: World) -> None:
+    for hour in range(24 * 7):
+        for partition in (0, 1):
+            world.kafka.produce(tp(partition), 10, world.now + hour * HOUR)
+    world.now += 7 * DAY - HOUR
+    world.configure(max_offsets=40)
+    assert {p.partition: r.span for p, r in world.plan(claim("second")).window.ranges.items()} == {0: 20, 1: 20}
 
 
 def test_fail_leaves_nothing_planned(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -40,8 +41,8 @@ def plan(bounds: dict[object, tuple[int, int]] | None = None) -> Plan:
 
 
 def danger(until: int = 60, headroom: float = 300.0, run: float = 2700.0, start: int = 0) -> Danger:
-    """Put the first offsets of a partition in danger."""
-    return Danger(start, until, headroom, run)
+    """Put the first offsets of a partition in danger; half of them can't wait for the next window."""
+    return Danger(start, until, headroom, run, (start + until) // 2)
 
 
 def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
@@ -51,6 +52,8 @@ def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
     assert {question.probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 7 * DAY // 10}
     assert {question.run_seconds for question in asked.values()} == {2700}
 
+    # The next window is done in an hour and three times the longest window.
+    assert {question.wait_probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 6_300_000}
 
 def test_without_retention_by_time_nothing_is_asked() -> None:
     assert questions(plan().ranges, {"orders": Retention(None, 5)}, HOURLY, NOW) == {}
@@ -66,19 +69,24 @@ def test_how_long_a_window_may_take() -> None:
 def test_only_records_before_the_first_one_that_stays_are_in_danger() -> None:
     asked = questions(plan().ranges, WEEK, HOURLY, NOW)
     probe = {p: question.probe for p, question in asked.items()}
-    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(0, NOW), probe[tp(1)]: Hit(50, NOW)}) == {}
-    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(30, NOW), probe[tp(1)]: None}) == {tp(0): 30, tp(1): 90}
-    assert endangered(plan().ranges, asked, {probe[tp(0)]: Hit(300, NOW), probe[tp(1)]: Hit(3, NOW)}) == {tp(0): 100}
+    assert endangered(plan().ranges, probe, {probe[tp(0)]: Hit(0, NOW), probe[tp(1)]: Hit(50, NOW)}) == {}
+    assert endangered(plan().ranges, probe, {probe[tp(0)]: Hit(30, NOW), probe[tp(1)]: None}) == {tp(0): 30, tp(1): 90}
+    assert endangered(plan().ranges, probe, {probe[tp(0)]: Hit(300, NOW), probe[tp(1)]: Hit(3, NOW)}) == {tp(0): 100}
 
 
-def test_what_expires_first_comes_first_and_is_read_first() -> None:
-    asked = {p: Question(Probe(p, 1), 7 * 86400.0, 600.0) for p in (tp(0), tp(1))}
-    found = dangers(plan().ranges, asked, {tp(0): 60, tp(1): 80}, {tp(0): 6.5 * 86400, tp(1): 6.9 * 86400})
+def test_what_expires_first_comes_first_and_what_can_not_wait_is_read_first() -> None:
+    asked = {p: Question(Probe(p, 1), Probe(p, 2), 7 * 86400.0, 600.0) for p in (tp(0), tp(1))}
+    ages = {tp(0): 6.5 * 86400, tp(1): 6.9 * 86400}
+    found = dangers(plan().ranges, asked, {tp(0): 60, tp(1): 80}, {tp(1): 75}, ages)
     assert list(found) == [tp(1), tp(0)]
     assert found[tp(1)].headroom_seconds == pytest.approx(0.1 * 86400)
-    first, second, third = cut(with_urgent(plan(), found), 3, 50)
-    assert {p: r.span for p, r in first.ranges.items()} == {tp(0): 20, tp(1): 30, tp(2): 0}
-    assert {p: r.span for p, r in second.ranges.items()} == {tp(0): 45, tp(1): 5, tp(2): 0}
+    assert (found[tp(0)].can_wait_from, found[tp(1)].can_wait_from) == (0, 75)
+    whole = with_urgent(plan(), found)
+    assert whole.urgent == {tp(1): 75}
+    first, second, third = cut(whole, 3, 50)
+    # Of the cap, 5 are for both, 23 are what is left that can't wait, and 22 are for both again.
+    assert {p: r.span for p, r in first.ranges.items()} == {tp(0): 14, tp(1): 36, tp(2): 0}
+    assert {p: r.span for p, r in second.ranges.items()} == {tp(0): 46, tp(1): 4, tp(2): 0}
     assert third.ranges.ends == {tp(0): 100, tp(1): 90, tp(2): 7}
 
 
@@ -96,7 +104,9 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     )
 
 
+
 def test_what_a_cap_leaves_in_danger_is_said() -> None:
+    assert with_urgent(whole, {tp(0): replace(danger(), can_wait_from=0)}) is whole
     whole = with_urgent(plan(), {tp(0): danger(headroom=9000.0)})
     [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)}, is_first=False)
     [text] = warned.warnings
