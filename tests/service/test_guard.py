@@ -10,7 +10,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import AtRiskError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
-from airflow_kafka_offsets.core.window import Draft
+from airflow_kafka_offsets.core.window import Draft, Outcome
 from tests.core.examples import claim, tp
 from tests.service.memory_log import MemoryLog
 from tests.service.world import World
@@ -213,3 +213,17 @@ def test_a_kafka_that_does_not_tell_times_holds_up_no_retry(world: World) -> Non
     window = world.plan(claim("second")).window
     world.kafka.__class__ = NoTimes
     assert world.plan(claim("second"), last_clear=1).window == window
+
+
+def test_one_slow_job_refuses_no_record_that_has_just_arrived(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="86400000")
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    slow = world.plan(claim("slow"))
+    attempt = world.service.start_attempt(slow.window, claim("slow"))
+    world.now += 9 * HOUR
+    world.service.end_attempt(attempt, Outcome.SUCCEEDED)
+    world.service.commit(slow.window.id, claim("slow"), attempt)
+    world.die(claim("slow"))
+    world.kafka.produce(tp(0), 10, world.now)
+    assert world.plan(claim("next")).warnings == ()

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
-from airflow_kafka_offsets.core.lag.verdict import RESERVE, TRIES, needed_seconds
+from airflow_kafka_offsets.core.lag.verdict import MOST, RESERVE, needed_seconds, tries_seconds
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Plan
@@ -73,13 +73,14 @@ class Question:
 
 
 def run_seconds(pace: Pace, retention: float) -> float:
-    """Return how long a window may take until all of it is read: three times the longest of the last ten jobs.
+    """Return how long a window may take until all of it is read: three times the longest of the last jobs, at least ten minutes.
 
-    Without any, it is a tenth of the retention.
+    It is at most half of the retention, so that records which have just arrived are never in danger. Without any job, it is a tenth of the
+    retention.
     """
     if pace.longest_seconds is None:
         return RESERVE * retention
-    return max(SHORTEST_RUN, TRIES * pace.longest_seconds)
+    return max(min(SHORTEST_RUN, MOST * retention), tries_seconds(pace, retention))
 
 
 def together(windows: Iterable[Draft]) -> OffsetRanges:

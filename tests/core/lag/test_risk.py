@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import AtRiskError, LogError
 from airflow_kafka_offsets.core.group import OnAtRisk
@@ -50,10 +52,10 @@ def test_a_partition_is_asked_about_the_headroom_that_it_needs() -> None:
     assert list(asked) == [tp(0), tp(1)]  # the third has nothing to read
     # A tenth of the week is more than an hour and three times the longest window.
     assert {question.probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 7 * DAY // 10}
-    assert {question.run_seconds for question in asked.values()} == {2700}
-
     # The next window is done in an hour and three times the longest window.
     assert {question.wait_probe.time_ms for question in asked.values()} == {NOW - 7 * DAY + 6_300_000}
+    assert {question.run_seconds for question in asked.values()} == {2700}
+
 
 def test_without_retention_by_time_nothing_is_asked() -> None:
     assert questions(plan().ranges, {"orders": Retention(None, 5)}, HOURLY, NOW) == {}
@@ -64,6 +66,16 @@ def test_how_long_a_window_may_take() -> None:
     assert run_seconds(HOURLY, 7 * 86400) == 2700
     assert run_seconds(Pace(NOON, 60.0, 5.0), 7 * 86400) == 600
     assert run_seconds(Pace(), 7 * 86400) == 60480
+    assert run_seconds(HOURLY, 3600) == 1800
+    assert run_seconds(Pace(NOON, 60.0, 5.0), 600) == 300
+
+
+paces = st.builds(Pace, st.just(NOON), st.floats(0, 1e7), st.one_of(st.none(), st.floats(0, 1e7)))
+
+
+@given(paces, st.floats(1, 1e8))
+def test_no_pace_puts_records_that_have_just_arrived_in_danger(pace: Pace, retention: float) -> None:
+    assert run_seconds(pace, retention) <= retention / 2
 
 
 def test_only_records_before_the_first_one_that_stays_are_in_danger() -> None:
@@ -90,9 +102,11 @@ def test_what_expires_first_comes_first_and_what_can_not_wait_is_read_first() ->
     assert third.ranges.ends == {tp(0): 100, tp(1): 90, tp(2): 7}
 
 
+
 def test_without_danger_a_plan_stays_as_it_is() -> None:
     whole = plan()
     assert with_urgent(whole, {}) is whole
+    assert with_urgent(whole, {tp(0): replace(danger(), can_wait_from=0)}) is whole
 
 
 def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
@@ -104,9 +118,7 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     )
 
 
-
 def test_what_a_cap_leaves_in_danger_is_said() -> None:
-    assert with_urgent(whole, {tp(0): replace(danger(), can_wait_from=0)}) is whole
     whole = with_urgent(plan(), {tp(0): danger(headroom=9000.0)})
     [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)}, is_first=False)
     [text] = warned.warnings

@@ -95,6 +95,14 @@ def test_with_a_short_retention_the_pace_decides() -> None:
     )  # an hour, and three times ten minutes
 
 
+def test_a_slow_job_puts_no_record_at_risk_that_has_just_arrived() -> None:
+    day = Retention(timedelta(days=1))
+    slow = replace(HOURLY, longest_seconds=8 * HOUR)
+    assert look(partition(5, 60, DAY - 60, retention=day), pace=slow).verdict == "OK"
+    found = look(partition(5, 12 * HOUR, 12 * HOUR, retention=day), pace=slow)
+    assert found.reason.endswith("in 12 h; this group needs at least 13 h")
+
+
 def test_a_longer_horizon_warns_earlier() -> None:
     partitions = {tp(): partition(5, 10, 2 * DAY)}
     assert judged("lake", NOON, partitions, HOURLY).verdict == "OK"
