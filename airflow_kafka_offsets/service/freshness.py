@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsErro
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import Times, lag_of, rate_probe, timed, to_ms, unread_from
-from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
+from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import judged, unknown
@@ -65,7 +65,7 @@ def look(
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     with ledger.one_connection():
         known = ledger.load_all(names) if states is None else states
-        commits = ledger.recent_commits(names)
+        commits = ledger.recent_commits({group.name: commits_wanted(group) for group in groups})
     of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
     for group in groups:
         where = "" if is_one_kafka else group.kafka_conn_id

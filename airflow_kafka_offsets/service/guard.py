@@ -10,7 +10,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
-from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
+from airflow_kafka_offsets.core.lag.pace import Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions, together, warning_of
 from airflow_kafka_offsets.core.lag.search import Search
@@ -106,6 +106,6 @@ class Guard:
 
     def _pace(self, group: KafkaGroup) -> Pace:
         if group.name not in self._paces:
-            commits = self.ledger.recent_commits([group.name]).get(group.name, ())
+            commits = self.ledger.recent_commits({group.name: commits_wanted(group)}).get(group.name, ())
             self._paces[group.name] = pace_of(group, GroupState(), commits)
         return self._paces[group.name]

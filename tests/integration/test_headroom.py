@@ -146,7 +146,7 @@ class _Given:
         """Return a context that does nothing."""
         return nullcontext()
 
-    def recent_commits(self, names: list[str]) -> dict[str, object]:
+    def recent_commits(self, wanted: dict[str, int]) -> dict[str, object]:
         """Return none."""
         return {}
 

@@ -261,3 +261,21 @@ def test_groups_of_one_kafka_open_it_once_also_if_they_name_it_differently(world
     opened.clear()
     freshness.look(groups, world.ledger, open_log, world.now, is_one_kafka=True)
     assert opened == ["lake"]
+
+
+def test_a_run_of_many_windows_is_one_run(world: World) -> None:
+    world.configure(max_offsets=10, max_open_windows=8)
+    for hour in range(3):
+        world.kafka.produce(tp(0), 80, world.now)
+        at = world.now
+        planned = world.ask(claim(f"hour {hour}"), at_most=8)
+        assert len(planned) == 8
+        for one_of in planned:
+            world.now += timedelta(minutes=1)
+            world.do(one_of.window, claim(f"hour {hour}"))
+        world.die(claim(f"hour {hour}"))
+        world.now = at + HOUR
+    world.now -= timedelta(minutes=1)
+    world.kafka.produce(tp(0), 50, world.now - timedelta(minutes=45))
+    found = one(world)
+    assert (found.verdict, found.lag, found.pace.interval_seconds) == ("OK", 50, 3600)
