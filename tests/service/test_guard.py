@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import AtRiskError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import AtRiskError, DataLossError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.window import Draft, Outcome
 from tests.core.examples import claim, tp
@@ -227,3 +227,18 @@ def test_one_slow_job_refuses_no_record_that_has_just_arrived(world: World) -> N
     world.die(claim("slow"))
     world.kafka.produce(tp(0), 10, world.now)
     assert world.plan(claim("next")).warnings == ()
+
+
+@pytest.mark.parametrize("how", ["skip", "reset"])
+def test_after_a_loss_what_is_left_is_read_also_with_fail(world: World, how: str) -> None:
+    world.configure(on_at_risk="fail", on_data_loss="skip" if how == "skip" else "fail")
+    backlog(world)
+    world.now += HOUR
+    world.kafka.expire(tp(0), 20)
+    if how == "reset":
+        with pytest.raises(DataLossError):
+            world.plan(claim("second"))
+        world.service.reset(world.group, "earliest", "ada", "what is gone is gone")
+    planned = world.plan(claim("second"))
+    assert planned.window.ranges[tp(0)].start == 20
+    assert "this window before its job has read them: orders-0 offsets 20 to" in planned.warnings[-1]

@@ -19,7 +19,9 @@ from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.lag.verdict import MOST, RESERVE, needed_seconds, tries_seconds
 from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
@@ -162,8 +164,22 @@ def with_urgent(plan: Plan, found: Mapping[TopicPartition, Danger]) -> Plan:
     return replace(plan, urgent=urgent) if urgent else plan
 
 
+def read_from_the_beginning(
+    found: Mapping[TopicPartition, Danger], position: Position | None, log: LogSnapshot
+) -> set[TopicPartition]:
+    """Return the partitions in danger that are read from where retention removes records all the time, so that waiting saves none.
+
+    They begin at the log's beginning offset: after a loss, after a reset, or because nothing before the watermark is left. So does, usually, all of a
+    first window.
+    """
+    return {tp for tp, danger in found.items() if position is None or danger.start <= log.bounds[tp].beginning}
+
+
 def told(
-    group: KafkaGroup, plans: Sequence[Plan], found: Mapping[TopicPartition, Danger], *, is_first: bool
+    group: KafkaGroup,
+    plans: Sequence[Plan],
+    found: Mapping[TopicPartition, Danger],
+    never_refused: Collection[TopicPartition] = (),
 ) -> list[Plan]:
     """Return the windows with warnings about what is in danger.
 
@@ -171,14 +187,15 @@ def told(
         group: its policy.
         plans: the windows, as they were cut.
         found: what is in danger.
-        is_first: whether the group has no watermark. Its first window begins where retention removes records all the time.
+        never_refused: see `read_from_the_beginning`.
 
     Raises:
         AtRiskError: retention may come first, and the policy is ``fail``.
     """
     coming = {tp: danger for tp, danger in found.items() if danger.comes_first}
-    if coming and group.on_at_risk is OnAtRisk.FAIL and not is_first:
-        raise _refusal(group, coming)
+    refused = {tp: danger for tp, danger in coming.items() if tp not in never_refused}
+    if refused and group.on_at_risk is OnAtRisk.FAIL:
+        raise _refusal(group, refused)
     warnings = [_warning("this window before its job has", coming)] if coming else []
     ends = plans[-1].ranges
     if left := {tp: danger for tp, danger in found.items() if tp in ends and ends[tp].end < danger.until}:

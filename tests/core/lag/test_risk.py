@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.lag.risk import (
     dangers,
     endangered,
     questions,
+    read_from_the_beginning,
     run_seconds,
     together,
     told,
@@ -27,7 +28,7 @@ from airflow_kafka_offsets.core.lag.risk import (
 )
 from airflow_kafka_offsets.core.lag.search import Hit, Probe
 from airflow_kafka_offsets.core.plan.planning import Plan, cut
-from tests.core.examples import NOON, group, ids, ranges, tp, window
+from tests.core.examples import NOON, group, ids, log, position, ranges, tp, window
 
 NOW = 1_780_000_000_000
 DAY = 86_400_000
@@ -110,7 +111,7 @@ def test_without_danger_a_plan_stays_as_it_is() -> None:
 
 
 def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
-    [warned] = told(group(), [plan()], {tp(0): danger(), tp(1): danger(headroom=9000.0)}, is_first=False)
+    [warned] = told(group(), [plan()], {tp(0): danger(), tp(1): danger(headroom=9000.0)})
     assert warned.warnings == (
         "retention may remove records of this window before its job has read them: orders-0 offsets 0 to 59 in 5 min. To gain "
         "time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter --entity-type topics "
@@ -120,7 +121,7 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
 
 def test_what_a_cap_leaves_in_danger_is_said() -> None:
     whole = with_urgent(plan(), {tp(0): danger(headroom=9000.0)})
-    [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)}, is_first=False)
+    [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)})
     [text] = warned.warnings
     assert text.startswith(
         "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets 0 to 59 in 2 h 30 min"
@@ -130,14 +131,14 @@ def test_what_a_cap_leaves_in_danger_is_said() -> None:
 
 def test_danger_that_is_far_enough_away_is_no_warning() -> None:
     plans = [plan()]
-    assert told(group(), plans, {tp(0): danger(headroom=9000.0)}, is_first=False) == plans
+    assert told(group(), plans, {tp(0): danger(headroom=9000.0)}) == plans
 
 
 def test_fail_plans_nothing_and_says_why() -> None:
     strict = group(on_at_risk="fail")
     assert strict.on_at_risk is OnAtRisk.FAIL
     with pytest.raises(AtRiskError) as caught:
-        told(strict, [plan()], {tp(0): danger(headroom=0.2)}, is_first=False)
+        told(strict, [plan()], {tp(0): danger(headroom=0.2)})
     assert isinstance(caught.value, LogError)
     assert str(caught.value) == (
         "orders-0: retention may remove offsets 0 to 59 at any moment, and a window of this group may take 45 min until it is read. "
@@ -148,9 +149,16 @@ def test_fail_plans_nothing_and_says_why() -> None:
     assert list(caught.value.partitions) == [tp(0)]
 
 
-def test_the_first_window_of_a_group_is_warned_about_but_never_refused() -> None:
-    [warned] = told(group(on_at_risk="fail"), [plan()], {tp(0): danger()}, is_first=True)
+def test_what_is_read_from_the_beginning_of_the_log_is_warned_about_but_never_refused() -> None:
+    found = {tp(0): danger(start=7), tp(1): danger(start=50)}
+    there = log({tp(0): (7, 100), tp(1): (3, 90)})
+    assert read_from_the_beginning(found, None, there) == {tp(0), tp(1)}
+    assert read_from_the_beginning(found, position({tp(0): 7, tp(1): 50}), there) == {tp(0)}
+    [warned] = told(group(on_at_risk="fail"), [plan()], {tp(0): danger(start=7)}, {tp(0)})
     assert len(warned.warnings) == 1
+    with pytest.raises(AtRiskError) as caught:
+        told(group(on_at_risk="fail"), [plan()], found, {tp(0)})
+    assert list(caught.value.partitions) == [tp(1)]
 
 
 def test_windows_that_run_as_they_are_are_warned_about_by_name() -> None:
