@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -27,7 +28,9 @@ from airflow_kafka_offsets.core.lag.risk import (
     with_urgent,
 )
 from airflow_kafka_offsets.core.lag.search import Hit, Probe
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Plan, cut
+from airflow_kafka_offsets.core.ranges import OffsetRanges
 from tests.core.examples import NOON, group, ids, log, position, ranges, tp, window
 
 NOW = 1_780_000_000_000
@@ -37,9 +40,9 @@ HOURLY = Pace(NOON, 3600.0, 900.0)
 BACKLOG = {tp(0): (0, 100), tp(1): (50, 90), tp(2): (7, 7)}
 
 
-def plan(bounds: dict[object, tuple[int, int]] | None = None) -> Plan:
+def plan(bounds: Mapping[TopicPartition, tuple[int, int]] = BACKLOG) -> Plan:
     """Plan all that there is to read."""
-    there = ranges(bounds or BACKLOG)  # type: ignore[arg-type]
+    there = ranges(bounds)
     return Plan(there, ids(there), NOON, group().isolation_level)
 
 
@@ -97,11 +100,10 @@ def test_what_expires_first_comes_first_and_what_can_not_wait_is_read_first() ->
     whole = with_urgent(plan(), found)
     assert whole.urgent == {tp(1): 75}
     first, second, third = cut(whole, 3, 50)
-    # Of the cap, 5 are for both, 23 are what is left that can't wait, and 22 are for both again.
-    assert {p: r.span for p, r in first.ranges.items()} == {tp(0): 14, tp(1): 36, tp(2): 0}
-    assert {p: r.span for p, r in second.ranges.items()} == {tp(0): 46, tp(1): 4, tp(2): 0}
+    # Partition 1 has 25 that can't wait. What is left of the cap raises the other one, and then both.
+    assert {p: r.span for p, r in first.ranges.items()} == {tp(0): 25, tp(1): 25, tp(2): 0}
+    assert {p: r.span for p, r in second.ranges.items()} == {tp(0): 35, tp(1): 15, tp(2): 0}
     assert third.ranges.ends == {tp(0): 100, tp(1): 90, tp(2): 7}
-
 
 
 def test_without_danger_a_plan_stays_as_it_is() -> None:
@@ -174,3 +176,88 @@ def test_several_windows_are_looked_at_from_the_first_to_the_last_of_their_offse
     windows = [window({tp(0): (5, 9), tp(1): (3, 3)}), window({tp(0): (20, 30), tp(1): (3, 4)}, seq=2)]
     assert together(windows) == ranges({tp(0): (5, 30), tp(1): (3, 4)})
     assert together([window({tp(1): (3, 3)})]) == {}
+
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that is read once an hour.
+
+    Attributes:
+        rates: records an hour, by partition.
+        behind: how far behind the group is in each partition at first, in hours.
+        kept: how long records stay, in hours.
+    """
+
+    rates: tuple[int, ...]
+    behind: tuple[int, ...]
+    kept: int
+
+    def fate(self, max_offsets: int, *, is_guarded: bool, hours: int = 30) -> tuple[dict[TopicPartition, int], int]:
+        """Return how many offsets of each partition retention removes before they are read, and how many are read in all."""
+        starts = {tp(i): rate * (self.kept - self.behind[i]) for i, rate in enumerate(self.rates)}
+        lost, read = dict.fromkeys(starts, 0), 0
+        for now_ms in range(self.kept * HOUR_MS, (self.kept + hours) * HOUR_MS, HOUR_MS):
+            for p, start in starts.items():
+                beginning = self._first(p, now_ms - self.kept * HOUR_MS)
+                lost[p] += max(0, beginning - start)
+                starts[p] = max(beginning, start)
+            bounds = {p: (start, self._first(p, now_ms)) for p, start in starts.items()}
+            whole = plan(bounds)
+            [first] = cut(with_urgent(whole, self._look(whole.ranges, now_ms)) if is_guarded else whole, 1, max_offsets)
+            starts, read = first.ranges.ends, read + first.span
+        return lost, read
+
+    def _first(self, p: TopicPartition, time_ms: int) -> int:
+        """Return the first offset whose record has this timestamp or a later one."""
+        return -(-self.rates[p.partition] * max(0, time_ms) // HOUR_MS)
+
+    def _look(self, there: OffsetRanges, now_ms: int) -> dict[TopicPartition, Danger]:
+        retention = {"orders": Retention(timedelta(hours=self.kept))}
+        asked = questions(there, retention, Pace(NOON, 3600.0, 60.0), now_ms)
+        probes, waits = ({p: getattr(one, name) for p, one in asked.items()} for name in ("probe", "wait_probe"))
+        hits = {probe: Hit(self._first(*probe), probe.time_ms) for probe in (*probes.values(), *waits.values())}
+        ages = {p: (now_ms - there[p].start * HOUR_MS / self.rates[p.partition]) / 1000 for p in asked}
+        safe_from = endangered(there, probes, hits)
+        return dangers(there, asked, safe_from, endangered(there, waits, hits), {p: ages[p] for p in safe_from})
+
+
+def test_of_partitions_that_are_equally_late_none_is_lost_for_the_others() -> None:
+    topic = Topic((1000,) * 4, (167,) * 4, 168)
+    for is_guarded in (False, True):
+        lost, _ = topic.fate(8000, is_guarded=is_guarded)
+        assert set(lost.values()) == {0}
+
+
+@given(st.integers(1, 6), st.integers(1, 60), st.integers(1, 48), st.integers(0, 48), st.integers(0, 400))
+def test_of_equal_partitions_nothing_is_lost_that_equal_shares_save(
+    number: int, rate: int, kept: int, behind: int, more: int
+) -> None:
+    topic = Topic((rate,) * number, (min(behind, kept),) * number, kept)
+    shared, guarded = (topic.fate(number + more, is_guarded=is_guarded) for is_guarded in (False, True))
+    assert guarded == shared
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 48)), min_size=1, max_size=5),
+    st.integers(1, 48),
+    st.integers(0, 300),
+)
+def test_no_fewer_are_read_in_all_than_with_equal_shares(
+    partitions: list[tuple[int, int]], kept: int, more: int
+) -> None:
+    topic = Topic(tuple(rate for rate, _ in partitions), tuple(min(behind, kept) for _, behind in partitions), kept)
+    (_, shared), (_, guarded) = (
+        topic.fate(len(partitions) + more, is_guarded=is_guarded) for is_guarded in (False, True)
+    )
+    assert guarded >= shared
+
+
+def test_what_can_not_wait_is_saved_where_equal_shares_lose_it() -> None:
+    topic = Topic((300, 300, 300), (24, 2, 2), 24)
+    lost, _ = topic.fate(800, is_guarded=False)
+    assert lost[tp(0)] > 0
+    lost, _ = topic.fate(800, is_guarded=True)
+    assert set(lost.values()) == {0}
