@@ -183,7 +183,7 @@ def test_what_retention_never_removes_has_no_headroom_and_an_age(story: Story, t
 
 
 @pytest.mark.kafka
-def test_by_size_the_headroom_is_an_estimate_and_never_more_than_was_there(story: Story) -> None:
+def test_by_size_the_headroom_is_an_estimate_that_grows_with_the_watermark(story: Story) -> None:
     found = {mark: lag for (name, mark), lag in story.predicted.items() if name == "small"}
     gone = [mark for mark, lag in found.items() if lag.lost]
     guessed = {mark: lag for mark, lag in found.items() if lag.headroom_seconds is not None}
