@@ -20,7 +20,6 @@ from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.memory import NotKnownError
 from airflow_kafka_offsets.service.times import find
 
 logger = logging.getLogger(__name__)
@@ -56,12 +55,13 @@ class Guard:
     def warning(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> str | None:
         """Return a warning about windows that run as they are, by their names; None: all have time, or that is not known.
 
-        They are never refused: they own their offsets, and only their job can save these.
+        They are never refused: they own their offsets, and only their job can save these. In a turn (`Memory`), what is not known is asked for
+        after it.
         """
         ranges = together(windows.values())
         try:
             return warning_of(list(windows), self._look(group, ranges)) if ranges else None
-        except (KafkaAnswerError, NotKnownError) as exc:
+        except KafkaAnswerError as exc:
             logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
             return None
 

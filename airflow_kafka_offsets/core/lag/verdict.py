@@ -148,18 +148,18 @@ def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Findin
 def _late(found: GroupLag) -> _Finding | None:
     limit, silent = UNUSUAL * usual_wait(found.pace), _silence(found)
     is_silent = silent is None or silent > limit
-    # Without an answer about time, only the silence after a commit tells.
-    is_late = (silent is not None and is_silent) if found.lag_seconds is None else found.lag_seconds > limit
+    waits = max((p.lag_seconds for p in found.partitions.values() if p.lag and p.lag_seconds is not None), default=0.0)
+    # Where it is not known how long records wait, only the silence after a commit tells.
+    is_late = waits > limit or (found.lag_seconds is None and silent is not None and is_silent)
     if not found.lag or not is_late:
         return None
     known = found.pace.interval_seconds is not None
     usual = f"usually at most {length(limit / UNUSUAL)}" if known else "no usual pace is known yet"
-    waits = (
-        "for how long is not known"
-        if found.lag_seconds is None
-        else f"the oldest record waits for {length(found.lag_seconds)}"
-    )
-    lag = f"{counted(found.lag, 'offset')} unread, {waits} ({usual})"
+    if found.lag_seconds is not None:
+        how_long = f"the oldest record waits for {length(waits)}"
+    else:
+        how_long = f"a record waits for {length(waits)}" if waits > limit else "for how long is not known"
+    lag = f"{counted(found.lag, 'offset')} unread, {how_long} ({usual})"
     last = "nothing was ever committed" if silent is None else f"the last commit was {length(silent)} ago"
     if is_silent:
         return _Finding(GroupVerdict.STALLED, f"{lag}, and {last}")
