@@ -194,8 +194,8 @@ class Ledger(Protocol):
         """Return how far groups have come in time; one that never planned is not in the answer."""
         ...
 
-    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
-        """Return the newest committed live windows of groups, newest first, without their ranges: at most `core.lag.pace.MAX_COMMITS`.
+    def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
+        """Return the newest committed live windows of groups, newest first, without their ranges: of each group at most so many.
 
         A group without one is not in the answer.
         """

@@ -45,6 +45,7 @@ def _of_group(
     args: Namespace, ledger: Ledger, group: KafkaGroup, who: str, failed: list[KafkaOffsetsError]
 ) -> Document:
     """Prune one group; with --all, an error in one does not keep the others from it."""
+    pruning: Pruning | None = None
     try:
         pruning = Pruning(ledger, open_log(args, group))
         age, are_deleted = args.older_than.age, args.deleted_topics
@@ -55,7 +56,8 @@ def _of_group(
         if not args.all:
             raise
         failed.append(exc)
-        return {**_document(group.name, Prune()), "error": str(exc)}
+        # What it took out before it failed has left the ledger.
+        return {**_document(group.name, pruning.done if pruning else Prune()), "error": str(exc)}
 
 
 def _document(group: str, found: Prune) -> Document:

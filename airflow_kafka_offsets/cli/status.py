@@ -139,9 +139,9 @@ def _lag_text(group: Document) -> str:
 
 
 def _headroom_text(group: Document) -> str:
-    if group["lag"] == 0:
-        return "nothing is unread"
     if group["headroom_seconds"] is None:
+        if group["lag"] == 0:
+            return "nothing is unread"
         is_known = group["lag"] is not None and not group["notes"]
         return "retention never removes these records by their age" if is_known else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""

@@ -154,7 +154,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         "kafka_offsets_commit_interval_seconds",
-        "The usual time between two commits; NaN: there are fewer than two.",
+        "The usual time from run to run; NaN: windows of fewer than two runs were committed.",
         group,
         {(s.group.name,): _known(s.lag.pace.interval_seconds) for s in groups},
     )

@@ -6,8 +6,8 @@ How to call it, for many groups at once::
     found = look(ledger.groups(), ledger, lambda group: open_log(group.kafka_conn_id, group.kafka_timeout))
     found["lake.orders"].verdict, found["lake.orders"].reason
 
-Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look at the configuration of
-the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index. The ledger gets a few statements for a
+Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
+configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index. The ledger gets a few statements for a
 hundred groups. A Kafka that does not answer makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
@@ -17,15 +17,28 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
-from airflow_kafka_offsets.core.lag.measure import Times, lag_of, rate_probe, timed, to_ms, unread_from
-from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
+from airflow_kafka_offsets.core.lag.measure import (
+    Times,
+    lag_of,
+    may_hide,
+    notes_on,
+    rate_probe,
+    timed,
+    to_ms,
+    unread_from,
+    unread_to,
+    with_hidden,
+)
+from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import judged, unknown
+from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.waiting import Seen
@@ -65,7 +78,7 @@ def look(
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     with ledger.one_connection():
         known = ledger.load_all(names) if states is None else states
-        commits = ledger.recent_commits(names)
+        commits = ledger.recent_commits({group.name: commits_wanted(group) for group in groups})
     of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
     for group in groups:
         where = "" if is_one_kafka else group.kafka_conn_id
@@ -93,9 +106,15 @@ class _Look:
         self._by_name = {group.name: group for group in self.groups}
 
     def answer(self, open_log: Callable[[], LogOffsets]) -> dict[str, GroupLag]:
+        open_log = cache(open_log)
         states = {group.name: self.states.get(group.name, GroupState()) for group in self.groups}
         seen = watch.look(self.groups, states, open_log)
         lags = {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
+        hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
+        lags = {
+            name: (with_hidden(self._by_name[name], partitions, hidden_to), trouble)
+            for name, (partitions, trouble) in lags.items()
+        }
         times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()}) if lags else None
         found: dict[str, GroupLag] = {}
         for name, one in seen.items():
@@ -111,15 +130,39 @@ class _Look:
         self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times
     ) -> GroupLag:
         group, pace = self._by_name[name], self._paces[name]
-        unread = {tp.topic for tp, p in partitions.items() if p.lag}
+        unread = {tp.topic for tp, p in partitions.items() if unread_from(p) is not None}
         hidden = sorted(unread - times.retentions.keys())
         times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
         timed_all = {tp: timed(tp, p, times, pace.caught_up_at) for tp, p in partitions.items()}
         notes = (
             *self.notes,
             *((hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
+            *notes_on(timed_all, times),
         )
         return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
+
+    def _hidden_to(
+        self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
+    ) -> Mapping[TopicPartition, int]:
+        """Return the high watermarks of the partitions in which an open transaction hides records, of those where nothing else is unread."""
+        seen_to = {
+            tp: unread_to(partitions[tp])
+            for name, partitions in lags.items()
+            for tp in may_hide(self._by_name[name], partitions)
+        }
+        if not seen_to:
+            return {}
+        kafka = open_log()
+        try:
+            high = kafka.bounds(sorted(seen_to), IsolationLevel.READ_UNCOMMITTED)
+            more = [tp for tp, bounds in high.items() if bounds.end > seen_to[tp]]
+            # Others may have written in between: what is still hidden now belongs to a transaction.
+            now = kafka.bounds(more, IsolationLevel.READ_COMMITTED) if more else {}
+        except KafkaAnswerError as exc:
+            logger.warning("Whether transactions are open is not known: %s", exc)
+            self.notes.append(f"whether open transactions hide records is not known: {exc}")
+            return {}
+        return {tp: high[tp].end for tp in more if now[tp].end < high[tp].end}
 
     def _times(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
@@ -133,7 +176,10 @@ class _Look:
         now_ms = to_ms(self.now)
         if not unread:
             return Times(now_ms)
-        ends = {tp: p.end for partitions in lags.values() for tp, p in partitions.items() if p.end is not None}
+        ends: dict[TopicPartition, int] = {}
+        for partitions in lags.values():
+            for tp, partition in partitions.items():
+                ends[tp] = max(unread_to(partition), ends.get(tp, 0))
         kafka = open_log()
         retentions: Mapping[str, Retention] = {}
         searches: dict[tuple[TopicPartition, int], Search] = {}

@@ -10,7 +10,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
-from airflow_kafka_offsets.core.lag.pace import Pace, pace_of
+from airflow_kafka_offsets.core.lag.pace import Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions, together, warning_of
 from airflow_kafka_offsets.core.lag.search import Search
@@ -20,7 +20,6 @@ from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.memory import NotKnownError
 from airflow_kafka_offsets.service.times import find
 
 logger = logging.getLogger(__name__)
@@ -56,12 +55,13 @@ class Guard:
     def warning(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> str | None:
         """Return a warning about windows that run as they are, by their names; None: all have time, or that is not known.
 
-        They are never refused: they own their offsets, and only their job can save these.
+        They are never refused: they own their offsets, and only their job can save these. In a turn (`Memory`), what is not known is asked for
+        after it.
         """
         ranges = together(windows.values())
         try:
             return warning_of(list(windows), self._look(group, ranges)) if ranges else None
-        except (KafkaAnswerError, NotKnownError) as exc:
+        except KafkaAnswerError as exc:
             logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
             return None
 
@@ -83,7 +83,7 @@ class Guard:
         now_ms = to_ms(self.clock())
         asked = questions(ranges, retentions, self._pace(group), now_ms)
         hits = self.kafka.first_records([question.probe for question in asked.values()])
-        safe_from = endangered(ranges, asked, hits)
+        safe_from = endangered(ranges, {tp: question.probe for tp, question in asked.items()}, hits)
         if not safe_from:
             return {}
         searches = {
@@ -92,10 +92,11 @@ class Guard:
         }
         for tp, search in searches.items():
             search.learn(asked[tp].probe.time_ms, hits[asked[tp].probe])
-        find(self.kafka, list(searches.values()), {})
+        waits = {tp: asked[tp].wait_probe for tp in safe_from}
+        waiting = find(self.kafka, list(searches.values()), {}, waits.values())
         # A search that found no record has nothing to lose.
         ages = {tp: (now_ms - s.low) / 1000 for tp, s in searches.items() if not s.is_empty}
-        return dangers(ranges, asked, {tp: safe_from[tp] for tp in ages}, ages)
+        return dangers(ranges, asked, safe_from, endangered(ranges, waits, waiting), ages)
 
     def _retentions(self, group: KafkaGroup, topics: Sequence[str]) -> Mapping[str, Retention]:
         known = self.kafka.retentions(topics)
@@ -105,6 +106,6 @@ class Guard:
 
     def _pace(self, group: KafkaGroup) -> Pace:
         if group.name not in self._paces:
-            commits = self.ledger.recent_commits([group.name]).get(group.name, ())
+            commits = self.ledger.recent_commits({group.name: commits_wanted(group)}).get(group.name, ())
             self._paces[group.name] = pace_of(group, GroupState(), commits)
         return self._paces[group.name]

@@ -114,6 +114,12 @@ class Pruning:
         self._kafka = kafka
         self._clock = clock
         self._sleep = sleep
+        self._done: _Done | None = None
+
+    @property
+    def done(self) -> Prune:
+        """What the last `prune` took out of the ledger, also if it failed then."""
+        return self._done.found if self._done else Prune()
 
     def preview(self, group: KafkaGroup, older_than: timedelta, *, are_deleted: bool = False) -> Prune:
         """Work out what a prune would take, without writing anything.
@@ -144,6 +150,7 @@ class Pruning:
         """
         act = Act("prune", who, why, self._clock(), {"older_than_seconds": int(older_than.total_seconds())})
         done = _Done(self._ledger, act)
+        self._done = done
         for look in range(RACES):
             try:
                 return self._prune(group, older_than, are_deleted, done)

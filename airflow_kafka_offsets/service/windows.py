@@ -30,8 +30,8 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.lag.risk import read_from_the_beginning, with_urgent
 from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
-from airflow_kafka_offsets.core.lag.risk import with_urgent
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -519,7 +519,8 @@ class WindowService:
             whole = with_held_back(whole, snapshot, ends, beyond_now)
         found = self._guard.look(group, whole)
         plans = cut(with_urgent(whole, found), number, group.max_offsets)
-        return told_of_risk(group, plans, found, is_first=position is None) if found else plans
+        never_refused = read_from_the_beginning(found, position, snapshot)
+        return told_of_risk(group, plans, found, never_refused) if found else plans
 
     def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
         """Make sure that what was read is still there, and note in the plan the epochs that the next look needs."""

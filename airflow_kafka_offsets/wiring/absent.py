@@ -47,7 +47,7 @@ class AbsentLedger:
         """See `Ledger.load_all`."""
         return {}
 
-    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
+    def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
         """See `Ledger.recent_commits`."""
         return {}
 

@@ -142,6 +142,13 @@ def test_records_that_never_expire_have_no_headroom(cli: Cli, lake: Lake) -> Non
     assert "\nheadroom:       retention never removes these records by their age\n" in done.out
 
 
+def test_of_a_log_that_is_limited_in_size_and_not_full_the_headroom_is_not_known(cli: Cli, lake: Lake) -> None:
+    lake.log.configure("orders", retention_ms="-1", retention_bytes="1000000")
+    done = cli("status", "lake.orders")
+    assert "\nheadroom:       unknown\n" in done.out
+    assert "\nNote: how long retention.bytes leaves is not known, because nothing was removed yet" in done.out
+
+
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:
     lake.log.is_down = True
     done = cli("status", "lake.orders", "--offline", "-o", "json")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from confluent_kafka import Producer
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -23,6 +24,8 @@ from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, end_offset, produce
 
 RETENTION = 8_000
+LATE = 1_200_000
+"""How old the records are that an open transaction hides: it counts as one that hangs after 15 minutes."""
 SMALL = {"retention.ms": str(RETENTION), "segment.ms": "1000"}
 TOPICS: dict[str, dict[str, str]] = {
     "steady": SMALL,
@@ -32,6 +35,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "compacted-too": {**SMALL, "cleanup.policy": "compact,delete"},
     "kept": {**SMALL, "retention.ms": "-1"},
     "compacted": {**SMALL, "cleanup.policy": "compact"},
+    "hanging": {**SMALL, "retention.ms": str(RETENTION + LATE)},
     "small": {"retention.ms": "-1", "retention.bytes": "3000000", "segment.bytes": "1048576"},
 }
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -70,6 +74,7 @@ def _told(kafka: KafkaBroker) -> Story:
     for topic, config in TOPICS.items():
         create_topic(kafka, topic, config=config)
     log = KafkaLog(kafka.client_config(), 20)
+    hanging = _hang(kafka)
     written = _write(kafka)
     small = TopicPartition("small", 0)
     wait_until(
@@ -93,6 +98,7 @@ def _told(kafka: KafkaBroker) -> Story:
         return all((topic, mark) in removed_at for topic, mark in marks if TOPICS[topic] in _EXPIRE)
 
     wait_until(all_is_gone, timeout=60, what="retention has removed what was written")
+    hanging.abort_transaction(10)
     return Story(at, written, predicted, removed_at)
 
 
@@ -101,6 +107,17 @@ _EXPIRE = [
     for config in TOPICS.values()
     if "delete" in config.get("cleanup.policy", "delete") and config["retention.ms"] != "-1"
 ]
+
+
+def _hang(kafka: KafkaBroker) -> Producer:
+    """Write records in a transaction that stays open."""
+    producer = Producer({**kafka.client_config(), "transactional.id": "hanging", "transaction.timeout.ms": 300_000})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for _ in range(40):
+        producer.produce("hanging", b"never committed", timestamp=int(time.time() * 1000) - LATE)
+    assert not producer.flush(20)
+    return producer
 
 
 def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
@@ -146,13 +163,13 @@ class _Given:
         """Return a context that does nothing."""
         return nullcontext()
 
-    def recent_commits(self, names: list[str]) -> dict[str, object]:
+    def recent_commits(self, wanted: dict[str, int]) -> dict[str, object]:
         """Return none."""
         return {}
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("topic", ["steady", "disorder", "append", "idle", "compacted-too"])
+@pytest.mark.parametrize("topic", ["steady", "disorder", "append", "idle", "compacted-too", "hanging"])
 def test_nothing_is_removed_before_its_headroom_is_over(story: Story, topic: str) -> None:
     marks = [mark for name, mark in story.predicted if name == topic]
     assert len(marks) > 3
@@ -183,7 +200,7 @@ def test_what_retention_never_removes_has_no_headroom_and_an_age(story: Story, t
 
 
 @pytest.mark.kafka
-def test_by_size_the_headroom_is_an_estimate_and_never_more_than_was_there(story: Story) -> None:
+def test_by_size_the_headroom_is_an_estimate_that_grows_with_the_watermark(story: Story) -> None:
     found = {mark: lag for (name, mark), lag in story.predicted.items() if name == "small"}
     gone = [mark for mark, lag in found.items() if lag.lost]
     guessed = {mark: lag for mark, lag in found.items() if lag.headroom_seconds is not None}
@@ -192,3 +209,11 @@ def test_by_size_the_headroom_is_an_estimate_and_never_more_than_was_there(story
     assert all(lag.estimate is not None and "retention.bytes" in lag.estimate for lag in guessed.values())
     in_order = [lag.headroom_seconds or 0.0 for _, lag in sorted(guessed.items())]
     assert in_order == sorted(in_order)
+
+
+@pytest.mark.kafka
+def test_what_an_open_transaction_hides_is_no_lag_and_yet_retention_removes_it(story: Story) -> None:
+    found = {mark: lag for (name, mark), lag in story.predicted.items() if name == "hanging"}
+    assert {lag.lag for lag in found.values()} == {0}
+    assert {lag.hidden_to for lag in found.values()} == {40}
+    assert {("hanging", mark) for mark in found} <= story.removed_at.keys()

@@ -24,7 +24,6 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
-from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
@@ -727,19 +726,24 @@ class LedgerContract:
         assert ledger.load(name).position == replace(back, offsets=dict.fromkeys(back.offsets, 15))
 
     def test_the_newest_commits_are_those_of_the_live_lane(self, ledger: Ledger, name: str) -> None:
-        assert ledger.recent_commits([name]) == {}
+        assert ledger.recent_commits({name: 11}) == {}
         for start in range(0, 13 * 10, 10):
             held = add(ledger, name, start, start + 10, is_capped=start == 120)
             commit(ledger, held)
         backfill = add_all(ledger, name, [replace(draft(0, 5), lane=Lane.BACKFILL)])
         commit(ledger, backfill[0])
         add(ledger, name, 130, 140)
-        found = ledger.recent_commits([name, f"{name}-absent"])
+        found = ledger.recent_commits({name: 11, f"{name}-absent": 11})
         assert found.keys() == {name}
-        assert [one.seq for one in found[name]] == list(range(13, 13 - MAX_COMMITS, -1))
+        assert [one.seq for one in found[name]] == list(range(13, 2, -1))
         assert [one.is_capped for one in found[name]] == [True] + [False] * 10
         row = ledger.window(name_window(name, 13))
         assert (found[name][0].planned_at, found[name][0].committed_at) == (row.planned_at, row.committed_at)
+        other = f"{name}-other"
+        commit(ledger, add(ledger, other, 0, 10))
+        commit(ledger, add(ledger, other, 10, 20))
+        each = ledger.recent_commits({name: 3, other: 1})
+        assert {of: [one.seq for one in commits] for of, commits in each.items()} == {name: [13, 12, 11], other: [2]}
 
     def test_an_outline_names_what_is_open_what_was_committed_last_and_whose_it_is(
         self, ledger: Ledger, name: str
@@ -842,7 +846,7 @@ class LedgerContract:
         ledger.commit(held.window.id, held.holder, attempt, NOW + 700 * minute)
         foreign = add(ledger, name, 10, 20, replace(claim("foreign"), scope=Scope.RUN))
         ledger.commit(foreign.window.id, foreign.holder, None, NOW + 30 * minute)
-        assert [commit.seconds for commit in ledger.recent_commits([name])[name]] == [1800, 420]
+        assert [commit.seconds for commit in ledger.recent_commits({name: 11})[name]] == [1800, 420]
 
     def test_the_frontier_is_the_latest_cut_time_that_is_proven(self, ledger: Ledger, name: str) -> None:
         hour = timedelta(hours=1)

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, event
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import CommittedUntil, LagAtMost, WindowCommitted
+from airflow_kafka_offsets.core.lag.pace import MAX_RUNS
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.service import watch
 from tests.lab.history import History, write
@@ -85,7 +86,7 @@ def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> SqlLedger:
         lambda ledger, names: ledger.overviews(names),
         lambda ledger, names: ledger.load_all(names),
         lambda ledger, names: ledger.frontiers(names),
-        lambda ledger, names: ledger.recent_commits(names),
+        lambda ledger, names: ledger.recent_commits(dict.fromkeys(names, MAX_RUNS)),
         lambda ledger, names: ledger.outlines(names),
         lambda ledger, names: ledger.standings([f"{name}-000002" for name in names]),
     ],

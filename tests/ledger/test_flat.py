@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import KEPT_FROM
+from airflow_kafka_offsets.core.lag.pace import MAX_RUNS
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.replay import overlapping
@@ -77,7 +78,7 @@ QUESTIONS: dict[str, Question] = {
     "the windows of a run": lambda ledger, history: ledger.windows_of_run("bench", f"{history.group.name} 3"),
     "its outline": lambda ledger, history: ledger.outlines([history.group.name]),
     "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),
-    "its newest commits": lambda ledger, history: ledger.recent_commits([history.group.name]),
+    "its newest commits": lambda ledger, history: ledger.recent_commits({history.group.name: MAX_RUNS}),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
     "the owner of an old offset": owner_of_an_old_offset,
     "some by number": rows(seqs=[2, 3]),

@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectio
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe
+from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
@@ -60,7 +61,7 @@ def test_zeros_are_zeros(world: World) -> None:
     run_hourly(world, 3)
     found = one(world)
     assert (found.verdict, found.lag, found.lag_seconds, found.headroom_seconds) == ("OK", 0, 0, None)
-    assert world.kafka.calls[-1] == "snapshot"  # about time there was nothing to ask
+    assert world.kafka.calls[-2:] == ["snapshot", "bounds"]  # about time there was nothing to ask
 
 
 def test_a_group_that_no_one_runs_is_stalled_then_at_risk_then_lost(world: World) -> None:
@@ -261,3 +262,109 @@ def test_groups_of_one_kafka_open_it_once_also_if_they_name_it_differently(world
     opened.clear()
     freshness.look(groups, world.ledger, open_log, world.now, is_one_kafka=True)
     assert opened == ["lake"]
+
+
+def test_a_run_of_many_windows_is_one_run(world: World) -> None:
+    world.configure(max_offsets=10, max_open_windows=8)
+    for hour in range(3):
+        world.kafka.produce(tp(0), 80, world.now)
+        at = world.now
+        planned = world.ask(claim(f"hour {hour}"), Live(at_most=8))
+        assert len(planned) == 8
+        for one_of in planned:
+            world.now += timedelta(minutes=1)
+            world.do(one_of.window, claim(f"hour {hour}"))
+        world.die(claim(f"hour {hour}"))
+        world.now = at + HOUR
+    world.now -= timedelta(minutes=1)
+    world.kafka.produce(tp(0), 50, world.now - timedelta(minutes=45))
+    found = one(world)
+    assert (found.verdict, found.lag, found.pace.interval_seconds) == ("OK", 50, 3600)
+
+
+def test_a_transaction_that_hangs_is_at_risk_before_its_records_are_lost(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 10, world.now)
+    world.now += timedelta(minutes=14)
+    found = one(world)
+    assert (found.verdict, found.lag, found.headroom_seconds, found.notes) == ("OK", 0, None, ())
+    world.now += 6 * DAY
+    run_hourly(world, 3, number=0)
+    found = one(world)
+    assert (found.verdict, found.lag, found.lag_seconds) == ("OK", 0, 0)
+    assert found.headroom_seconds == (DAY - 3 * HOUR - timedelta(minutes=14)).total_seconds()
+    assert found.notes == (
+        "a transaction that was not ended hides records, and no window reads them before its end: orders-0 from offset 180 on",
+    )
+    world.now += 6 * HOUR
+    found = one(world)
+    assert found.verdict == "AT RISK"
+    assert found.reason.startswith("Retention may remove unread records of orders-0 in 14 h")
+
+
+def test_records_that_come_between_two_questions_are_no_transaction(world: World) -> None:
+    run_hourly(world, 3)
+    bounds = world.kafka.bounds
+
+    def busy(partitions: Any, level: Any) -> Any:
+        world.kafka.produce(tp(0), 1, world.now - DAY)
+        return bounds(partitions, level)
+
+    world.kafka.bounds = busy  # type: ignore[method-assign]
+    found = one(world)
+    assert (found.verdict, found.lag, found.headroom_seconds, found.notes) == ("OK", 0, None, ())
+
+
+def test_who_reads_uncommitted_records_is_hidden_none(world: World) -> None:
+    world.configure(isolation_level="read_uncommitted")
+    run_hourly(world, 3)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 10, world.now - DAY)
+    assert (one(world).lag, world.kafka.calls.count("bounds")) == (10, 0)
+
+
+def test_without_an_answer_about_transactions_the_rest_is_known(world: World) -> None:
+    run_hourly(world, 3)
+
+    def away(partitions: Any, level: Any) -> Any:
+        raise KafkaUnavailableError("no answer about ends")
+
+    world.kafka.bounds = away  # type: ignore[method-assign]
+    found = one(world)
+    assert (found.verdict, found.lag) == ("OK", 0)
+    assert found.notes == ("whether open transactions hide records is not known: no answer about ends",)
+
+
+def test_a_record_dated_in_the_future_makes_no_group_on_time(world: World) -> None:
+    run_hourly(world, 4)
+    world.kafka.produce(tp(0), 1, world.now + 30 * DAY)
+    world.run(claim("reads it"))
+    world.kafka.produce(tp(0), 10, world.now)
+    world.now += timedelta(minutes=30)
+    found = one(world)
+    assert (found.verdict, found.lag, found.lag_seconds) == ("OK", 10, None)
+    assert found.headroom_seconds == 7 * 86400  # never too large: Kafka keeps the record before them for longer
+    assert found.notes == (
+        "how long records wait is not known, because one before them is dated in the future: orders-0",
+    )
+    world.now += 2 * HOUR
+    assert one(world).verdict == "STALLED"
+
+
+def test_a_clock_that_runs_ahead_by_seconds_is_no_future(world: World) -> None:
+    run_hourly(world, 4)
+    world.kafka.produce(tp(0), 10, world.now + timedelta(seconds=50))
+    found = one(world)
+    assert (found.lag_seconds, found.notes) == (0, ())
+
+
+def test_by_size_nothing_is_known_of_a_log_that_still_begins_at_0(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="-1", retention_bytes="1000000")
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 100, world.now)
+    found = one(world)
+    assert found.headroom_seconds is None
+    assert found.notes == (
+        "how long retention.bytes leaves is not known, because nothing was removed yet, or nothing arrived in the last hour: orders-0",
+    )

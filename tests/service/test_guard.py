@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import AtRiskError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import AtRiskError, DataLossError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
-from airflow_kafka_offsets.core.window import Draft
+from airflow_kafka_offsets.core.window import Draft, Outcome
 from tests.core.examples import claim, tp
 from tests.service.memory_log import MemoryLog
 from tests.service.world import World
@@ -59,11 +59,22 @@ def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> Non
     assert planned.window.span == 10 * 24 * 13
 
 
-def test_a_cap_reads_first_what_expires_first(world: World) -> None:
+def test_a_cap_reads_first_what_expires_before_the_next_window_is_done(world: World) -> None:
     world.configure(max_offsets=100, max_open_windows=3)
+    world.kafka.produce(tp(0), 60, world.now)
     backlog(world)
     windows = [planned.window for planned in world.ask(claim("second"), at_most=1)]
-    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 100, 1: 0}
+    # 70 offsets of partition 0 expire until then.
+    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 70, 1: 30}
+
+
+def test_partitions_that_are_equally_late_are_read_in_equal_parts(world: World) -> None:
+    for hour in range(24 * 7):
+        for partition in (0, 1):
+            world.kafka.produce(tp(partition), 10, world.now + hour * HOUR)
+    world.now += 7 * DAY - HOUR
+    world.configure(max_offsets=40)
+    assert {p.partition: r.span for p, r in world.plan(claim("second")).window.ranges.items()} == {0: 20, 1: 20}
 
 
 def test_fail_leaves_nothing_planned(world: World) -> None:
@@ -152,7 +163,7 @@ def test_whoever_loses_a_race_near_the_end_of_retention_looks_again(world: World
     world.ledger.add_windows = beaten  # type: ignore[method-assign]
     planned = world.plan(claim("second"))
     assert planned.window.seq == 3
-    assert planned.window.ranges[tp(0)].start == 110
+    assert planned.window.ranges[tp(0)].start == 60
     assert world.kafka.calls.count("snapshot") == 2
 
 
@@ -202,3 +213,54 @@ def test_a_kafka_that_does_not_tell_times_holds_up_no_retry(world: World) -> Non
     window = world.plan(claim("second")).window
     world.kafka.__class__ = NoTimes
     assert world.plan(claim("second"), last_clear=1).window == window
+
+
+def test_one_slow_job_refuses_no_record_that_has_just_arrived(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="86400000")
+    world.configure(on_at_risk="fail")
+    world.kafka.produce(tp(0), 10, world.now)
+    slow = world.plan(claim("slow"))
+    attempt = world.service.start_attempt(slow.window, claim("slow"))
+    world.now += 9 * HOUR
+    world.service.end_attempt(attempt, Outcome.SUCCEEDED)
+    world.service.commit(slow.window.id, claim("slow"), attempt)
+    world.die(claim("slow"))
+    world.kafka.produce(tp(0), 10, world.now)
+    assert world.plan(claim("next")).warnings == ()
+
+
+@pytest.mark.parametrize("how", ["skip", "reset"])
+def test_after_a_loss_what_is_left_is_read_also_with_fail(world: World, how: str) -> None:
+    world.configure(on_at_risk="fail", on_data_loss="skip" if how == "skip" else "fail")
+    backlog(world)
+    world.now += HOUR
+    world.kafka.expire(tp(0), 20)
+    if how == "reset":
+        with pytest.raises(DataLossError):
+            world.plan(claim("second"))
+        world.service.reset(world.group, "earliest", "ada", "what is gone is gone")
+    planned = world.plan(claim("second"))
+    assert planned.window.ranges[tp(0)].start == 20
+    assert "this window before its job has read them: orders-0 offsets 20 to" in planned.warnings[-1]
+
+
+def test_whoever_loses_a_race_to_itself_is_warned_about_the_window_that_it_gets(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task that Airflow takes for dead plans while its next try does: both ask for one run."""
+    world.kafka.produce(tp(0), 300, world.now)
+    backlog(world)
+    world.configure(max_open_windows=3, max_offsets=100)
+    add, racers = world.ledger.add_windows, [claim("other"), claim("second")]
+
+    def beaten(*arguments: Any) -> Any:
+        ahead, racers[:] = racers[:], []
+        for racer in ahead:
+            world.service.plan(world.group, racer, world.over.__contains__)
+            caplog.clear()
+        return add(*arguments)
+
+    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    assert world.plan(claim("second")).window.seq == 3
+    [warned] = [r.getMessage() for r in caplog.records if "retention may remove records of" in r.getMessage()]
+    assert "records of lake-000003 before a job has read them: orders-0 offsets" in warned

@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from airflow_kafka_offsets.cli.parser import make_parser
 from airflow_kafka_offsets.core.errors import (
+    AtRiskError,
     ConfirmationError,
     ForeignGroupError,
     KafkaOffsetsError,
@@ -33,6 +34,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
@@ -56,6 +58,9 @@ TABLES = ["first", "second"]
 DAGS = ["dag", "renamed"]
 """Names of the DAG that plans the group, one after the other."""
 
+KEPT, LONGER = "86400000", "8640000000"
+"""How long the topics keep their records, in milliseconds, and how long a person may let them."""
+
 ELSEWHERE = "reports"
 """A DAG that some day takes the group's name, too."""
 
@@ -70,6 +75,7 @@ EDITS = {
     "until": st.sampled_from(["now", "data_interval_end"]),
     "grace": st.sampled_from([timedelta(0), timedelta(minutes=5)]),
     "on_data_loss": st.sampled_from(["fail", "skip"]),
+    "on_at_risk": st.sampled_from(["warn", "fail"]),
     "expect_gaps": st.booleans(),
     "expect_fewer": st.booleans(),
     "kafka_timeout": st.sampled_from([30, 60]),
@@ -97,6 +103,8 @@ class Maze(RuleBasedStateMachine):
         self.world = World(Path(self.folder.name), **self.options)
         self.world.keep_connection()
         self.world.kafka.create("clicks", 1)
+        for topic in BOTH:
+            self.world.kafka.configure(topic, retention_ms=KEPT)
         self.warehouse: Warehouse | None = None
         self.define({})
         self.partitions = {tp(0), tp(1), tp(0, "clicks")}
@@ -113,6 +121,10 @@ class Maze(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3), number=st.integers(1, 15))
     def produce(self, which: int, number: int) -> None:
         self.world.kafka.produce(self._partition(which), number, at=self.world.now)
+
+    @rule(hours=st.integers(1, 30))
+    def let_time_pass(self, hours: int) -> None:
+        self.world.now += timedelta(hours=hours)
 
     @rule()
     def add_partition(self) -> None:
@@ -370,10 +382,25 @@ class Maze(RuleBasedStateMachine):
             there = [t for t in self.world.group.topics if t in self.world.kafka.topic_ids(BOTH)]
             self.define({"topics": there or ORDERS})
             return False
+        if isinstance(error, AtRiskError):
+            return self._gain_time(error, which)
         if isinstance(error, OutputError) and "clear the task" in message:
             return False  # the next run has the same window, and runs its job
         assert "use a group of another name" in message, f"no way out: {message}"
         return True
+
+    def _gain_time(self, error: AtRiskError, which: int) -> bool:
+        """Raise the retention, or read what can still be read. Nothing is refused that is read from where the log begins."""
+        position, level = self.stored_position, self.world.group.isolation_level
+        bounds = self.world.kafka.bounds(sorted(error.partitions), level)
+        assert position
+        assert all(position.offsets[p] > bounds[p].beginning for p in bounds)
+        if which % 2:
+            self.define({"on_at_risk": "warn"})
+        else:
+            for topic in topics_of(bounds):
+                self.world.kafka.configure(topic, retention_ms=LONGER)
+        return False
 
     @property
     def stored_position(self) -> Position | None:

@@ -55,7 +55,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, OldWindow, WindowRow
-from airflow_kafka_offsets.core.lag.pace import MAX_COMMITS, Commit
+from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN, MAX_RECENT, Outline, Overview, WindowLine
@@ -478,13 +478,13 @@ class SqlLedger:
                 found |= _outlines(connection, some)
         return found
 
-    def recent_commits(self, names: Sequence[str]) -> Mapping[str, Sequence[Commit]]:
-        """Return the newest committed live windows of groups, newest first, without their ranges."""
+    def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
+        """Return so many of the newest committed live windows of groups, newest first, without their ranges."""
         found: dict[str, list[Commit]] = {}
         with self._reading() as connection:
-            ids = list(_ids(connection, names).items())
+            ids = list(_ids(connection, list(wanted)).items())
             for start in range(0, len(ids), MAX_BRANCHES):
-                for name, rows in _newest_commits(connection, ids[start : start + MAX_BRANCHES]).items():
+                for name, rows in _newest_commits(connection, ids[start : start + MAX_BRANCHES], wanted).items():
                     with intact(f"the times of the windows of group {name}"):
                         found[name] = [_commit_of(row) for row in rows]
         return found
@@ -1174,7 +1174,9 @@ def _frontiers() -> Select[Any]:
     )
 
 
-def _newest_commits(connection: Connection, ids: Sequence[tuple[str, int]]) -> dict[str, list[Row[Any]]]:
+def _newest_commits(
+    connection: Connection, ids: Sequence[tuple[str, int]], wanted: Mapping[str, int]
+) -> dict[str, list[Row[Any]]]:
     """Find the newest committed live windows of groups: a branch for each, which reads only so many entries of the index."""
     columns = [windows.c[column] for column in ("group_id", "seq", "planned_at", "committed_at", "is_capped")]
     each = [
@@ -1182,10 +1184,10 @@ def _newest_commits(connection: Connection, ids: Sequence[tuple[str, int]]) -> d
             select(*columns)
             .where(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
             .order_by(windows.c.seq.desc())
-            .limit(MAX_COMMITS)
+            .limit(wanted[name])
             .subquery()
         )
-        for _, group_id in ids
+        for name, group_id in ids
     ]
     names = {group_id: name for name, group_id in ids}
     found: dict[str, list[Row[Any]]] = {}

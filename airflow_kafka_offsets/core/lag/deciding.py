@@ -26,7 +26,7 @@ def decide_verdict(condition: VerdictIn, found: GroupLag) -> Decision:
 def facts_of(found: GroupLag) -> dict[str, Any]:
     """Return what an event or an XCom tells of a look: JSON-able, and small whatever the number of partitions is."""
     document = {name: _plain(value) for name, value in lag_document(found).items()}
-    unread = [(tp, p) for tp, p in found.partitions.items() if p.lag or p.lost]
+    unread = [(tp, p) for tp, p in found.partitions.items() if p.lag or p.lost or p.hidden_to]
     worst = sorted(unread, key=lambda item: (_headroom(item[1].headroom_seconds), -(item[1].lag or 0), item[0]))
     return {"group": found.group, **document, "behind": [str(tp) for tp, _ in worst[:MAX_NAMED]]}
 

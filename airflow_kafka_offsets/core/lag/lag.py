@@ -26,14 +26,16 @@ class PartitionLag:
         verdict: what planning says of the partition; None: planning can't judge any.
         lag: end offset minus watermark, in offsets, never below 0; None: the two can't be compared.
         lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and never
-            too small. None: not known.
+            too small. None: not known, e.g. because a record before it is dated in the future.
         headroom_seconds: how long until retention by time reaches the watermark. It is never too large, and too small by at most one
-            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: there is no lag, retention by time
+            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: nothing is unread, retention by time
             never removes records here, or it is not known.
         headroom_offsets: how many read offsets retention removes before it reaches the watermark: watermark minus beginning offset. Below 0:
             as many unread offsets are gone. None: the two can't be compared.
         estimate: why `headroom_seconds` is only an estimate; None: it is not one.
         retention: how Kafka removes records of the topic; None: not known.
+        hidden_to: up to here, an open transaction hides records from a group that has read all others, and does so for longer than is usual; None: none
+            does, or that was not asked.
     """
 
     watermark: int | None
@@ -46,6 +48,7 @@ class PartitionLag:
     headroom_offsets: int | None = None
     estimate: str | None = None
     retention: Retention | None = None
+    hidden_to: int | None = None
 
     @property
     def lost(self) -> int:

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import GONE
-from airflow_kafka_offsets.core.log import Bounds
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
@@ -21,6 +21,9 @@ from airflow_kafka_offsets.core.starting import EPOCH
 
 RATE_OVER = timedelta(hours=1)
 """The time over which the rate of new offsets is measured, for topics that are limited in size."""
+
+OPEN_FOR = timedelta(minutes=15)
+"""A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
 
 BY_SIZE = "by retention.bytes and the offsets of the last hour, as if the log had reached its limit"
 ASSUMED = "by the group's own retention, because this user may not read the topic's configuration"
@@ -82,12 +85,35 @@ def _lag(watermark: int | None, bounds: Bounds | None, verdict: Verdict | None) 
     )
 
 
+def may_hide(group: KafkaGroup, partitions: Mapping[TopicPartition, PartitionLag]) -> list[TopicPartition]:
+    """Return the partitions in which an open transaction may hide records from a group that has read all others.
+
+    Where a group has lag, its headroom is that of the oldest unread record, whatever comes after it.
+    """
+    if group.isolation_level is IsolationLevel.READ_UNCOMMITTED:
+        return []
+    return [tp for tp, found in partitions.items() if found.lag == 0 and found.verdict not in GONE]
+
+
+def with_hidden(
+    group: KafkaGroup, partitions: Mapping[TopicPartition, PartitionLag], hidden_to: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, PartitionLag]:
+    """Return the lag of partitions with where the records end that an open transaction hides."""
+    hidden = {tp: hidden_to[tp] for tp in may_hide(group, partitions) if tp in hidden_to}
+    return {**partitions, **{tp: replace(partitions[tp], hidden_to=end) for tp, end in hidden.items()}}
+
+
 def unread_from(found: PartitionLag) -> int | None:
     """Return the first unread offset that Kafka still holds; None: nothing is unread, or that is not known."""
-    if not found.lag or found.beginning is None or found.end is None:
+    if found.lag is None or found.beginning is None:
         return None
     start = max(found.beginning, found.watermark or 0)
-    return start if start < found.end else None
+    return start if start < unread_to(found) else None
+
+
+def unread_to(found: PartitionLag) -> int:
+    """Return where the records end that a group has not read, also those that an open transaction hides from it."""
+    return max(found.end or 0, found.hidden_to or 0)
 
 
 def rate_probe(tp: TopicPartition, now_ms: int) -> Probe:
@@ -105,8 +131,8 @@ def timed(tp: TopicPartition, found: PartitionLag, times: Times, caught_up_at: d
         caught_up_at: a moment up to which all its records are committed; None: not known.
     """
     retention = times.retentions.get(tp.topic)
-    found = replace(found, retention=retention, lag_seconds=0.0 if found.lag == 0 else None)
-    start = unread_from(found)
+    start, hidden_to = unread_from(found), found.hidden_to
+    found = replace(found, retention=retention, lag_seconds=0.0 if found.lag == 0 else None, hidden_to=None)
     search = times.searches.get((tp, start)) if start is not None else None
     if search is None:
         return found
@@ -115,12 +141,48 @@ def timed(tp: TopicPartition, found: PartitionLag, times: Times, caught_up_at: d
     if search.low_offset is None:
         return found
     age = (times.now_ms - search.low) / 1000
+    if not found.lag and age <= OPEN_FOR.total_seconds():
+        return found
+    left, estimate = headroom(tp, found, age, times)
+    found = replace(found, headroom_seconds=left, estimate=estimate, hidden_to=hidden_to)
+    if not found.lag or search.is_ahead:
+        return found
     waited = age
     # Records may be dated long before they arrive. A new partition may have arrived before the last window was planned.
     if caught_up_at is not None and found.watermark is not None:
         waited = min(age, max(0, times.now_ms - to_ms(caught_up_at)) / 1000)
-    left, estimate = headroom(tp, found, age, times)
-    return replace(found, lag_seconds=waited, headroom_seconds=left, estimate=estimate)
+    return replace(found, lag_seconds=waited)
+
+
+def notes_on(partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> tuple[str, ...]:
+    """Return the sentences on what is not known of partitions, or what no window reads.
+
+    Args:
+        partitions: as `timed` returns them.
+        times: what was asked about time.
+    """
+    unread = {tp: (found, start) for tp, found in partitions.items() if (start := unread_from(found)) is not None}
+    hidden = [f"{tp} from offset {start} on" for tp, (found, start) in unread.items() if found.hidden_to is not None]
+    ahead = [str(tp) for tp, (_, start) in unread.items() if _is_ahead(times.searches.get((tp, start)))]
+    by_size = [str(tp) for tp, (found, _) in unread.items() if _is_kept_by_size(found)]
+    said = (
+        (hidden, "a transaction that was not ended hides records, and no window reads them before its end"),
+        (ahead, "how long records wait is not known, because one before them is dated in the future"),
+        (
+            by_size,
+            "how long retention.bytes leaves is not known, because nothing was removed yet, or nothing arrived in the last hour",
+        ),
+    )
+    return tuple(f"{text}: {name_some(names, ', ')}" for names, text in said if names)
+
+
+def _is_ahead(search: Search | None) -> bool:
+    return search is not None and search.is_ahead
+
+
+def _is_kept_by_size(found: PartitionLag) -> bool:
+    retention = found.retention
+    return found.headroom_seconds is None and retention is not None and retention.size is not None
 
 
 def headroom(tp: TopicPartition, found: PartitionLag, age: float, times: Times) -> tuple[float | None, str | None]:

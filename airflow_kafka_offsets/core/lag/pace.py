@@ -10,8 +10,17 @@ from itertools import pairwise
 from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 
-MAX_COMMITS = 11
-"""How many of the newest commits tell the pace: ten intervals."""
+MAX_JOBS = 10
+"""The jobs of so many of the newest windows tell how long a job takes."""
+
+OUTLIER_FROM = 5
+"""Of so many jobs or more, the longest one does not count: it may be a first backlog, or a weekend without a launcher."""
+
+MAX_RUNS = 11
+"""The windows of so many of the newest runs tell the pace: ten intervals."""
+
+MAX_COMMITS = 200
+"""No more commits are read for that, as long as they are those of three runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +47,10 @@ class Pace:
 
     Attributes:
         last_commit_at: when the newest of them was committed; None: there is none.
-        interval_seconds: the usual time between two commits: the median of the last 10; None: there are fewer than two commits.
-        longest_seconds: the longest time that a job took, of the last 10 windows; None: there is none.
+        interval_seconds: the usual time from run to run: the median between the last 11 moments at which such windows were planned. Windows
+            that one run planned together count once. None: there are fewer than two moments.
+        longest_seconds: the longest time that a job took, of the last 10 windows, without the slowest one if there are at least 5; None: there
+            is none.
         caught_up_at: a moment up to which all records are committed, whatever their timestamps are; None: not known.
     """
 
@@ -49,23 +60,40 @@ class Pace:
     caught_up_at: datetime | None = None
 
 
+def commits_wanted(group: KafkaGroup) -> int:
+    """Return how many of the newest commits tell the pace of a group. A run may plan as many windows as may be open."""
+    most = group.max_open_windows
+    return min(MAX_RUNS * most, max(MAX_COMMITS, 3 * most))
+
+
 def pace_of(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> Pace:
     """Work out the pace of a group.
 
     Args:
         group: its definition.
         state: where it stands.
-        commits: its newest committed live windows.
+        commits: its newest committed live windows, newest first: see `commits_wanted`.
     """
-    at = sorted(commit.committed_at for commit in commits)
-    gaps = sorted((later - earlier).total_seconds() for earlier, later in pairwise(at))
-    took = [commit.seconds for commit in commits[: MAX_COMMITS - 1]]
+    planned = sorted({commit.planned_at for commit in commits})[-MAX_RUNS:]
+    gaps = sorted((later - earlier).total_seconds() for earlier, later in pairwise(planned))
     return Pace(
-        last_commit_at=at[-1] if at else None,
+        last_commit_at=max((commit.committed_at for commit in commits), default=None),
         interval_seconds=gaps[len(gaps) // 2] if gaps else None,
-        longest_seconds=max(0.0, *took) if took else None,
+        longest_seconds=_longest([_seconds(group, commit) for commit in commits[:MAX_JOBS]]),
         caught_up_at=_caught_up_at(group, state, commits),
     )
+
+
+def _seconds(group: KafkaGroup, commit: Commit) -> float:
+    # A window that is one of several may wait for its turn.
+    waited = (commit.committed_at - commit.planned_at).total_seconds()
+    return max(0.0, commit.seconds if group.max_open_windows == 1 else waited)
+
+
+def _longest(took: Sequence[float]) -> float | None:
+    if len(took) < OUTLIER_FROM:
+        return max(took, default=None)
+    return sorted(took)[-2]
 
 
 def _caught_up_at(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> datetime | None:

@@ -2,7 +2,8 @@
 
 Kafka is asked one question for each partition: which is the first record that will still be there after the headroom that the
 group needs? If it lies at or below the start of the window, nothing is in danger, and that is all. Else the records before it may
-expire. They are read first if `max_offsets` cuts the window, and a search tells how long they have.
+expire. A search tells how long they have. If `max_offsets` cuts the window, those that may expire before the next window is done are read
+first.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
-from airflow_kafka_offsets.core.lag.verdict import RESERVE, TRIES, needed_seconds
+from airflow_kafka_offsets.core.lag.verdict import MOST, RESERVE, needed_seconds, tries_seconds
 from airflow_kafka_offsets.core.lag.words import length
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
@@ -35,12 +38,14 @@ class Danger:
         start, until: the records ``start <= offset < until`` of one partition.
         headroom_seconds: how long until the first of them may go.
         run_seconds: how long the window may take until all of it is read.
+        can_wait_from: the first record that is still there when the next window is done; those before it can't wait for that window.
     """
 
     start: int
     until: int
     headroom_seconds: float
     run_seconds: float
+    can_wait_from: int
 
     @property
     def comes_first(self) -> bool:
@@ -54,27 +59,30 @@ class Danger:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The one question about a partition.
+    """The question about a partition, and the one about what is in danger there.
 
     Attributes:
-        probe: the question.
+        probe: which is the first record that is not in danger?
+        wait_probe: which is the first record that can wait for the next window?
         retention: how long the partition's records stay, in seconds.
         run_seconds: how long the window may take.
     """
 
     probe: Probe
+    wait_probe: Probe
     retention: float
     run_seconds: float
 
 
 def run_seconds(pace: Pace, retention: float) -> float:
-    """Return how long a window may take until all of it is read: three times the longest of the last ten jobs.
+    """Return how long a window may take until all of it is read: three times the longest of the last jobs, at least ten minutes.
 
-    Without any, it is a tenth of the retention.
+    It is at most half of the retention, so that records which have just arrived are never in danger. Without any job, it is a tenth of the
+    retention.
     """
     if pace.longest_seconds is None:
         return RESERVE * retention
-    return max(SHORTEST_RUN, TRIES * pace.longest_seconds)
+    return max(min(SHORTEST_RUN, MOST * retention), tries_seconds(pace, retention))
 
 
 def together(windows: Iterable[Draft]) -> OffsetRanges:
@@ -90,25 +98,31 @@ def together(windows: Iterable[Draft]) -> OffsetRanges:
 def questions(
     ranges: OffsetRanges, retentions: Mapping[str, Retention], pace: Pace, now_ms: int
 ) -> dict[TopicPartition, Question]:
-    """Return the question about each partition that has something to read, and whose records age."""
+    """Return the questions about each partition that has something to read, and whose records age."""
     found: dict[TopicPartition, Question] = {}
     for tp, offsets in ranges.items():
         retention = retentions.get(tp.topic)
         if not offsets.span or retention is None or retention.time is None:
             continue
-        needed = needed_seconds(PartitionLag(None, None, None, retention=retention), pace)
         seconds = retention.time.total_seconds()
         run = run_seconds(pace, seconds)
-        at = now_ms + int((max(needed, run) - seconds) * 1000)
-        found[tp] = Question(Probe(tp, max(0, at)), seconds, run)
+        next_is_done = (pace.interval_seconds or 0.0) + run
+        needed = max(needed_seconds(PartitionLag(None, None, None, retention=retention), pace), next_is_done)
+        probe, wait_probe = (_still_there(tp, now_ms, seconds, after) for after in (needed, next_is_done))
+        found[tp] = Question(probe, wait_probe, seconds, run)
     return found
 
 
-def endangered(ranges: OffsetRanges, asked: Mapping[TopicPartition, Question], hits: Hits) -> dict[TopicPartition, int]:
-    """Return for each partition with records in danger the first offset that is not."""
+def _still_there(tp: TopicPartition, now_ms: int, retention: float, after: float) -> Probe:
+    """Return the probe for the first record that retention has left after some seconds."""
+    return Probe(tp, max(0, now_ms + int((after - retention) * 1000)))
+
+
+def endangered(ranges: OffsetRanges, probes: Mapping[TopicPartition, Probe], hits: Hits) -> dict[TopicPartition, int]:
+    """Return for each partition with records before the one that a probe finds the offset of that one."""
     found: dict[TopicPartition, int] = {}
-    for tp, question in asked.items():
-        hit, offsets = hits[question.probe], ranges[tp]
+    for tp, probe in probes.items():
+        hit, offsets = hits[probe], ranges[tp]
         safe = offsets.end if hit is None else min(hit.offset, offsets.end)
         if safe > offsets.start:
             found[tp] = safe
@@ -118,7 +132,8 @@ def endangered(ranges: OffsetRanges, asked: Mapping[TopicPartition, Question], h
 def dangers(
     ranges: OffsetRanges,
     asked: Mapping[TopicPartition, Question],
-    safe_from: Mapping[TopicPartition, int],
+    safe_from: Offsets,
+    can_wait_from: Offsets,
     ages: Mapping[TopicPartition, float],
 ) -> dict[TopicPartition, Danger]:
     """Return what is in danger, what expires first at first.
@@ -126,23 +141,45 @@ def dangers(
     Args:
         ranges: what is to be read.
         asked: the questions.
-        safe_from: see `endangered`.
+        safe_from: the first record of each partition that is not in danger.
+        can_wait_from: the first one that can wait for the next window, if those before it can't.
         ages: of each of these partitions, how old the first record is by the timestamp index, in seconds.
     """
     found = {
-        tp: Danger(ranges[tp].start, safe, max(0.0, asked[tp].retention - ages[tp]), asked[tp].run_seconds)
-        for tp, safe in safe_from.items()
+        tp: Danger(
+            ranges[tp].start,
+            safe_from[tp],
+            max(0.0, asked[tp].retention - age),
+            asked[tp].run_seconds,
+            can_wait_from.get(tp, ranges[tp].start),
+        )
+        for tp, age in ages.items()
     }
     return dict(sorted(found.items(), key=lambda item: (item[1].headroom_seconds, item[0])))
 
 
 def with_urgent(plan: Plan, found: Mapping[TopicPartition, Danger]) -> Plan:
-    """Return a plan that is cut so that what expires first is read first."""
-    return replace(plan, urgent={tp: danger.until for tp, danger in found.items()}) if found else plan
+    """Return a plan that is cut so that what can't wait for the next window is read first."""
+    urgent = {tp: danger.can_wait_from for tp, danger in found.items() if danger.can_wait_from > danger.start}
+    return replace(plan, urgent=urgent) if urgent else plan
+
+
+def read_from_the_beginning(
+    found: Mapping[TopicPartition, Danger], position: Position | None, log: LogSnapshot
+) -> set[TopicPartition]:
+    """Return the partitions in danger that are read from where retention removes records all the time, so that waiting saves none.
+
+    They begin at the log's beginning offset: after a loss, after a reset, or because nothing before the watermark is left. So does, usually, all of a
+    first window.
+    """
+    return {tp for tp, danger in found.items() if position is None or danger.start <= log.bounds[tp].beginning}
 
 
 def told(
-    group: KafkaGroup, plans: Sequence[Plan], found: Mapping[TopicPartition, Danger], *, is_first: bool
+    group: KafkaGroup,
+    plans: Sequence[Plan],
+    found: Mapping[TopicPartition, Danger],
+    never_refused: Collection[TopicPartition] = (),
 ) -> list[Plan]:
     """Return the windows with warnings about what is in danger.
 
@@ -150,14 +187,15 @@ def told(
         group: its policy.
         plans: the windows, as they were cut.
         found: what is in danger.
-        is_first: whether the group has no watermark. Its first window begins where retention removes records all the time.
+        never_refused: see `read_from_the_beginning`.
 
     Raises:
         AtRiskError: retention may come first, and the policy is ``fail``.
     """
     coming = {tp: danger for tp, danger in found.items() if danger.comes_first}
-    if coming and group.on_at_risk is OnAtRisk.FAIL and not is_first:
-        raise _refusal(group, coming)
+    refused = {tp: danger for tp, danger in coming.items() if tp not in never_refused}
+    if refused and group.on_at_risk is OnAtRisk.FAIL:
+        raise _refusal(group, refused)
     warnings = [_warning("this window before its job has", coming)] if coming else []
     ends = plans[-1].ranges
     if left := {tp: danger for tp, danger in found.items() if tp in ends and ends[tp].end < danger.until}:
@@ -194,8 +232,8 @@ def _warning(whose: str, coming: Mapping[TopicPartition, Danger]) -> str:
 def _warning_of_cap(group: KafkaGroup, number: int, left: Mapping[TopicPartition, Danger]) -> str:
     return (
         f"with max_offsets={group.max_offsets}, {counted(number, 'window')} can't hold all that retention may remove soon: "
-        f"{name_some([f'{tp} {danger}' for tp, danger in left.items()], ', ')}. What expires first is read first. To read faster, "
-        "raise max_offsets, or let several windows run at once with max_open_windows"
+        f"{name_some([f'{tp} {danger}' for tp, danger in left.items()], ', ')}. What can't wait for the next window is read first. To read "
+        "faster, raise max_offsets, or let several windows run at once with max_open_windows"
     )
 
 

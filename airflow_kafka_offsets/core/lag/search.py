@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from math import isqrt
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import FUTURE
 
 MAX_ROUNDS = 10
 """How many lookups a search may take. Each is one batch for all partitions that are not found yet."""
@@ -65,6 +67,7 @@ class Search:
         low_offset: the offset of a record with the timestamp `low`; None: there is no lower bound yet.
         high_offset: the first offset of a record with the timestamp `high` or a later one.
         is_empty: whether the log holds no record at all, only offsets.
+        is_ahead: whether a record up to the watermark is dated in the future: `T` tells nothing about when the records arrived.
     """
 
     partition: TopicPartition
@@ -77,6 +80,7 @@ class Search:
     low_offset: int | None = None
     high_offset: int = field(init=False)
     is_empty: bool = False
+    is_ahead: bool = False
     _questions: int = 0
     _raised: bool = False
     _in_a_row: int = 0
@@ -132,6 +136,7 @@ class Search:
         if hit is None and asked_ms == 0:
             self.is_empty = True
         elif hit is not None and (hit.offset <= self.watermark or asked_ms == 0):
+            self.is_ahead = self.is_ahead or hit.time_ms - self.now_ms > FUTURE // timedelta(milliseconds=1)
             self._raise(min(hit.time_ms, self.now_ms), hit.offset)
         elif self.low < asked_ms < self.high:
             self.high, self.high_offset = asked_ms, self.end if hit is None else hit.offset

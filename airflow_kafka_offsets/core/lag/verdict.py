@@ -6,7 +6,7 @@
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
 
-What is usual comes from the group's own last ten commits, so the rules fit one commit a minute and one a day.
+What is usual comes from the group's own last commits, so the rules fit one commit a minute and one a day.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ UNUSUAL = 2
 
 SHORTEST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(days=1)
-"""The usual wait of a group with fewer than two commits."""
+"""The usual wait of a group that has committed windows of fewer than two runs."""
 
 TRIES = 3
-"""How often a job may take as long as the longest of the last ten, until retention may not reach its records."""
+"""How often a job may take as long as the longest of the last ones, until retention may not reach its records."""
+
+MOST = 0.5
+"""The largest share of the retention that these tries count for: whatever one job took, records that have just arrived are safe."""
 
 RESERVE = 0.1
 """The share of the retention that is kept as headroom, whatever the pace is."""
@@ -46,7 +49,7 @@ class _Finding:
 
 
 def usual_wait(pace: Pace) -> float:
-    """Return how long a record usually waits for its commit, in seconds: the time between two commits, and the longest job."""
+    """Return how long a record usually waits for its commit, in seconds: the time from run to run, and the longest job."""
     if pace.interval_seconds is None:
         return LONGEST_WAIT.total_seconds()
     return max(SHORTEST_WAIT.total_seconds(), pace.interval_seconds + (pace.longest_seconds or 0.0))
@@ -62,7 +65,19 @@ def needed_seconds(partition: PartitionLag, pace: Pace, horizon: timedelta | Non
     """
     retention = partition.retention.time if partition.retention else None
     least = (RESERVE * retention.total_seconds() if retention else 0.0) if horizon is None else horizon.total_seconds()
-    return max(least, (pace.interval_seconds or 0.0) + TRIES * (pace.longest_seconds or 0.0))
+    within = retention.total_seconds() if retention else None
+    return max(least, (pace.interval_seconds or 0.0) + tries_seconds(pace, within))
+
+
+def tries_seconds(pace: Pace, retention: float | None) -> float:
+    """Return how long `TRIES` jobs take that are as slow as the longest of the last ones, in seconds.
+
+    Args:
+        pace: how fast the group commits.
+        retention: how long records stay, in seconds; None: not limited by time.
+    """
+    tries = TRIES * (pace.longest_seconds or 0.0)
+    return tries if retention is None else min(tries, MOST * retention)
 
 
 def judged(
@@ -133,18 +148,18 @@ def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Findin
 def _late(found: GroupLag) -> _Finding | None:
     limit, silent = UNUSUAL * usual_wait(found.pace), _silence(found)
     is_silent = silent is None or silent > limit
-    # Without an answer about time, only the silence after a commit tells.
-    is_late = (silent is not None and is_silent) if found.lag_seconds is None else found.lag_seconds > limit
+    waits = max((p.lag_seconds for p in found.partitions.values() if p.lag and p.lag_seconds is not None), default=0.0)
+    # Where it is not known how long records wait, only the silence after a commit tells.
+    is_late = waits > limit or (found.lag_seconds is None and silent is not None and is_silent)
     if not found.lag or not is_late:
         return None
     known = found.pace.interval_seconds is not None
     usual = f"usually at most {length(limit / UNUSUAL)}" if known else "no usual pace is known yet"
-    waits = (
-        "for how long is not known"
-        if found.lag_seconds is None
-        else f"the oldest record waits for {length(found.lag_seconds)}"
-    )
-    lag = f"{counted(found.lag, 'offset')} unread, {waits} ({usual})"
+    if found.lag_seconds is not None:
+        how_long = f"the oldest record waits for {length(waits)}"
+    else:
+        how_long = f"a record waits for {length(waits)}" if waits > limit else "for how long is not known"
+    lag = f"{counted(found.lag, 'offset')} unread, {how_long} ({usual})"
     last = "nothing was ever committed" if silent is None else f"the last commit was {length(silent)} ago"
     if is_silent:
         return _Finding(GroupVerdict.STALLED, f"{lag}, and {last}")

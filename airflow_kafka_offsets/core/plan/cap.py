@@ -9,32 +9,38 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 
 NOTHING_URGENT: Offsets = MappingProxyType({})
 
+ALWAYS_SHARED = 10
+"""One in so many offsets of a cap is shared out whatever is urgent."""
+
 
 def cap(ranges: OffsetRanges, max_offsets: int | None, urgent: Offsets = NOTHING_URGENT) -> OffsetRanges:
     """Shorten ranges so that their span is at most the cap, exactly.
 
-    Partitions in `urgent` get theirs first, one after the other, each up to the offset that stands there. What is left of the
-    cap is shared out.
-
     Small partitions get all of their offsets, and the others are filled up to one common level, like connected vessels. The
     rest goes out one offset at a time, round robin over all partitions. If the cap is below the number of partitions, the
     level is zero, and a quiet partition still gets its turn although busy ones have larger backlogs.
+
+    If offsets are urgent, the level rises three times: a tenth of the cap is for all offsets, so that no partition starves; the
+    rest is for those that are urgent; and what is left of it is for all.
+
+    Args:
+        ranges: what there is to read.
+        max_offsets: the cap; None: there is none.
+        urgent: of some partitions, the first offset that is not urgent; those before it are.
     """
     if max_offsets is None or ranges.span <= max_offsets:
         return ranges
-    first = _first(ranges, max_offsets, urgent)
-    spans = {tp: r.span - first.get(tp, 0) for tp, r in ranges.items()}
-    shares = _water_fill(spans, max_offsets - sum(first.values()), turn=sum(ranges.starts.values()))
-    return OffsetRanges((tp, OffsetRange(r.start, r.start + first.get(tp, 0) + shares[tp])) for tp, r in ranges.items())
-
-
-def _first(ranges: OffsetRanges, amount: int, urgent: Offsets) -> dict[TopicPartition, int]:
-    shares: dict[TopicPartition, int] = {}
-    for tp, until in urgent.items():
-        if tp in ranges:
-            shares[tp] = min(amount, max(0, min(until, ranges[tp].end) - ranges[tp].start))
-            amount -= shares[tp]
-    return shares
+    starts, spans = ranges.starts, {tp: r.span for tp, r in ranges.items()}
+    # A capped window moves the sum of all starts by the cap. So the turn goes round all partitions and leaves none out.
+    turn = sum(starts.values())
+    shares = dict.fromkeys(spans, 0)
+    if urgent:
+        tenth = -(-max_offsets // ALWAYS_SHARED)
+        shares = _filled(shares, spans, tenth, turn // max_offsets * tenth)
+        first = {tp: min(urgent.get(tp, r.start), r.end) - r.start for tp, r in ranges.items()}
+        shares = _filled(shares, {tp: max(share, first[tp]) for tp, share in shares.items()}, max_offsets, turn)
+    shares = _filled(shares, spans, max_offsets, turn)
+    return OffsetRanges((tp, OffsetRange(start, start + shares[tp])) for tp, start in starts.items())
 
 
 def left_over(ranges: OffsetRanges, taken: OffsetRanges) -> OffsetRanges:
@@ -42,25 +48,25 @@ def left_over(ranges: OffsetRanges, taken: OffsetRanges) -> OffsetRanges:
     return OffsetRanges((tp, OffsetRange(taken[tp].end, r.end)) for tp, r in ranges.items())
 
 
-def _water_fill(spans: dict[TopicPartition, int], amount: int, turn: int) -> dict[TopicPartition, int]:
-    shares: dict[TopicPartition, int] = {}
-    by_span = sorted(spans, key=lambda tp: (spans[tp], tp))
-    for i, tp in enumerate(by_span):
-        thirsty = len(by_span) - i
-        if spans[tp] * thirsty > amount:
-            level, rest = divmod(amount, thirsty)
-            return shares | dict.fromkeys(by_span[i:], level) | _rest(spans, by_span[i:], level + 1, rest, turn)
-        shares[tp] = spans[tp]
-        amount -= spans[tp]
-    return shares
-
-
-def _rest(
-    spans: dict[TopicPartition, int], thirsty: list[TopicPartition], share: int, rest: int, turn: int
+def _filled(
+    shares: dict[TopicPartition, int], limits: dict[TopicPartition, int], amount: int, turn: int
 ) -> dict[TopicPartition, int]:
-    # A capped window moves the sum of all starts by the cap. So the turn goes round all partitions and leaves none out.
-    order = sorted(spans)
+    """Raise the smallest shares to one level, each at most to its limit, until their sum is the amount, or all are at their limits."""
+    level, rest = _level([*shares.values()], [*limits.values()], amount - sum(shares.values()))
+    filled = {tp: min(limits[tp], max(share, level)) for tp, share in shares.items()}
+    order = sorted(shares)
     first = turn % len(order)
-    waiting = set(thirsty)
-    lucky = [tp for tp in order[first:] + order[:first] if tp in waiting]
-    return dict.fromkeys(lucky[:rest], share)
+    thirsty = [tp for tp in order[first:] + order[:first] if shares[tp] <= level < limits[tp]]
+    return filled | {tp: level + 1 for tp in thirsty[:rest]}
+
+
+def _level(shares: list[int], limits: list[int], amount: int) -> tuple[int, int]:
+    """Return the level up to which an amount raises shares, and what is left of the amount then."""
+    bends = sorted([*((share, 1) for share in shares), *((limit, -1) for limit in limits)])
+    level, rising = 0, 0
+    for bend, more in bends:
+        if rising * (bend - level) > amount:
+            return level + amount // rising, amount % rising
+        amount -= rising * (bend - level)
+        level, rising = bend, rising + more
+    return level, 0

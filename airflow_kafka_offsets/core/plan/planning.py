@@ -46,7 +46,7 @@ class Plan(Draft):
     Attributes:
         verdicts: the verdict on each partition; empty in the backfill lane.
         warnings: sentences for the log.
-        urgent: partitions that the cap serves first, in this order, each up to this offset.
+        urgent: of some partitions, the first offset that can wait for the next window; the cap serves those before it first.
     """
 
     verdicts: Mapping[TopicPartition, Verdict] = field(default_factory=dict)

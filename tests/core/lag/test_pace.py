@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_kafka_offsets.core.group import Until
-from airflow_kafka_offsets.core.lag.pace import Commit, Pace, pace_of
+from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.window import Held, State
 from tests.core.examples import NOON, claim, group, tp, window
@@ -46,3 +46,37 @@ def test_a_window_that_ends_by_time_does_not_tell_what_had_arrived() -> None:
 def test_only_windows_before_the_oldest_open_one_are_below_the_watermark() -> None:
     state = GroupState(version=1, open=(Held(window({tp(): (0, 5)}, seq=2, state=State.PLANNED), claim()),))
     assert pace_of(group(), state, commits(0, 1, 2)).caught_up_at == NOON
+
+
+def burst(hour: float, first: int, number: int = 8, minutes: float = 6) -> list[Commit]:
+    """Let one run plan windows, which are committed one after the other; newest first."""
+    planned = NOON + hour * HOUR
+    made = [
+        Commit(seq, planned, planned + (1 + place) * timedelta(minutes=minutes), True, minutes * 60)
+        for place, seq in enumerate(range(first, first + number))
+    ]
+    return made[::-1]
+
+
+def test_windows_that_one_run_planned_count_once() -> None:
+    pace = pace_of(group(max_open_windows=8), GroupState(), burst(2, 17) + burst(1, 9) + burst(0, 1))
+    assert pace.interval_seconds == 3600
+    assert pace.last_commit_at == NOON + 2 * HOUR + timedelta(minutes=48)
+
+
+def test_where_several_windows_are_open_a_job_takes_from_planning_to_commit() -> None:
+    """A window that is one of several may wait until others are done; the eighth of these is committed after 48 minutes."""
+    assert pace_of(group(max_open_windows=8), GroupState(), burst(0, 1)).longest_seconds == 42 * 60
+    assert pace_of(group(), GroupState(), burst(0, 1)).longest_seconds == 6 * 60
+
+
+def test_as_many_commits_are_asked_for_as_tell_the_pace() -> None:
+    wanted = {most: commits_wanted(group(max_open_windows=most)) for most in (1, 8, 50, 1000)}
+    assert wanted == {1: 11, 8: 88, 50: 200, 1000: 3000}
+
+
+def test_one_slow_job_of_several_does_not_count() -> None:
+    quick, slow = commits(1, 2, 3, 4), commits(0, minutes=480)
+    assert pace_of(group(), GroupState(), quick + slow).longest_seconds == 600
+    assert pace_of(group(), GroupState(), quick[1:] + slow).longest_seconds == 480 * 60
+    assert pace_of(group(), GroupState(), quick + slow + slow).longest_seconds == 480 * 60

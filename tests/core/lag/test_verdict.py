@@ -95,6 +95,14 @@ def test_with_a_short_retention_the_pace_decides() -> None:
     )  # an hour, and three times ten minutes
 
 
+def test_a_slow_job_puts_no_record_at_risk_that_has_just_arrived() -> None:
+    day = Retention(timedelta(days=1))
+    slow = replace(HOURLY, longest_seconds=8 * HOUR)
+    assert look(partition(5, 60, DAY - 60, retention=day), pace=slow).verdict == "OK"
+    found = look(partition(5, 12 * HOUR, 12 * HOUR, retention=day), pace=slow)
+    assert found.reason.endswith("in 12 h; this group needs at least 13 h")
+
+
 def test_a_longer_horizon_warns_earlier() -> None:
     partitions = {tp(): partition(5, 10, 2 * DAY)}
     assert judged("lake", NOON, partitions, HOURLY).verdict == "OK"
@@ -196,3 +204,19 @@ def test_every_verdict_has_one_sentence(partitions: dict[TopicPartition, Partiti
     assert "\n" not in found.reason
     assert not found.reason.endswith(".")
     assert usual_wait(pace) >= 60
+
+
+def test_where_it_is_not_known_how_long_records_wait_the_silence_decides() -> None:
+    unknown = partition(900, None, 7 * DAY)  # type: ignore[arg-type]
+    assert look(unknown).verdict == "OK"
+    found = look(unknown, partition(5, 60.0), pace=silent(5 * HOUR))
+    assert (found.verdict, found.lag_seconds) == ("STALLED", None)
+    assert found.reason.startswith(
+        "905 offsets unread, for how long is not known (usually at most 1 h 10 min), and the"
+    )
+
+
+def test_one_partition_of_which_it_is_not_known_hides_no_other() -> None:
+    found = look(partition(900, None, 7 * DAY), partition(5, 5 * HOUR))  # type: ignore[arg-type]
+    assert found.verdict == "BEHIND"
+    assert "905 offsets unread, a record waits for 5 h (usually" in found.reason
