@@ -53,9 +53,9 @@ class GroupNow:
 
     Attributes:
         group: the group.
-        lag: what Kafka and ledger say of it. If Kafka did not answer just now: what it said before.
-        is_up: whether Kafka answered just now.
-        answered_at: when Kafka answered last; None: it never did.
+        lag: what Kafka and ledger say of it. If Kafka did not answer just now, or only in part: what it said before.
+        is_up: whether Kafka answered just now, and in full.
+        answered_at: when Kafka answered in full last; None: it never did.
         open: its open windows by lane; a lane that is missing has none.
     """
 
@@ -67,7 +67,7 @@ class GroupNow:
 
 
 def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
-    """Return where a group stands. If Kafka does not answer, its last answer stays; what the ledger says is always that of now.
+    """Return where a group stands. If Kafka does not answer in full, its last answer stays; what the ledger says is always that of now.
 
     Args:
         group: the group.

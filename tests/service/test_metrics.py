@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.state_metrics import Values
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.metrics import Collector
 from tests.core.examples import claim, tp
+from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
 
 
@@ -73,6 +74,24 @@ def test_a_kafka_that_goes_down_leaves_its_last_answer(servers: Servers) -> None
     assert servers.values("up") == {("lake", "kafka_default"): 0}
     assert servers.values("open_window_age_seconds")[("lake", "live")] == 7 * 60
     servers.is_kafka_down = False
+    servers.collector.collect()
+    assert servers.values("up") == {("lake", "kafka_default"): 1}
+
+
+def test_a_kafka_that_answers_half_leaves_its_last_answer_too(servers: Servers) -> None:
+    world = servers.world
+    world.kafka.configure("orders", retention_ms="7200000")
+    world.now += timedelta(minutes=115)
+    servers.collector.collect()
+    assert servers.values("verdict")[("lake", "AT RISK")] == 1
+    headroom = servers.values("headroom_seconds")
+    assert 0 <= headroom[("lake", "orders")] < 300
+    world.kafka.__class__ = NoTimes
+    assert servers.collector.collect() == ["no answer about times"]
+    assert servers.values("verdict")[("lake", "AT RISK")] == 1
+    assert servers.values("headroom_seconds") == headroom
+    assert servers.values("up") == {("lake", "kafka_default"): 0}
+    world.kafka.__class__ = MemoryLog
     servers.collector.collect()
     assert servers.values("up") == {("lake", "kafka_default"): 1}
 
