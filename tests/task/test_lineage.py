@@ -23,11 +23,13 @@ from airflow_kafka_offsets import (
     KafkaSparkOperator,
     KafkaSparkSqlOperator,
     KafkaSparkSubmitOperator,
+    wiring,
 )
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
@@ -70,7 +72,8 @@ def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW,
         return Report(one.window.span, {"orders": {"0": one.window.span}})
 
     context, stop = context_of(Try()), Stop()
-    with operator.traced("kafka-1:9093,kafka-2:9093", Ending(context, world.service, claim_, planned, stop)) as ending:
+    ending = Ending(context, world.service, claim_, planned, stop)
+    with operator.traced("kafka-1:9093,kafka-2:9093", world.group.topics, ending):
         Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
 
 
@@ -164,9 +167,38 @@ def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
     operator = operator_of(world, outlets=[Asset(PLACE)])
     work(world, operator, world.ask(NEW))
     assert operator._traced is not None
-    operator.traced("", operator._traced[1])  # servers without a name: an error in the middle of it
+    operator.traced("", ["orders"], operator._traced[-1])  # servers without a name: an error in the middle of it
     event = event_of(operator)
     assert (event["inputs"], [o["name"] for o in event["outputs"]]) == ([], ["/lake/orders"])
+
+
+def test_a_topic_that_left_the_group_is_no_input_any_more(world: World) -> None:
+    world.kafka.create("bills", 1)
+    world.configure(topics=["orders", "bills"])
+    world.run(claim("both"))
+    world.configure(topics=["orders"])
+    world.kafka.produce(tp(0), 10)
+    operator = operator_of(world)
+    work(world, operator, world.ask(NEW))
+    event = event_of(operator)
+    assert [topic["name"] for topic in event["inputs"]] == ["orders"]
+    assert check_facet(event)["windows"][0]["topicIds"].keys() == {"orders"}
+
+
+def test_around_another_launcher_spark_s_own_option_names_the_kafka(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka-1:9093"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    world.configure(spark_options={"kafka.Bootstrap.servers": "inside:9094,kafka-2:9094"})
+    planned = world.plan(claim("around", scope=Scope.RUN))
+    operator = CommitWindowOperator(task_id="commit", window=planned.window.id)
+    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
+    context: Any = {"ti": ti}
+    operator.execute(context)
+    event = event_of(operator)
+    assert [(topic["namespace"], topic["name"]) for topic in event["inputs"]] == [("kafka://inside:9094", "orders")]
 
 
 @pytest.mark.parametrize(
