@@ -41,9 +41,11 @@ def with_parent_run(conf: Mapping[str, Any], context: Context) -> dict[str, Any]
 
     The Spark provider does this for spark-submit only.
     """
-    from airflow.providers.common.compat.openlineage.utils import spark
     from airflow.sdk.configuration import conf as settings
 
     if not settings.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
         return dict(conf)
+    # It imports several hundred modules.
+    from airflow.providers.common.compat.openlineage.utils import spark
+
     return dict(spark.inject_parent_job_information_into_spark_properties(dict(conf), context))

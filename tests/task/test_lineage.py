@@ -35,6 +35,7 @@ from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.lineage import with_parent_run
 from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
@@ -234,6 +235,17 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
     with pytest.raises(KafkaUnavailableError):
         operator.execute(context)
     return operator.config_kwargs
+
+
+def test_the_provider_s_spark_helpers_are_imported_only_if_airflow_is_told_to_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An import of this name fails now.
+    monkeypatch.setitem(sys.modules, "airflow.providers.common.compat.openlineage.utils", None)
+    assert with_parent_run({"spark.app.name": "mine"}, {}) == {"spark.app.name": "mine"}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    with pytest.raises(ModuleNotFoundError):
+        with_parent_run({}, {})
 
 
 @pytest.mark.slow
