@@ -12,6 +12,7 @@ from math import inf, isfinite, isnan, nan
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Lane
 
 Values = Mapping[tuple[str, ...], float]
@@ -217,17 +218,22 @@ def _of(
 
 
 def _by_topic(now: GroupNow) -> _Parts:
-    name, found = now.group.name, now.lag.partitions
+    name = now.group.name
     # A topic of which nothing is known has its series, too.
     parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
-    for tp, one in found.items():
-        parts.setdefault((name, tp.topic), []).append(one)
+    for tp, one in _partitions(now).items():
+        parts[name, tp.topic].append(one)
     return parts
 
 
 def _by_partition(now: GroupNow) -> _Parts:
-    name, found = now.group.name, now.lag.partitions
-    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in found.items()}
+    name = now.group.name
+    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in _partitions(now).items()}
+
+
+def _partitions(now: GroupNow) -> Mapping[TopicPartition, PartitionLag]:
+    """Return the partitions that the group reads. Those of topics that left it would be unknown for ever."""
+    return {tp: one for tp, one in now.lag.partitions.items() if tp.topic in now.group.topics}
 
 
 def _lag(found: Sequence[PartitionLag]) -> float:
