@@ -161,7 +161,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         "kafka_offsets_open_windows",
-        "Windows that wait for their commit; of the backfill lane at most 50 are counted.",
+        "Windows that wait for their commit.",
         ("group", "lane"),
         {(s.group.name, lane.value): s.open.get(lane, OpenWindows()).count for s in groups for lane in Lane},
     )
