@@ -5,7 +5,7 @@ A value that is not known is NaN and one without a limit is +Inf, so that no ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, isfinite, isnan, nan
@@ -139,6 +139,50 @@ def families(
     ]
 
 
+Told = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+"""What was told earlier: by the name of a metric, the labels and the value of each of its series."""
+
+_UP, _ANSWERED = "kafka_offsets_up", "kafka_offsets_answer_timestamp_seconds"
+_OF_KAFKA = {
+    "kafka_offsets_lag",
+    "kafka_offsets_lag_seconds",
+    "kafka_offsets_headroom_seconds",
+    "kafka_offsets_headroom_offsets",
+    "kafka_offsets_lost_offsets",
+    "kafka_offsets_needed_headroom_seconds",
+    "kafka_offsets_verdict",
+    _ANSWERED,
+}
+"""What is not known without an answer of Kafka. All else comes from the ledger."""
+
+
+def with_earlier(found: Sequence[Family], earlier: Told) -> list[Family]:
+    """Return metrics in which a group without an answer of Kafka has that of an earlier collection, if there is one.
+
+    Args:
+        found: the metrics of a collector that has no earlier answer itself.
+        earlier: those of the earlier collection.
+    """
+    silent = {key[0] for family in found if family.name == _UP for key, is_up in family.values.items() if not is_up}
+    kept = {labels["group"] for labels, at in earlier.get(_ANSWERED, ()) if at and labels.get("group") in silent}
+    return [
+        replace(family, values=_kept(family, earlier.get(family.name, ()), kept))
+        if family.name in _OF_KAFKA
+        else family
+        for family in found
+    ]
+
+
+def _kept(family: Family, earlier: Sequence[tuple[Mapping[str, str], float]], groups: Collection[str]) -> Values:
+    there = {
+        tuple(labels[name] for name in family.labels): value
+        for labels, value in earlier
+        if labels.keys() == set(family.labels) and labels["group"] in groups
+    }
+    of_kept = {key[0] for key in there}
+    return {key: value for key, value in family.values.items() if key[0] not in of_kept} | there
+
+
 def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
     yield Family(
@@ -178,13 +222,13 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
         {(s.group.name, verdict.value): s.lag.verdict is verdict for s in groups for verdict in GroupVerdict},
     )
     yield Family(
-        "kafka_offsets_up",
-        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer.",
+        _UP,
+        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer, if there is one.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )
     yield Family(
-        "kafka_offsets_answer_timestamp_seconds",
+        _ANSWERED,
         "When Kafka answered for this group last; 0: it never did.",
         group,
         {(s.group.name,): _seconds(s.answered_at) for s in groups},
