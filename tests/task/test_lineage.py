@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -268,10 +269,21 @@ def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
     }
 
 
+# Whoever has events of a version reads them with its schema. For another schema, add a version.
+PUBLISHED = {
+    "1-0-0/KafkaOffsetsWindowRunFacet.json": "972cac9d3df513f5ebfcd8e05c78f1b006d5a79dc61475ec4063006b8220f169"
+}
+
+
 def test_the_schema_of_the_facet_is_the_only_file_of_its_version() -> None:
     files = [str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.json")]
-    assert files == ["1-0-0/KafkaOffsetsWindowRunFacet.json"]
+    assert files == list(PUBLISHED)
     assert SCHEMA.startswith("urn:airflow-kafka-offsets:openlineage:1-0-0:")
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_a_published_schema_never_changes(file: str) -> None:
+    assert sha256((SCHEMAS / file).read_bytes()).hexdigest() == PUBLISHED[file]
 
 
 WITHOUT_THE_CLIENT = """
