@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server, write_to_textfile
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from airflow_kafka_offsets.core.errors import BadInputError, cut
-from airflow_kafka_offsets.core.state_metrics import Family
+from airflow_kafka_offsets.core.state_metrics import Family, Told
 
 
 class _Families(Collector):
@@ -47,6 +48,17 @@ def write(families: Sequence[Family], file: Path) -> None:
         write_to_textfile(str(file), _registry(lambda: families))
     except OSError as exc:
         raise BadInputError(f"Can't write {cut(str(file))}: {exc.strerror}") from exc
+
+
+def read(file: Path) -> Told:
+    """Return the metrics of a file that `write` wrote; nothing: there is none, or it holds something else."""
+    found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    try:
+        for family in text_string_to_metric_families(file.read_text() if file.is_file() else ""):
+            found[family.name] = [(sample.labels, sample.value) for sample in family.samples]
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 @contextmanager

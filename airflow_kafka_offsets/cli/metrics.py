@@ -13,6 +13,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer, until_asked_to_stop
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, may_pass, short
+from airflow_kafka_offsets.core.state_metrics import with_earlier
 from airflow_kafka_offsets.service.metrics import Collector
 from airflow_kafka_offsets.wiring import metrics as prometheus
 
@@ -38,6 +39,9 @@ def _once(args: Namespace, collector: Collector) -> Answer:
     code, error = ExitCode.UNAVAILABLE if errors else ExitCode.OK, "\n".join(errors) or None
     if args.to_file is None:
         return Answer(None, lambda: prometheus.exposition(families).rstrip("\n"), code, error)
+    if errors:
+        # Or an alert would end because Kafka went away.
+        families = with_earlier(families, prometheus.read(args.to_file))
     prometheus.write(families, args.to_file)
     return Answer(None, lambda: f"Written: {args.to_file}", code, error)
 

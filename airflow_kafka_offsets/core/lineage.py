@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,9 +84,21 @@ def namespace_of(bootstrap_servers: str) -> str:
     return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
 
 
-def read_topics(read: Sequence[ReadWindow]) -> list[ReadTopic]:
-    """Return what a task read, by topic. A topic of which nothing was new is there, too: the task does depend on it."""
-    topics = sorted({tp.topic for one in read for tp in one.window.ranges})
+def _named(read: Sequence[ReadWindow], topics: Collection[str]) -> set[str]:
+    """Return the topics that a task depends on.
+
+    A window has an empty range of a topic of which nothing was new, and also of one that has left the group. Only the first one counts.
+    """
+    return {tp.topic for one in read for tp, offsets in one.window.ranges.items() if offsets.span or tp.topic in topics}
+
+
+def read_topics(read: Sequence[ReadWindow], topics: Collection[str]) -> list[ReadTopic]:
+    """Return what a task read, by topic.
+
+    Args:
+        read: its windows.
+        topics: the topics that the group reads now. One of which nothing was new is there, too: the task does depend on it.
+    """
     parts = list(_parts(read))
     is_small = len(parts) <= MAX_RANGES
     return [
@@ -95,7 +107,7 @@ def read_topics(read: Sequence[ReadWindow]) -> list[ReadTopic]:
             tuple(part for tp, part in parts if tp.topic == topic) if is_small else None,
             _records(topic, read),
         )
-        for topic in topics
+        for topic in sorted(_named(read, topics))
     ]
 
 
@@ -121,16 +133,22 @@ def _records_of(topic: str, one: ReadWindow) -> int | None:
     return one.records if len(read_of) == 1 else None
 
 
-def facet_content(read: Sequence[ReadWindow]) -> dict[str, Any]:
-    """Return the content of the run facet ``kafkaOffsets_window``; its JSON schema is in `airflow_kafka_offsets.schemas`."""
+def facet_content(read: Sequence[ReadWindow], topics: Collection[str]) -> dict[str, Any]:
+    """Return the content of the run facet ``kafkaOffsets_window``; its JSON schema is in `airflow_kafka_offsets.schemas`.
+
+    Args:
+        read: the windows of a task.
+        topics: the topics that the group reads now.
+    """
+    named = _named(read, topics)
     return {
         "group": read[0].window.group,
         "windowCount": len(read),
-        "windows": [_described(one) for one in read[:MAX_WINDOWS]],
+        "windows": [_described(one, named) for one in read[:MAX_WINDOWS]],
     }
 
 
-def _described(one: ReadWindow) -> dict[str, Any]:
+def _described(one: ReadWindow, topics: Collection[str]) -> dict[str, Any]:
     window = one.window
     return {
         "windowId": window.id,
@@ -143,5 +161,5 @@ def _described(one: ReadWindow) -> dict[str, Any]:
         "partitions": len(window.ranges.without_empty()),
         "span": window.span,
         "records": one.records,
-        "topicIds": dict(window.topic_ids),
+        "topicIds": {topic: id_ for topic, id_ in window.topic_ids.items() if topic in topics},
     }

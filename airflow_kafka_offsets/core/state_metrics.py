@@ -5,13 +5,14 @@ A value that is not known is NaN and one without a limit is +Inf, so that no ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, isfinite, isnan, nan
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Lane
 
 Values = Mapping[tuple[str, ...], float]
@@ -53,9 +54,9 @@ class GroupNow:
 
     Attributes:
         group: the group.
-        lag: what Kafka and ledger say of it. If Kafka did not answer just now: what it said before.
-        is_up: whether Kafka answered just now.
-        answered_at: when Kafka answered last; None: it never did.
+        lag: what Kafka and ledger say of it. If Kafka did not answer just now, or only in part: what it said before.
+        is_up: whether Kafka answered just now, and in full.
+        answered_at: when Kafka answered in full last; None: it never did.
         open: its open windows by lane; a lane that is missing has none.
     """
 
@@ -67,7 +68,7 @@ class GroupNow:
 
 
 def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
-    """Return where a group stands. If Kafka does not answer, its last answer stays; what the ledger says is always that of now.
+    """Return where a group stands. If Kafka does not answer in full, its last answer stays; what the ledger says is always that of now.
 
     Args:
         group: the group.
@@ -138,6 +139,50 @@ def families(
     ]
 
 
+Told = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+"""What was told earlier: by the name of a metric, the labels and the value of each of its series."""
+
+_UP, _ANSWERED = "kafka_offsets_up", "kafka_offsets_answer_timestamp_seconds"
+_OF_KAFKA = {
+    "kafka_offsets_lag",
+    "kafka_offsets_lag_seconds",
+    "kafka_offsets_headroom_seconds",
+    "kafka_offsets_headroom_offsets",
+    "kafka_offsets_lost_offsets",
+    "kafka_offsets_needed_headroom_seconds",
+    "kafka_offsets_verdict",
+    _ANSWERED,
+}
+"""What is not known without an answer of Kafka. All else comes from the ledger."""
+
+
+def with_earlier(found: Sequence[Family], earlier: Told) -> list[Family]:
+    """Return metrics in which a group without an answer of Kafka has that of an earlier collection, if there is one.
+
+    Args:
+        found: the metrics of a collector that has no earlier answer itself.
+        earlier: those of the earlier collection.
+    """
+    silent = {key[0] for family in found if family.name == _UP for key, is_up in family.values.items() if not is_up}
+    kept = {labels["group"] for labels, at in earlier.get(_ANSWERED, ()) if at and labels.get("group") in silent}
+    return [
+        replace(family, values=_kept(family, earlier.get(family.name, ()), kept))
+        if family.name in _OF_KAFKA
+        else family
+        for family in found
+    ]
+
+
+def _kept(family: Family, earlier: Sequence[tuple[Mapping[str, str], float]], groups: Collection[str]) -> Values:
+    there = {
+        tuple(labels[name] for name in family.labels): value
+        for labels, value in earlier
+        if labels.keys() == set(family.labels) and labels["group"] in groups
+    }
+    of_kept = {key[0] for key in there}
+    return {key: value for key, value in family.values.items() if key[0] not in of_kept} | there
+
+
 def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
     yield Family(
@@ -160,7 +205,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         "kafka_offsets_open_windows",
-        "Windows that wait for their commit; of the backfill lane at most 50 are counted.",
+        "Windows that wait for their commit.",
         ("group", "lane"),
         {(s.group.name, lane.value): s.open.get(lane, OpenWindows()).count for s in groups for lane in Lane},
     )
@@ -177,13 +222,13 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
         {(s.group.name, verdict.value): s.lag.verdict is verdict for s in groups for verdict in GroupVerdict},
     )
     yield Family(
-        "kafka_offsets_up",
-        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer.",
+        _UP,
+        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer, if there is one.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )
     yield Family(
-        "kafka_offsets_answer_timestamp_seconds",
+        _ANSWERED,
         "When Kafka answered for this group last; 0: it never did.",
         group,
         {(s.group.name,): _seconds(s.answered_at) for s in groups},
@@ -217,17 +262,22 @@ def _of(
 
 
 def _by_topic(now: GroupNow) -> _Parts:
-    name, found = now.group.name, now.lag.partitions
+    name = now.group.name
     # A topic of which nothing is known has its series, too.
     parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
-    for tp, one in found.items():
-        parts.setdefault((name, tp.topic), []).append(one)
+    for tp, one in _partitions(now).items():
+        parts[name, tp.topic].append(one)
     return parts
 
 
 def _by_partition(now: GroupNow) -> _Parts:
-    name, found = now.group.name, now.lag.partitions
-    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in found.items()}
+    name = now.group.name
+    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in _partitions(now).items()}
+
+
+def _partitions(now: GroupNow) -> Mapping[TopicPartition, PartitionLag]:
+    """Return the partitions that the group reads. Those of topics that left it would be unknown for ever."""
+    return {tp: one for tp, one in now.lag.partitions.items() if tp.topic in now.group.topics}
 
 
 def _lag(found: Sequence[PartitionLag]) -> float:

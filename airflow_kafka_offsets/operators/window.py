@@ -163,6 +163,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         """Commit."""
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import GREEN_TASK
+        from airflow_kafka_offsets.core.launch.login import spark_servers
         from airflow_kafka_offsets.core.plan.ownership import How
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -178,13 +179,14 @@ class CommitWindowOperator(Lineage, BaseOperator):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
-            kafka = kafka_config(service.definition(window.group).kafka_conn_id)
+            group = service.definition(window.group)
+            servers = spark_servers(kafka_config(group.kafka_conn_id), group.spark_options)
         show_windows(context, [window])
         # As planned: a second try finds the window committed, and still is the first run.
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with self.traced(kafka["bootstrap.servers"], Ending(context, service, claim, [planned])) as ending:
+        with self.traced(servers, group.topics, Ending(context, service, claim, [planned])) as ending:
             ending.job_done(GREEN_TASK)
             patiently(lambda: service.check(window))
             commit(service, claim, planned, ending)

@@ -8,7 +8,7 @@ How to call it, for many groups at once::
 
 Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
 configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index. The ledger gets a few statements for a
-hundred groups. A Kafka that does not answer makes `GroupLag.error` of its groups: nothing is raised for it.
+hundred groups. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from airflow_kafka_offsets.core.lag.measure import (
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import Hits, Search
-from airflow_kafka_offsets.core.lag.verdict import judged, unknown
+from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -99,6 +99,7 @@ class _Look:
     now: datetime
     horizon: timedelta | None
     notes: list[str] = field(default_factory=list)
+    failure: KafkaAnswerError | None = None
 
     def __post_init__(self) -> None:
         known = ((g, self.states.get(g.name, GroupState()), self.commits.get(g.name, ())) for g in self.groups)
@@ -123,7 +124,8 @@ class _Look:
             elif isinstance(one, Exception):
                 raise one
             elif times is not None:
-                found[name] = self._judged(name, *lags[name], times)
+                judged_one = self._judged(name, *lags[name], times)
+                found[name] = judged_one if self.failure is None else in_part(judged_one, self.failure)
         return found
 
     def _judged(
@@ -198,6 +200,7 @@ class _Look:
         except KafkaAnswerError as exc:
             logger.warning("Lag in time is not known: %s", exc)
             self.notes.append(f"lag in time and headroom are not known: {exc}")
+            self.failure = exc
         return Times(now_ms, searches, hits, retentions)
 
 

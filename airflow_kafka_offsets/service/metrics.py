@@ -7,8 +7,7 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import LedgerError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
@@ -61,18 +60,11 @@ class Collector:
 
     def _ask(self, ledger: Ledger) -> list[str]:
         groups = ledger.groups()
-        overviews = ledger.overviews([group.name for group in groups])
-        lags = look(
-            groups,
-            ledger,
-            self._open_log,
-            self._clock(),
-            states={name: overview.state for name, overview in overviews.items()},
-            is_one_kafka=self._is_one_kafka,
-        )
+        outlines = ledger.outlines([group.name for group in groups])
+        lags = look(groups, ledger, self._open_log, self._clock(), is_one_kafka=self._is_one_kafka)
         before = {one.group.name: one for one in self._groups}
         self._groups = [
-            group_now(group, lags[group.name], _open_windows(ledger, overviews[group.name]), before.get(group.name))
+            group_now(group, lags[group.name], _open_windows(outlines[group.name]), before.get(group.name))
             for group in groups
         ]
         return list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
@@ -88,16 +80,5 @@ class Collector:
         )
 
 
-def _open_windows(ledger: Ledger, overview: Overview) -> dict[Lane, OpenWindows]:
-    live, listed = overview.state.open, {row.held.window.id: row for row in overview.open}
-    backfill = [row for row in overview.open if row.held.window.lane is Lane.BACKFILL]
-    found = {Lane.BACKFILL: OpenWindows(len(backfill), _oldest(backfill))}
-    if live:
-        oldest = live[0].window.id
-        row = listed.get(oldest) or ledger.window(oldest)
-        found[Lane.LIVE] = OpenWindows(len(live), row.planned_at)
-    return found
-
-
-def _oldest(rows: Sequence[WindowRow]) -> datetime | None:
-    return min((row.planned_at for row in rows), default=None)
+def _open_windows(outline: Outline) -> dict[Lane, OpenWindows]:
+    return {lane: OpenWindows(outline.open[lane], oldest.planned_at) for lane, oldest in outline.oldest.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 class Lineage:
     """Lets OpenLineage know which windows a task read. As a base class, it comes before the classes of Airflow's operators."""
 
-    _traced: tuple[str, Ending] | None = None
+    _traced: tuple[str, Collection[str], Ending] | None = None
 
-    def traced(self, servers: str, ending: Ending) -> Ending:
-        """Remember where the windows of the task are noted, and Kafka's bootstrap servers.
+    def traced(self, servers: str, topics: Collection[str], ending: Ending) -> Ending:
+        """Remember where the windows of the task are noted, Kafka's bootstrap servers, and the topics that the group reads.
 
         The provider asks in a fork of the task's process. There, nothing should ask Airflow for a connection.
         """
-        self._traced = (servers, ending)
+        self._traced = (servers, topics, ending)
         return ending
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
@@ -30,8 +30,8 @@ class Lineage:
 
         if self._traced is None:
             return nothing_read()
-        servers, ending = self._traced
-        return lineage_of(self, task_instance, servers, ending.read())
+        servers, topics, ending = self._traced
+        return lineage_of(self, task_instance, servers, topics, ending.read())
 
     get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
 
@@ -41,9 +41,11 @@ def with_parent_run(conf: Mapping[str, Any], context: Context) -> dict[str, Any]
 
     The Spark provider does this for spark-submit only.
     """
-    from airflow.providers.common.compat.openlineage.utils import spark
     from airflow.sdk.configuration import conf as settings
 
     if not settings.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
         return dict(conf)
+    # It imports several hundred modules.
+    from airflow.providers.common.compat.openlineage.utils import spark
+
     return dict(spark.inject_parent_job_information_into_spark_properties(dict(conf), context))

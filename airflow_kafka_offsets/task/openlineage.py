@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -39,7 +39,7 @@ def nothing_read() -> OperatorLineage[Any, Any]:
 
 
 def lineage_of(
-    operator: Any, task_instance: Any, servers: str, read: Sequence[ReadWindow]
+    operator: Any, task_instance: Any, servers: str, group_topics: Collection[str], read: Sequence[ReadWindow]
 ) -> OperatorLineage[Any, Any]:
     """Return what a task read and wrote: its windows, and what its inlets and outlets name.
 
@@ -47,12 +47,13 @@ def lineage_of(
         operator: the task. The provider leaves out inlets and outlets if it gets anything else, so they are added here.
         task_instance: of Airflow; it knows the assets that were added to aliases.
         servers: Kafka's bootstrap servers.
+        group_topics: the topics that the group reads now.
         read: the windows that the task worked on; at least one.
     """
     namespace = namespace_of(servers)
-    topics = [_dataset(namespace, topic) for topic in read_topics(read)]
+    topics = [_dataset(namespace, topic) for topic in read_topics(read, group_topics)]
     found: OperatorLineage[Any, Any] = OperatorLineage(
-        run_facets={FACET: KafkaOffsetsWindowRunFacet(**facet_content(read))}
+        run_facets={FACET: KafkaOffsetsWindowRunFacet(**facet_content(read, group_topics))}
     )
     ExtractorManager().extract_inlets_and_outlets(found, operator, task_instance)
     named = {(topic.namespace, topic.name) for topic in topics}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.state_metrics import Family
+from airflow_kafka_offsets.core.state_metrics import Family, Told
 
 
 @contextmanager
@@ -42,6 +42,17 @@ def write(families: Sequence[Family], file: Path) -> None:
     with _naming_the_extra():
         from airflow_kafka_offsets.adapters import prometheus
     prometheus.write(families, file)
+
+
+def read(file: Path) -> Told:
+    """Return the metrics of a file that `write` wrote; nothing: there is none, or it holds something else.
+
+    Raises:
+        BadInputError: the client library is not installed.
+    """
+    with _naming_the_extra():
+        from airflow_kafka_offsets.adapters import prometheus
+    return prometheus.read(file)
 
 
 @contextmanager

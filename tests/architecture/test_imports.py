@@ -197,6 +197,21 @@ def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
     assert at_import == []
 
 
+WEB = ("fastapi", "starlette", "jinja2", "airflow.api_fastapi")
+"""What only the API server needs."""
+
+
+def web_imports(paths: list[Path]) -> list[str]:
+    """Return the imports of what only the API server needs, at any time."""
+    return broken(paths, lambda name: not f"{name}.".startswith(tuple(f"{web}." for web in WEB)))
+
+
+def test_only_the_page_knows_what_only_the_api_server_needs() -> None:
+    pages = modules_in("page")
+    assert web_imports([path for path in MODULES if path not in pages]) == []
+    assert web_imports(pages)
+
+
 def test_what_opens_stores_and_places_imports_no_client_before_it_opens_one() -> None:
     clients = ["redis", "kazoo", "happybase", "boto3", "botocore", "hdfs", "pyspark"]
     imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.places, {PACKAGE}.wiring.connections"

@@ -17,6 +17,8 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from tests.cli.conftest import Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.processes import LOOPBACK
 
+SCRAPED = "kafka_offsets_scrape_timestamp_seconds"
+
 
 def values(text: str) -> dict[tuple[str, str], float]:
     """Return the values of a text by metric and group; of several series of one group, the sum."""
@@ -54,6 +56,37 @@ def test_a_file_is_replaced_at_once(cli: Cli, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, f"Written: {file}\n")
     assert values(file.read_text())["lag", "lake.orders"] == 4700
     assert [path.name for path in tmp_path.glob("kafka_offsets.prom*")] == ["kafka_offsets.prom"]
+
+
+@pytest.mark.parametrize("more", [(), ("--per-partition",)])
+def test_a_file_keeps_the_last_answer_of_a_kafka_that_is_down(
+    cli: Cli, lake: Lake, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    lake.log.configure("orders", retention_ms="604800000")
+    file = tmp_path / "kafka_offsets.prom"
+    command = ("metrics", "--output", str(file), *more)
+    cli(*command)
+    before = file.read_text()
+    at_risk = 'kafka_offsets_verdict{group="lake.orders",verdict="AT RISK"} 1.0'
+    assert at_risk in before
+    lake.log.is_down = True
+    for _ in range(2):
+        done = cli(*command)
+        assert (done.code, done.err) == (ExitCode.UNAVAILABLE, "Kafka at nowhere:9092 did not answer within 1.0 s\n")
+        assert at_risk in file.read_text()
+        lines = zip(before.splitlines(), file.read_text().splitlines(), strict=True)
+        changed = {old.partition("{")[0].partition(" ")[0] for old, new in lines if old != new}
+        assert changed == {"kafka_offsets_up", "kafka_offsets_open_window_age_seconds", SCRAPED}
+
+
+@pytest.mark.parametrize("before", [None, "old", 'kafka_offsets_lag{group="lake.orders"} 5\n'])
+def test_a_file_that_holds_no_answer_keeps_none(cli: Cli, lake: Lake, tmp_path: Path, before: str | None) -> None:
+    lake.log.is_down = True
+    file = tmp_path / "kafka_offsets.prom"
+    if before is not None:
+        file.write_text(before)
+    assert cli("metrics", "--output", str(file)).code == ExitCode.UNAVAILABLE
+    assert 'kafka_offsets_lag{group="lake.orders",topic="orders"} NaN' in file.read_text()
 
 
 def test_a_file_stays_if_the_ledger_does_not_answer(cli: Cli, tmp_path: Path) -> None:

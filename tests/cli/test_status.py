@@ -9,6 +9,7 @@ import pytest
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.window_id import name_window
 from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
+from tests.service.memory_log import NoTimes
 
 
 @pytest.fixture(autouse=True)
@@ -168,6 +169,18 @@ def test_when_kafka_is_down_the_rest_is_shown_and_the_exit_code_says_so(cli: Cli
     assert "lake.orders-000003" in done.out
     document = cli("status", "-o", "json").json
     assert {group["kafka_error"] for group in document["groups"]} == {done.err.strip()}
+
+
+def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_code_says_so(
+    cli: Cli, lake: Lake
+) -> None:
+    lake.log.__class__ = NoTimes
+    done = cli("status", "lake.orders")
+    assert (done.code, done.err) == (3, "no answer about times\n")
+    assert (
+        "\nverdict:        unknown: Not known: no answer about times. By offsets alone: STALLED: 4700 off" in done.out
+    )
+    assert "\nlag:            4700 offsets\nheadroom:       unknown\n" in done.out
 
 
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:

@@ -17,6 +17,9 @@ from airflow_kafka_offsets.core.lineage import (
 )
 from tests.core.examples import tp, window
 
+NOW = ("orders",)
+"""The topics that the group reads now."""
+
 
 @pytest.mark.parametrize(
     ("servers", "name"),
@@ -41,7 +44,7 @@ def test_a_kafka_without_a_server_has_no_name(servers: str) -> None:
 def test_the_ranges_of_each_topic_are_there_with_the_window_that_owns_them() -> None:
     first = window({tp(0): (0, 5), tp(1): (3, 3), tp(0, "bills"): (7, 9)}, seq=1)
     second = window({tp(0): (5, 6), tp(1): (3, 8), tp(0, "bills"): (9, 9)}, seq=2)
-    bills, orders = read_topics([ReadWindow(first, False, True), ReadWindow(second, False, True)])
+    bills, orders = read_topics([ReadWindow(first, False, True), ReadWindow(second, False, True)], NOW)
     assert (bills.topic, orders.topic) == ("bills", "orders")
     found = [(p.partition, p.range.start, p.range.end, p.window_id) for p in orders.parts or ()]
     assert found == [(0, 0, 5, "lake-000001"), (0, 5, 6, "lake-000002"), (1, 3, 8, "lake-000002")]
@@ -52,34 +55,49 @@ def test_the_ranges_of_each_topic_are_there_with_the_window_that_owns_them() -> 
 def test_of_very_many_ranges_only_the_totals_are_there(partitions: int, is_listed: bool) -> None:
     many = window({tp(number): (0, 2) for number in range(partitions)})
     read = [ReadWindow(many, False, True, records=7)]
-    (topic,) = read_topics(read)
+    (topic,) = read_topics(read, NOW)
     assert (topic.parts is not None) == is_listed
     assert topic.records == 7
-    content = facet_content(read)["windows"][0]
+    content = facet_content(read, NOW)["windows"][0]
     assert (content["partitions"], content["span"], content["records"]) == (partitions, 2 * partitions, 7)
 
 
 def test_an_empty_window_still_names_its_topics() -> None:
-    (topic,) = read_topics([ReadWindow(window({tp(0): (4, 4)}), False, True, records=0)])
+    (topic,) = read_topics([ReadWindow(window({tp(0): (4, 4)}), False, True, records=0)], NOW)
     assert (topic.topic, topic.parts, topic.records) == ("orders", (), 0)
+
+
+def test_a_topic_that_left_the_group_is_an_input_of_no_later_window() -> None:
+    before = window({tp(0): (0, 5), tp(0, "bills"): (0, 2)}, seq=1)
+    after = window({tp(0): (5, 6), tp(0, "bills"): (2, 2)}, seq=2)
+
+    def named(*read: ReadWindow) -> list[object]:
+        ids = [one["topicIds"].keys() for one in facet_content(read, NOW)["windows"]]
+        return [{topic.topic for topic in read_topics(read, NOW)}, *ids]
+
+    first, second = ReadWindow(before, True, True), ReadWindow(after, False, True)
+    assert named(second) == [{"orders"}, {"orders"}]
+    both = {"bills", "orders"}
+    assert named(first) == [both, both]
+    assert named(first, second) == [both, both, both]
 
 
 def test_records_of_two_topics_are_known_only_if_the_job_counted_them() -> None:
     both = window({tp(0): (0, 5), tp(0, "bills"): (0, 2)})
     counted = ReadWindow(both, False, True, records=6, counts={"orders": {"0": 5}, "bills": {"0": 1}})
-    assert [t.records for t in read_topics([counted])] == [1, 5]
-    assert [t.records for t in read_topics([ReadWindow(both, False, True, records=6)])] == [None, None]
+    assert [t.records for t in read_topics([counted], NOW)] == [1, 5]
+    assert [t.records for t in read_topics([ReadWindow(both, False, True, records=6)], NOW)] == [None, None]
 
 
 def test_records_are_not_told_if_one_window_does_not_tell_them() -> None:
     told = ReadWindow(window({tp(0): (0, 5)}, seq=1), False, True, records=5)
     silent = ReadWindow(window({tp(0): (5, 6)}, seq=2), False, False)
-    assert [t.records for t in read_topics([told, silent])] == [None]
+    assert [t.records for t in read_topics([told, silent], NOW)] == [None]
 
 
 def test_a_facet_describes_the_first_windows_and_counts_all() -> None:
     read = [ReadWindow(window({tp(0): (n, n + 1)}, seq=n + 1), True, True) for n in range(MAX_WINDOWS + 1)]
-    content = facet_content(read)
+    content = facet_content(read, NOW)
     assert (content["windowCount"], len(content["windows"])) == (MAX_WINDOWS + 1, MAX_WINDOWS)
 
 
@@ -89,7 +107,7 @@ def test_the_ranges_of_an_event_are_those_of_the_windows(given_ranges: list[tupl
         ReadWindow(window({tp(partition): (start, start + span)}, seq=number), False, True)
         for number, (partition, start, span) in enumerate(given_ranges, 1)
     ]
-    (topic,) = read_topics(read)
+    (topic,) = read_topics(read, NOW)
     assert topic.parts is not None
     assert sum(part.range.span for part in topic.parts) == sum(one.window.span for one in read)
     assert all(part.range.span for part in topic.parts)

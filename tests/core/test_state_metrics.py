@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from math import inf, isnan
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.state_metrics import GroupNow, OpenWindows, Values, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from tests.core.examples import NOON, group, tp
@@ -122,6 +124,14 @@ def test_partitions_are_told_only_if_someone_asks() -> None:
     now = GroupNow(group(), lag_of(partition(), partition(lag=2)), True)
     assert values_of("lag", now) == {("lake", "orders"): 7}
     assert values_of("lag", now, per_partition=True) == {("lake", "orders", "0"): 5, ("lake", "orders", "1"): 2}
+
+
+@pytest.mark.parametrize("per_partition", [False, True])
+def test_a_topic_that_has_left_the_group_has_no_series(per_partition: bool) -> None:
+    gone = PartitionLag(7, 0, 9, Verdict.LEFT_GROUP)
+    now = GroupNow(group(), replace(lag_of(partition()), partitions={tp(0): partition(), tp(0, "bills"): gone}), True)
+    for name in ("lag", "lag_seconds", "headroom_seconds", "headroom_offsets", "lost_offsets"):
+        assert {key[1] for key in values_of(name, now, per_partition=per_partition)} == {"orders"}
 
 
 @pytest.mark.parametrize("per_partition", [False, True])

@@ -314,6 +314,17 @@ def prove(demo: Demo, produced: int) -> bool:
     return not duplicates and not missing and len(rows) >= WINDOWS and was_retried and was_rerun and was_replayed
 
 
+def where_to_look(airflow: str, *, is_kept: bool) -> str:
+    """Return the line with the address of the group's page.
+
+    Args:
+        airflow: the address of Airflow's UI.
+        is_kept: whether Airflow stays up after the demo.
+    """
+    address = f"{airflow}/{in_airflow(f'groups/{GROUP}')}"
+    return f"Who read what: {address}" + ("" if is_kept else " (KEEP=1 leaves it up)")
+
+
 def main() -> int:
     """Run the demo; 0: the promise held."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -325,10 +336,7 @@ def main() -> int:
             demo, produced = run(stack, folder)
             held = prove(demo, produced)
             print("The promise held." if held else "THE PROMISE DID NOT HOLD.", flush=True)
-            say(
-                f"Who read what: {demo.airflow.url}/{in_airflow(f'groups/{GROUP}')}"
-                + ("" if keep else " (KEEP=1 leaves it up)")
-            )
+            say(where_to_look(demo.airflow.url, is_kept=keep))
             if keep:
                 say(
                     f"KEEP=1: Airflow stays up at {demo.airflow.url} (user {demo.airflow.user}, password "

@@ -762,6 +762,7 @@ class LedgerContract:
         assert found.first_open is not None
         assert found.first_open.id == first.window.id
         assert found.first_open.holder == first.holder
+        assert {lane: one.seq for lane, one in found.oldest.items()} == {Lane.LIVE: 4, Lane.BACKFILL: 5}
         assert found.last_committed is not None
         assert (found.last_committed.seq, found.last_committed.state) == (3, State.COMMITTED)
         partitions = len(first.window.ranges)
@@ -795,6 +796,7 @@ class LedgerContract:
         assert found.open == {Lane.LIVE: 2, Lane.BACKFILL: 1}
         assert found.first_open is not None
         assert (found.first_open.id, found.first_open.state) == (step.window.id, State.COMMITTING)
+        assert {lane: one.seq for lane, one in found.oldest.items()} == {Lane.LIVE: 1, Lane.BACKFILL: 3}
         assert found.last_committed is None
         ledger.finish(name, ledger.load(name).version, [1], NOW)
         commit(ledger, ledger.window(name_window(name, 2)).held)

@@ -70,6 +70,29 @@ def test_an_expression_names_metrics_and_labels_that_exist(expression: str) -> N
         assert verdict in set(GroupVerdict)
 
 
+def test_what_a_legend_shows_is_a_label_of_its_series() -> None:
+    known = exported()
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            by = re.findall(r"\bby \(([^)]*)\)", target["expr"])
+            metrics = re.findall(r"\b(kafka_offsets_\w+)", target["expr"])
+            kept = [set(re.split(r",\s*", labels)) for labels in by] or [known[metric] for metric in metrics]
+            assert shown <= set.intersection(*kept), panel["title"]
+
+
+def test_the_choices_of_the_dashboard_are_labels_of_a_metric_and_all_that_is_asked_for_can_be_chosen() -> None:
+    known, found = exported(), dashboard()
+    variables = {one["name"]: one for one in found["templating"]["list"]}
+    asked = [one for one in variables.values() if one["type"] == "query"]
+    assert asked
+    for one in asked:
+        (chosen,) = re.findall(r"^label_values\((\w+), (\w+)\)$", one["definition"])
+        assert one["query"]["query"] == one["definition"]
+        assert chosen[1] in known[chosen[0]]
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(found["panels"]))) <= set(variables)
+
+
 def test_the_reference_lists_every_metric_and_no_other() -> None:
     reference = (DOCS / "reference" / "metrics.md").read_text()
     assert not [name for name in (*STATE, *SENT.values()) if f"`{name}`" not in reference]

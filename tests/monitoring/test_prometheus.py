@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -191,6 +192,37 @@ def test_an_alert_fires_when_it_should_and_not_before(alert: str, tmp_path: Path
                 "alert_rule_test": [
                     {"eval_time": quiet, "alertname": alert, "exp_alerts": []},
                     {"eval_time": loud, "alertname": alert, "exp_alerts": [fired]},
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "test.yml"
+    file.write_text(json.dumps(test))
+    assert "SUCCESS" in promtool("test", "rules", file)
+
+
+@pytest.mark.server
+def test_what_is_not_known_of_one_topic_hides_no_other_in_a_panel(tmp_path: Path) -> None:
+    shown = {
+        target["expr"].replace("$group", ".*"): metric.group(1)
+        for panel in dashboard()["panels"]
+        for target in panel.get("targets", ())
+        if (metric := re.search(r"by \(group\) \(kafka_offsets_(\w+)\{", target["expr"]))
+    }
+    assert {"lag", "lost_offsets", "headroom_seconds"} <= set(shown.values())
+    seen = {"orders": "5x2", "new": "NaN NaN NaN"}
+    test = {
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    series(name, values, group="g", topic=topic)
+                    for name in sorted(set(shown.values()))
+                    for topic, values in seen.items()
+                ],
+                "promql_expr_test": [
+                    {"expr": expression, "eval_time": "1m", "exp_samples": [{"labels": '{group="g"}', "value": 5}]}
+                    for expression in shown
                 ],
             }
         ],

@@ -222,3 +222,11 @@ class MemoryLog:
         """Return what a consumer group has committed."""
         self.calls.append("committed")
         return {tp: self._committed.get((group_id, tp)) for tp in partitions}
+
+
+class NoTimes(MemoryLog):
+    """A Kafka that stops answering after the snapshot."""
+
+    def first_records(self, wanted: Collection[Probe]) -> Hits:
+        """Fail."""
+        raise KafkaUnavailableError("no answer about times")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +10,13 @@ import pytest
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectionError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.lag.lag import GroupLag
-from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
 from tests.core.examples import claim, group, tp
-from tests.service.memory_log import MemoryLog
+from tests.service.memory_log import NoTimes
 from tests.service.world import World
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -207,26 +206,33 @@ def test_many_groups_cost_a_few_lookups(world: World) -> None:
     assert len(world.kafka.calls) <= 2 + MAX_ROUNDS
 
 
-class NoTimes(MemoryLog):
-    """A Kafka that stops answering after the snapshot."""
-
-    def first_records(self, wanted: Collection[Probe]) -> Hits:
-        """Fail."""
-        raise KafkaUnavailableError("no answer about times")
-
-
-def test_without_an_answer_about_time_the_rest_is_known(world: World) -> None:
-    world.kafka = NoTimes()
-    world.kafka.create("orders", 2)
-    world.kafka.configure("orders", retention_ms="604800000")
-    world.service._kafka = world.kafka
+@pytest.fixture
+def half(world: World) -> World:
+    """A world whose Kafka tells offsets and nothing about time. Three records are unread."""
+    world.kafka.__class__ = NoTimes
     run_hourly(world, 3)
     world.kafka.produce(tp(0), 3, world.now)
-    found = one(world)
-    assert (found.lag, found.lag_seconds, found.verdict) == (3, None, "OK")
+    return world
+
+
+def test_without_an_answer_about_time_the_lag_is_known_and_the_verdict_is_not(half: World) -> None:
+    found = one(half)
+    assert (found.lag, found.lag_seconds, found.verdict) == (3, None, None)
+    assert (found.error, found.error_kind) == ("no answer about times", "KafkaUnavailableError")
     assert found.notes == ("lag in time and headroom are not known: no answer about times",)
-    world.now += 5 * HOUR
-    assert one(world).verdict == "STALLED"  # the silence alone tells
+    half.now += 5 * HOUR
+    found = one(half)
+    # The silence alone would be STALLED, but the group may be AT RISK.
+    assert found.verdict is None
+    assert found.reason.startswith("Not known: no answer about times. By offsets alone: STALLED: 3 offsets unread")
+
+
+def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> None:
+    half.run(claim("reads all"))
+    assert (one(half).verdict, one(half).error) == ("OK", None)
+    half.kafka.produce(tp(0), 9, half.now)
+    half.kafka.expire(tp(0), 190)
+    assert (one(half).verdict, one(half).error) == ("LOST", None)
 
 
 def test_a_kafka_that_is_away_harms_no_group_of_another(world: World) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from airflow_kafka_offsets.core.errors import AtRiskError, DataLossError, KafkaRefusedError, KafkaUnavailableError
-from airflow_kafka_offsets.core.lag.search import Hits, Probe
 from airflow_kafka_offsets.core.window import Draft, Outcome
 from tests.core.examples import claim, tp
-from tests.service.memory_log import MemoryLog
+from tests.service.memory_log import NoTimes
 from tests.service.world import World
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -126,14 +125,6 @@ def test_with_fail_a_hidden_configuration_is_refused(world: World) -> None:
     assert world.ledger.load("lake").open == ()
     world.configure(on_at_risk="fail", retention=7 * DAY)
     assert world.plan(claim("second")).window.span == 10
-
-
-class NoTimes(MemoryLog):
-    """A Kafka that answers nothing about times."""
-
-    def first_records(self, wanted: Collection[Probe]) -> Hits:
-        """Fail."""
-        raise KafkaUnavailableError("no answer about times")
 
 
 @pytest.mark.parametrize("policy", ["warn", "fail"])

@@ -10,9 +10,12 @@ import pytest
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.state_metrics import Values
+from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.metrics import Collector
 from tests.core.examples import claim, tp
+from tests.ledger.examples import draft
+from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
 
 
@@ -59,6 +62,19 @@ def test_lag_and_open_windows_are_collected(servers: Servers) -> None:
     assert servers.values("last_commit_timestamp_seconds")[("lake",)] > 0
 
 
+def test_open_windows_of_one_lane_do_not_hide_those_of_the_other(servers: Servers) -> None:
+    world = servers.world
+    fill, newer = ([draft(0, 1, lane=lane)] for lane in (Lane.BACKFILL, Lane.LIVE))
+    ledger, opened = world.ledger, world.now
+    ledger.add_windows(world.group, ledger.load("lake").version, fill, claim("fill"), opened)
+    many = newer * 60
+    ledger.add_windows(world.group, ledger.load("lake").version, many, claim("many"), opened + timedelta(minutes=9))
+    world.now = opened + timedelta(minutes=10)
+    servers.collector.collect()
+    assert servers.values("open_windows") == {("lake", "live"): 61, ("lake", "backfill"): 1}
+    assert servers.values("open_window_age_seconds") == {("lake", "live"): 600, ("lake", "backfill"): 600}
+
+
 def test_before_the_first_collection_it_says_that_there_is_nothing_yet(servers: Servers) -> None:
     assert servers.values("ledger_up") == {(): 0}
     assert servers.values("scrape_timestamp_seconds") == {(): 0}
@@ -73,6 +89,24 @@ def test_a_kafka_that_goes_down_leaves_its_last_answer(servers: Servers) -> None
     assert servers.values("up") == {("lake", "kafka_default"): 0}
     assert servers.values("open_window_age_seconds")[("lake", "live")] == 7 * 60
     servers.is_kafka_down = False
+    servers.collector.collect()
+    assert servers.values("up") == {("lake", "kafka_default"): 1}
+
+
+def test_a_kafka_that_answers_half_leaves_its_last_answer_too(servers: Servers) -> None:
+    world = servers.world
+    world.kafka.configure("orders", retention_ms="7200000")
+    world.now += timedelta(minutes=115)
+    servers.collector.collect()
+    assert servers.values("verdict")[("lake", "AT RISK")] == 1
+    headroom = servers.values("headroom_seconds")
+    assert 0 <= headroom[("lake", "orders")] < 300
+    world.kafka.__class__ = NoTimes
+    assert servers.collector.collect() == ["no answer about times"]
+    assert servers.values("verdict")[("lake", "AT RISK")] == 1
+    assert servers.values("headroom_seconds") == headroom
+    assert servers.values("up") == {("lake", "kafka_default"): 0}
+    world.kafka.__class__ = MemoryLog
     servers.collector.collect()
     assert servers.values("up") == {("lake", "kafka_default"): 1}
 

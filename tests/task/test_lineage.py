@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -23,16 +24,19 @@ from airflow_kafka_offsets import (
     KafkaSparkOperator,
     KafkaSparkSqlOperator,
     KafkaSparkSubmitOperator,
+    wiring,
 )
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.lineage import with_parent_run
 from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
@@ -70,7 +74,8 @@ def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW,
         return Report(one.window.span, {"orders": {"0": one.window.span}})
 
     context, stop = context_of(Try()), Stop()
-    with operator.traced("kafka-1:9093,kafka-2:9093", Ending(context, world.service, claim_, planned, stop)) as ending:
+    ending = Ending(context, world.service, claim_, planned, stop)
+    with operator.traced("kafka-1:9093,kafka-2:9093", world.group.topics, ending):
         Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
 
 
@@ -164,9 +169,38 @@ def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
     operator = operator_of(world, outlets=[Asset(PLACE)])
     work(world, operator, world.ask(NEW))
     assert operator._traced is not None
-    operator.traced("", operator._traced[1])  # servers without a name: an error in the middle of it
+    operator.traced("", ["orders"], operator._traced[-1])  # servers without a name: an error in the middle of it
     event = event_of(operator)
     assert (event["inputs"], [o["name"] for o in event["outputs"]]) == ([], ["/lake/orders"])
+
+
+def test_a_topic_that_left_the_group_is_no_input_any_more(world: World) -> None:
+    world.kafka.create("bills", 1)
+    world.configure(topics=["orders", "bills"])
+    world.run(claim("both"))
+    world.configure(topics=["orders"])
+    world.kafka.produce(tp(0), 10)
+    operator = operator_of(world)
+    work(world, operator, world.ask(NEW))
+    event = event_of(operator)
+    assert [topic["name"] for topic in event["inputs"]] == ["orders"]
+    assert check_facet(event)["windows"][0]["topicIds"].keys() == {"orders"}
+
+
+def test_around_another_launcher_spark_s_own_option_names_the_kafka(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka-1:9093"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    world.configure(spark_options={"kafka.Bootstrap.servers": "inside:9094,kafka-2:9094"})
+    planned = world.plan(claim("around", scope=Scope.RUN))
+    operator = CommitWindowOperator(task_id="commit", window=planned.window.id)
+    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
+    context: Any = {"ti": ti}
+    operator.execute(context)
+    event = event_of(operator)
+    assert [(topic["namespace"], topic["name"]) for topic in event["inputs"]] == [("kafka://inside:9094", "orders")]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +238,17 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
     return operator.config_kwargs
 
 
+def test_the_provider_s_spark_helpers_are_imported_only_if_airflow_is_told_to_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An import of this name fails now.
+    monkeypatch.setitem(sys.modules, "airflow.providers.common.compat.openlineage.utils", None)
+    assert with_parent_run({"spark.app.name": "mine"}, {}) == {"spark.app.name": "mine"}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    with pytest.raises(ModuleNotFoundError):
+        with_parent_run({}, {})
+
+
 @pytest.mark.slow
 def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -224,10 +269,21 @@ def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
     }
 
 
+# Whoever has events of a version reads them with its schema. For another schema, add a version.
+PUBLISHED = {
+    "1-0-0/KafkaOffsetsWindowRunFacet.json": "972cac9d3df513f5ebfcd8e05c78f1b006d5a79dc61475ec4063006b8220f169"
+}
+
+
 def test_the_schema_of_the_facet_is_the_only_file_of_its_version() -> None:
     files = [str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.json")]
-    assert files == ["1-0-0/KafkaOffsetsWindowRunFacet.json"]
+    assert files == list(PUBLISHED)
     assert SCHEMA.startswith("urn:airflow-kafka-offsets:openlineage:1-0-0:")
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_a_published_schema_never_changes(file: str) -> None:
+    assert sha256((SCHEMAS / file).read_bytes()).hexdigest() == PUBLISHED[file]
 
 
 WITHOUT_THE_CLIENT = """

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.service import asking
 from tests.core.examples import claim, group, tp
+from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
 from tests.triggers.conftest import Places
 from tests.triggers.test_conditions import moody, remade
@@ -132,6 +133,23 @@ def test_an_error_that_stays_fires_once_and_one_that_passes_does_not(places: Pla
         await looks(places)
         await calls.stop()
         assert [(payload["error"], payload["before"]) for payload in calls.payloads] == [("wrong password", None)]
+
+    run(scene())
+
+
+def test_an_answer_without_times_is_no_change_back_to_ok(places: Places) -> None:
+    behind(places.world, places, 6 * DAY + 20 * HOUR)
+    kafka = places.world.kafka
+
+    async def scene() -> None:
+        calls = Calls(trigger(verdicts=["AT RISK", "LOST"]).run())
+        await calls.wait_for(1)
+        kafka.__class__ = NoTimes
+        await looks(places)
+        kafka.__class__ = MemoryLog
+        await looks(places)
+        await calls.stop()
+        assert verdicts(calls) == [(None, "AT RISK")]
 
     run(scene())
 

@@ -657,7 +657,7 @@ def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
     rows = connection.execute(_lists().where(groups.c.name.in_(names))).all()
     recent = _recent(connection, names)
-    shown = [(row.id, seq) for row in rows for seq in (_open_windows(row)[0], row.last) if seq is not None]
+    shown = [(row.id, seq) for row in rows for seq in (*_open_windows(row)[0].values(), row.last) if seq is not None]
     lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
     return {row.name: _outline(row, lines, recent.get(row.id, ([], set()))) for row in rows}
 
@@ -683,8 +683,8 @@ def _lists() -> Select[Any]:
     return select(groups.c.id, groups.c.name, groups.c.next_seq, groups.c.owner_dag_id, *columns)
 
 
-def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
-    """Return the oldest open live window, or else the oldest open backfill window, and how many are open in each lane that has some."""
+def _open_windows(row: Row[Any]) -> tuple[dict[Lane, int], dict[Lane, int]]:
+    """Return the number of the oldest open window, and how many are open, in each lane that has some."""
     found = row._mapping
     counts: dict[Lane, int] = {}
     firsts: dict[Lane, int] = {}
@@ -692,7 +692,7 @@ def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
         if seq := found[first]:
             counts[lane] = counts.get(lane, 0) + found[number]
             firsts[lane] = min(firsts.get(lane, seq), seq)
-    return next(iter(firsts.values()), None), counts
+    return firsts, counts
 
 
 _Recent = tuple[list[int], set[str]]
@@ -732,22 +732,21 @@ def _line_query() -> Select[Any]:
 
 
 def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
-    def line(seq: int | None) -> WindowLine | None:
-        return None if seq is None else _line(row.name, lines[row.id, seq])
+    def line(seq: int) -> WindowLine:
+        return _line(row.name, lines[row.id, seq])
 
-    oldest, counts = _open_windows(row)
-    first_open, last = line(oldest), line(row.last)
-    spans, dag_ids = recent[0], {row.owner_dag_id, *recent[1]}
-    dag_ids.update(found.holder.dag_id for found in (first_open, last) if found is not None)
-    return Outline(
+    firsts, counts = _open_windows(row)
+    spans, dag_ids = recent
+    outline = Outline(
         group=row.name,
         given=row.next_seq - 1,
         open=counts,
-        first_open=first_open,
-        last_committed=last,
+        oldest={lane: line(seq) for lane, seq in firsts.items()},
+        last_committed=None if row.last is None else line(row.last),
         spans=tuple(spans),
-        dag_ids=frozenset(dag_ids - {None}),
     )
+    shown = [found.holder.dag_id for found in (outline.first_open, outline.last_committed) if found is not None]
+    return replace(outline, dag_ids=frozenset({row.owner_dag_id, *dag_ids, *shown} - {None}))
 
 
 def _line(group: str, row: Row[Any]) -> WindowLine:

@@ -113,6 +113,21 @@ def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=str(why), error_kind=type(why).__name__)
 
 
+def in_part(found: GroupLag, why: Exception) -> GroupLag:
+    """Return the lag of a group whose Kafka told offsets, and then gave no answer about time.
+
+    Where something is unread, only a loss is certain then: without headroom, no group would ever be at risk.
+
+    Args:
+        found: what the offsets alone say.
+        why: why there was no answer about time.
+    """
+    if not found.lag or found.verdict is GroupVerdict.LOST:
+        return found
+    reason = f"Not known: {why}. By offsets alone: {found.verdict}: {found.reason}"
+    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
+
+
 def _lost(found: GroupLag) -> _Finding | None:
     gone = {tp: p for tp, p in found.partitions.items() if p.verdict in GONE}
     if expired := [

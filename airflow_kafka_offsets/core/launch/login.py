@@ -43,7 +43,7 @@ class ReaderOptions:
     @property
     def servers(self) -> str:
         """Kafka's servers, with commas between them."""
-        return next(value for name, value in self.options.items() if name.lower() == _SERVERS)
+        return spark_servers({}, self.options)
 
     def with_jaas_file(self, path: str) -> dict[str, str]:
         """Return the options with a reference to the file that holds the login."""
@@ -58,6 +58,16 @@ class ReaderOptions:
             f"{_PROVIDERS}.{_PROVIDER}.class": _PROVIDER_CLASS,
             _JAAS: f"${{{_PROVIDER}:{path}:jaas}}",
         }
+
+
+def spark_servers(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> str:
+    """Return the Kafka servers that Spark gets: those of the user's option, whatever its case, or else of the connection.
+
+    >>> spark_servers({"bootstrap.servers": "kafka:9092"}, {"kafka.Bootstrap.servers": "inside:9094"})
+    'inside:9094'
+    """
+    mine = [value for name, value in spark_options.items() if name.lower() == _SERVERS]
+    return mine[0] if mine else str(connection["bootstrap.servers"])
 
 
 def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> ReaderOptions:

@@ -57,7 +57,7 @@ def _filled(
     order = sorted(shares)
     first = turn % len(order)
     thirsty = [tp for tp in order[first:] + order[:first] if shares[tp] <= level < limits[tp]]
-    return filled | {tp: level + 1 for tp in thirsty[:rest]}
+    return filled | dict.fromkeys(thirsty[:rest], level + 1)
 
 
 def _level(shares: list[int], limits: list[int], amount: int) -> tuple[int, int]:

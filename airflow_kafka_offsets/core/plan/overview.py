@@ -72,7 +72,7 @@ class Outline:
         group: its name.
         given: how many windows it ever had.
         open: how many windows wait for their commit, in each lane that has some.
-        first_open: the oldest open live window, or else the oldest open backfill window; None: nothing is open.
+        oldest: the oldest of them in each of these lanes.
         last_committed: the newest committed live window; None: there is none.
         spans: the spans of its newest live windows, oldest first: at most `MAX_RECENT`.
         dag_ids: the DAG that the group belongs to, and those that held one of its newest `MAX_RECENT` windows last, or one of the above.
@@ -81,7 +81,12 @@ class Outline:
     group: str
     given: int
     open: Mapping[Lane, int] = field(default_factory=dict)
-    first_open: WindowLine | None = None
+    oldest: Mapping[Lane, WindowLine] = field(default_factory=dict)
     last_committed: WindowLine | None = None
     spans: tuple[int, ...] = ()
     dag_ids: frozenset[str] = frozenset()
+
+    @property
+    def first_open(self) -> WindowLine | None:
+        """The oldest open live window, or else the oldest open backfill window; None: nothing is open."""
+        return self.oldest.get(Lane.LIVE) or self.oldest.get(Lane.BACKFILL)

@@ -110,4 +110,3 @@ def test_what_is_urgent_is_shared_out_like_the_rest() -> None:
     full = ranges({tp(i): (0, 1000) for i in range(4)})
     assert cap(full, 199, {tp(0): 80, tp(1): 80, tp(2): 10}).ends == {tp(0): 80, tp(1): 80, tp(2): 20, tp(3): 19}
     assert cap(full, 100, {tp(0): 1000, tp(1): 1000}).ends == {tp(0): 48, tp(1): 48, tp(2): 2, tp(3): 2}
-
