@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
+from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectio
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Probe
+from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
@@ -261,3 +264,22 @@ def test_groups_of_one_kafka_open_it_once_also_if_they_name_it_differently(world
     opened.clear()
     freshness.look(groups, world.ledger, open_log, world.now, is_one_kafka=True)
     assert opened == ["lake"]
+
+
+def test_kafkas_are_asked_at_one_moment_and_a_silent_one_makes_no_other_wait(world: World) -> None:
+    run_hourly(world, 1)
+    groups = [group(f"g{number}", kafka_conn_id=f"kafka-{number}") for number in range(4)]
+    all_there = Barrier(len(groups))
+
+    def open_log(of: KafkaGroup) -> Any:
+        def snapshot(*asked: Any) -> LogSnapshot:
+            all_there.wait(60)  # one after the other, the first one would wait for good
+            if of.name == "g0":
+                raise KafkaUnavailableError("Kafka did not answer")
+            return world.kafka.snapshot(*asked)
+
+        return SimpleNamespace(snapshot=snapshot)
+
+    found = freshness.look(groups, world.ledger, open_log, world.now, at_once=4)
+    assert list(found) == ["g0", "g1", "g2", "g3"]
+    assert [lag.error is None for lag in found.values()] == [False, True, True, True]
