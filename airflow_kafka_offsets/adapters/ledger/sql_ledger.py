@@ -470,6 +470,12 @@ class SqlLedger:
                 found |= _overviews(connection, groups.c.name.in_(some))
             return found
 
+    def position(self, group: str) -> Position | None:
+        """Return where the next live window of a group starts; None: the ledger does not have the group."""
+        with self._reading() as connection:
+            found = connection.execute(_standing_groups().where(groups.c.name == group)).all()
+            return next(iter(_positions(connection, found).values()), None)
+
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
         """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         found: dict[str, Outline] = {}
@@ -680,7 +686,7 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, groups.c.owner_dag_id, *columns)
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns)
 
 
 def _open_windows(row: Row[Any]) -> tuple[int | None, dict[Lane, int]]:
@@ -742,6 +748,7 @@ def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _
     return Outline(
         group=row.name,
         given=row.next_seq - 1,
+        owner=_owner(row),
         open=counts,
         first_open=first_open,
         last_committed=last,
