@@ -140,7 +140,8 @@ def _error(request: Request, text: str, status: int, title: str) -> Response:
 
 
 def _json(document: Document, status: int = 200) -> Response:
-    return Response(as_json(document), status, media_type="application/json")
+    # In one line: an indent makes Python write it, which takes three times as long for 20,000 partitions.
+    return Response(as_json(document, indent=None), status, media_type="application/json")
 
 
 def _page(request: Request, template: str, context: dict[str, Any], status: int = 200) -> Response:

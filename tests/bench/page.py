@@ -13,7 +13,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -45,29 +45,41 @@ def history(name: str, windows: int, partitions: int = 4) -> History:
     return History(group, {name: partitions}, {name: f"id-of-{name}"}, windows)
 
 
-def fill(ledger: SqlLedger, long: History) -> None:
-    """Write the groups: those of the list belong to a DAG each, as they do where there are so many."""
+def write_many(ledger: SqlLedger, long: History) -> None:
+    """Write the groups with few partitions. Those of the list belong to a DAG each, as they do where there are so many."""
     many = [history(f"many-{number:04}", 20, 3) for number in range(GROUPS)]
-    wide = [history("wide", DEEP, WIDE), history("open", DEEP, WIDE)]
-    write(ledger._engine, [history("short", SHORT), long, *wide, *many])
+    write(ledger._engine, [history("short", SHORT), long, *many])
     with writing(ledger._engine) as connection:
         connection.execute(update(groups).where(groups.c.name.like("many-%")).values(owner_dag_id=groups.c.name))
+    settle(ledger)
+
+
+def write_wide(ledger: SqlLedger) -> None:
+    """Write the groups with many partitions."""
+    write(ledger._engine, [history("wide", DEEP, WIDE), history("open", DEEP, WIDE)])
+    with writing(ledger._engine) as connection:
         is_open = select(groups.c.id).where(groups.c.name == "open").scalar_subquery()
         newest = update(windows).where(windows.c.group_id == is_open, windows.c.seq > DEEP - OPEN)
         connection.execute(newest.values(state=State.PLANNED, committed_at=None))
     settle(ledger)
 
 
-def pages(long: History) -> dict[str, str]:
-    """Return the addresses that are asked for, by what they show."""
+def pages_of_many(long: History) -> dict[str, str]:
+    """Return addresses by what they show."""
     first, last = (f"{long.cut(seq):%Y-%m-%dT%H:%M}" for seq in (long.windows // 2, long.windows // 2 + 60))
     return {
-        f"{GROUPS + 4:,} groups": "groups?",
+        f"{GROUPS + 2:,} groups": "groups?",
         f"a group with {SHORT:,} windows": "groups/short?",
         f"a group with {long.windows:,} windows": "groups/long?",
         "the same, by time": "groups/long?axis=time",
         "the same, an hour of long ago": f"groups/long?axis=time&from={first}&to={last}",
         "its newest window": f"windows/long-{long.windows:06d}?",
+    }
+
+
+def pages_of_wide() -> dict[str, str]:
+    """Return addresses by what they show."""
+    return {
         f"a group of {WIDE:,} partitions": "groups/wide?",
         f"the same, with {OPEN} open windows": "groups/open?",
         f"a window of {WIDE:,} partitions": f"windows/wide-{DEEP:06d}?",
@@ -83,6 +95,13 @@ class Asker:
         self._session.headers["Authorization"] = f"Bearer {server.token('admin')}"
         first = psutil.Process(server.airflow.components["api-server"].pid)
         self._folders = [Path(f"/proc/{one.pid}") for one in (first, *first.children(recursive=True))]
+
+    def rows(self, pages: Mapping[str, str], rounds: int) -> list[list[str]]:
+        """Measure pages, as HTML and as JSON."""
+        return [
+            [shown, *self.measure(path, rounds), *self.measure(f"{path}&format=json", rounds)]
+            for shown, path in pages.items()
+        ]
 
     def measure(self, path: str, rounds: int) -> list[str]:
         """Return milliseconds, kilobytes, and megabytes of memory of a page."""
@@ -128,15 +147,16 @@ def main(long: History, rounds: int, databases: Sequence[str]) -> None:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-page-")))
             server, ledger = stack.enter_context(opened(name, folder))
-            fill(ledger, long)
+            write_many(ledger, long)
             asker = Asker(stack.enter_context(server))
-            rows = [
-                [shown, *asker.measure(path, rounds), *asker.measure(f"{path}&format=json", rounds)]
-                for shown, path in pages(long).items()
-            ]
-            print(
-                f"{name}\n", tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True), "", sep="\n", flush=True
-            )
+            report(name, asker.rows(pages_of_many(long), rounds))
+            write_wide(ledger)
+            report(name, asker.rows(pages_of_wide(), rounds))
+
+
+def report(database: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    print(database, tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True), "", sep="\n\n", flush=True)
 
 
 if __name__ == "__main__":

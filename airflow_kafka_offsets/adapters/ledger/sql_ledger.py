@@ -529,10 +529,15 @@ class SqlLedger:
             wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
         wanted += _numbered(seq, before, since)
         page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
-        here = and_(windows.c.group_id == _id_of(group), windows.c.seq == page.c.seq)
-        query = _history().join(page, here).order_by(windows.c.seq.desc())
+        mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
-            return [_window_row(row) for row in connection.execute(query)]
+            if cut_in is None:
+                query = mine.join(page, windows.c.seq == page.c.seq).order_by(windows.c.seq.desc())
+                return [_window_row(row) for row in connection.execute(query)]
+            # In one statement, SQLite would take so many branches to find much, and read all of the history.
+            found = connection.execute(select(page.c.seq)).scalars().all()
+            rows = [row for some in _chunks(found) for row in connection.execute(mine.where(windows.c.seq.in_(some)))]
+            return [_window_row(row) for row in sorted(rows, key=lambda row: -row.seq)]
 
     def excerpt(
         self,
