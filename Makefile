@@ -50,12 +50,13 @@ test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles the
 fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab
 
-bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset store; a million windows; crowds; 1,000 sensors; what a launch pays for; a large window and many small ones beside AvailableNow; on real servers
+bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset store; a million windows; the page; crowds; 1,000 sensors; what a launch pays for; a large window and many small ones beside AvailableNow; on real servers
 	@$(BIN)/python -m tests.bench.parsing
 	@$(BIN)/python -m tests.bench.plan_and_commit
 	@$(BIN)/python -m tests.bench.lag_in_time
 	@$(BIN)/python -m tests.bench.stores
 	@$(BIN)/python -m tests.bench.long_history
+	@$(BIN)/python -m tests.bench.page
 	@$(BIN)/python -m tests.bench.crowds
 	@$(BIN)/python -m tests.bench.triggerer
 	@$(BIN)/python -m tests.bench.start

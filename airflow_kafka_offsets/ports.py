@@ -186,6 +186,10 @@ class Ledger(Protocol):
         """Return where groups stand; one that the ledger does not have is not in the answer."""
         ...
 
+    def position(self, group: str) -> Position | None:
+        """Return where the next live window of a group starts; None: the ledger does not have the group."""
+        ...
+
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
         """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         ...

@@ -59,6 +59,12 @@ class Act:
     def __post_init__(self) -> None:
         check_signature(self.who, self.why)
 
+    @property
+    def window_ids(self) -> tuple[str, ...]:
+        """The windows that it names: those that it was about, and those that an import left open."""
+        one = [self.details["window"]] if "window" in self.details else []
+        return (*one, *self.details.get("superseded", ()), *self.details.get("left_open", ()))
+
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:

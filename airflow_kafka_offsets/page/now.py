@@ -29,9 +29,17 @@ ALL = ""
 """Under this name, the answer for all groups is kept. It is no group's name."""
 
 
+AT_ONCE = 16
+"""How many Kafkas are asked at one moment: one that is silent must not make the others wait."""
+
+
 def open_log(group: KafkaGroup) -> LogOffsets:
     """Open the Kafka of a group, with the patience of a page."""
-    return wiring.open_log(replace(group, kafka_timeout=min(group.kafka_timeout, LONGEST_WAIT)))
+    return wiring.open_log(_hasty(group))
+
+
+def _hasty(group: KafkaGroup) -> KafkaGroup:
+    return replace(group, kafka_timeout=LONGEST_WAIT) if group.kafka_timeout > LONGEST_WAIT else group
 
 
 def look(ledger: Ledger, groups: Sequence[KafkaGroup], name: str) -> Mapping[str, GroupLag]:
@@ -42,7 +50,13 @@ def look(ledger: Ledger, groups: Sequence[KafkaGroup], name: str) -> Mapping[str
         groups: the groups.
         name: under which the answer is kept: the same for the same groups.
     """
-    return LOOKS.get(name, lambda: freshness.look(groups, ledger, open_log))
+
+    def ask() -> Mapping[str, GroupLag]:
+        # Groups of one Kafka are asked about together, whatever their own time-outs are.
+        hasty = [_hasty(group) for group in groups]
+        return freshness.look(hasty, ledger, wiring.open_log, at_once=AT_ONCE)
+
+    return LOOKS.get(name, ask)
 
 
 def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
@@ -89,20 +103,23 @@ class NowView:
     left: float | None
 
 
-def now_view(found: GroupLag, *, is_alone: bool) -> NowView:
-    """Return how far behind a group is, in words.
+def beside_others(found: GroupLag) -> GroupLag:
+    """Return what may be told of a group that was asked about together with others: an error may name topics of groups that this user may not see."""
+    if found.verdict is not None:
+        return replace(found, notes=())
+    unsaid = "Kafka gave no answer. The page of this group says more"
+    return replace(found, reason=unsaid, error=unsaid, notes=())
 
-    Args:
-        found: what was found.
-        is_alone: whether it was asked about alone. If not, an error may name topics of groups that this user may not see.
-    """
+
+def now_view(found: GroupLag) -> NowView:
+    """Return how far behind a group is, in words."""
     if found.verdict is None:
-        reason = found.reason if is_alone else "Kafka gave no answer. The page of this group says more"
-        return NowView("NOT KNOWN", "plain", reason, True, "?", "no answer of Kafka", "?", "no answer of Kafka", None)
+        silent = "no answer of Kafka"
+        return NowView("NOT KNOWN", "plain", found.reason, True, "?", silent, "?", silent, None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
-    reason = ". ".join([found.reason, *(found.notes if is_alone else ())])
+    reason = ". ".join([found.reason, *found.notes])
     return NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
 
 

@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable
-from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
+from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
+from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
@@ -78,9 +80,14 @@ class Preview:
         return sum(row.span for row in self.can_run)
 
     @property
-    def conf(self) -> dict[str, str]:
-        """The conf of the run."""
-        return {"group": self.group, "windows": name_windows(sorted(row.seq for row in self.can_run))}
+    def windows(self) -> str:
+        """The windows that can run, as a conf names them."""
+        return name_windows(row.seq for row in self.can_run)
+
+    @property
+    def conf(self) -> dict[str, Any]:
+        """The conf of the run. No param of the DAG can change what it means."""
+        return {SCOPED: {GROUP: self.group, WINDOWS: self.windows}}
 
     @property
     def command(self) -> str:
@@ -90,7 +97,7 @@ class Preview:
     @property
     def body(self) -> str:
         """What Airflow's REST API gets, as JSON."""
-        note = f"Replay of {self.group}, windows {self.conf['windows']}, from the page Kafka windows"
+        note = f"Replay of {self.group}, windows {self.windows}, from the page Kafka windows"
         return json.dumps({"logical_date": None, "conf": self.conf, "note": note[:1000]})
 
 
@@ -109,7 +116,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     """
     name = line.group.name
     seqs = parse_windows(name, windows)
-    position = ledger.load(name).position
+    position = ledger.position(name)
     most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
     if len(seqs) > most:
         raise BadInputError(
@@ -121,7 +128,6 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     if gone := [seq for seq in seqs if seq < pruned.before]:
         raise absent(name, gone, pruned)
     readable = reader.readable({row.held.holder.dag_id for row in found.values()} | line.outline.dag_ids)
-    # A window of a DAG that may not be read is no window for this user.
     rows = [row for row in found.values() if row.held.holder.dag_id in readable]
     refused = {row.held.window.id: why for row in rows if (why := _refused(row)) is not None}
     unknown = None
@@ -132,7 +138,10 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
         unknown = f"Whether Kafka still holds these records is not known: {exc}"
     dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
-    return Preview(name, _rows(rows, refused), dags, _chosen(dags, rows), unknown)
+    # A window of a DAG that may not be read is no window for this user.
+    seen = {row.held.window.seq for row in rows}
+    shown = [*_rows(rows, refused), *(_unseen(name, seq) for seq in seqs if seq not in seen)]
+    return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown)
 
 
 def _refused(row: WindowRow) -> str | None:
@@ -154,8 +163,12 @@ def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
             committed_at=row.committed_at,
             refused=refused.get(row.held.window.id),
         )
-        for row in sorted(rows, key=lambda row: row.held.window.seq)
+        for row in rows
     ]
+
+
+def _unseen(group: str, seq: int) -> Row:
+    return Row(name_window(group, seq), seq, f"{seq:06d}", 0, None, None, "There is no such window that you may see")
 
 
 def _dag(dag_id: str, reader: Reader) -> Dag:

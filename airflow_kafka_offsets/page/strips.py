@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.window import Lane, State, Window
 
 READ = 90.0
@@ -78,7 +78,8 @@ class Strip:
     Attributes:
         tp: which one.
         blocks: from back to front.
-        first, last: the offsets at the edges of its first part, ``first <= offset < last``.
+        first, last: the offsets at the edges of its first part, ``first <= offset < last``. Both are where the next window starts, if no
+            window that is shown has anything of the partition.
     """
 
     tp: TopicPartition
@@ -126,12 +127,15 @@ Floors = Mapping[TopicPartition, int]
 """Below these offsets, the ledger no longer knows who owned what: windows were pruned."""
 
 
-def pieces(windows: Iterable[Window], floors: Floors | None = None) -> dict[TopicPartition, list[Piece]]:
+def pieces(
+    windows: Iterable[Window], floors: Floors | None = None, only: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, list[Piece]]:
     """Return what windows own and lost, by topic-partition in the order of offsets. What lies between them and is no one's is a gap.
 
     Args:
         windows: some windows of a group, in any order: live windows that follow one another, and backfill windows.
         floors: what was pruned; None: nothing.
+        only: the partitions; None: all.
     """
     known = floors or {}
     found: dict[TopicPartition, list[Piece]] = {}
@@ -140,10 +144,10 @@ def pieces(windows: Iterable[Window], floors: Floors | None = None) -> dict[Topi
         if kind is None:
             continue
         for tp, r in window.ranges.items():
-            if r.end > r.start:
+            if r.end > r.start and (only is None or tp in only):
                 found.setdefault(tp, []).append(Piece(kind, r.start, r.end, window.seq))
         for tp, r in window.lost.items():
-            if kind is not Kind.SUPERSEDED and r.end > r.start:
+            if kind is not Kind.SUPERSEDED and r.end > r.start and (only is None or tp in only):
                 found.setdefault(tp, []).append(Piece(Kind.LOST, r.start, r.end, window.seq))
     return {tp: _with_gaps(some, known.get(tp, 0)) for tp, some in found.items()}
 
@@ -166,6 +170,15 @@ def _gap(start: int, end: int, floor: int) -> list[Piece]:
     middle = min(max(start, floor), end)
     both = (Piece(Kind.PRUNED, start, middle), Piece(Kind.GAP, middle, end))
     return [piece for piece in both if piece.end > piece.start]
+
+
+def ends(windows: Iterable[Window]) -> dict[TopicPartition, int]:
+    """Return the partitions that windows name, and the last offset that they reach in each."""
+    found: dict[TopicPartition, int] = {}
+    for window in windows:
+        for tp, r in window.ranges.items():
+            found[tp] = max(r.end, found.get(tp, 0))
+    return found
 
 
 _Scale = Callable[[int], float]
@@ -256,8 +269,7 @@ def figure(
     windows: Collection[Window],
     axis: Axis = Axis.OFFSET,
     part: Part = ALL,
-    *,
-    partitions: Collection[TopicPartition] | None = None,
+    known: Offsets | None = None,
 ) -> Figure:
     """Lay out strips.
 
@@ -265,14 +277,18 @@ def figure(
         windows: the windows to show, in any order.
         axis: what the width means. Without live windows of different cut times, it is of offsets.
         part: which part of the history the windows are.
-        partitions: those to show; None: all.
+        known: the partitions to show, and where the next window of each starts; None: those that the windows name.
     """
     live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
-    all_pieces = pieces(windows, part.floors)
-    wanted = sorted(all_pieces if partitions is None else [tp for tp in partitions if tp in all_pieces])
+    wanted = ends(windows) if known is None else known
     time = _times(live, part) if axis is Axis.TIME else None
-    shown = {tp: _uncut(tp, all_pieces[tp], live, part) for tp in wanted}
-    strips = [_strip(tp, some, live, time, part) for tp, some in shown.items() if some]
+    found = pieces(windows, part.floors, wanted)
+    shown = {tp: _uncut(tp, found.get(tp, ()), live, part) for tp in sorted(wanted)}
+    # A partition without a block may be the one that is furthest behind.
+    strips = [
+        _strip(tp, some, live, time, part) if some else Strip(tp, (), wanted[tp], wanted[tp])
+        for tp, some in shown.items()
+    ]
     if time is None:
         return Figure(tuple(strips), (), Axis.OFFSET)
     return Figure(tuple(strips), ticks(*time), Axis.TIME)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -10,11 +10,10 @@ from typing import Any
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.lag import GroupLag
-from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import Overview, WindowLine
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
@@ -23,12 +22,10 @@ from airflow_kafka_offsets.page import heat, strips
 from airflow_kafka_offsets.page.strips import Axis, Figure, Part
 from airflow_kafka_offsets.page.words import ago, took
 from airflow_kafka_offsets.page.zoom import Zoom
-from airflow_kafka_offsets.service.pictures import MOST_BLOCKS, GroupLine, GroupPicture, WindowPicture
+from airflow_kafka_offsets.service.pictures import FullGroup, GroupLine, GroupPicture, WindowPicture
 
 LISTED = 25
 """How many windows a group's page lists."""
-
-MOST_ACTS = 20
 
 Readable = Collection[str]
 """The DAGs whose runs a user may read."""
@@ -61,6 +58,7 @@ class ListRow:
     holder: Person | None
     age: str
     last_commit: str
+    committed_at: datetime | None
     curve: str
 
 
@@ -76,6 +74,7 @@ def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
         holder=person(first.holder, readable) if first else None,
         age=took(first.planned_at, now) if first else "",
         last_commit=ago(last.committed_at if last else None, now),
+        committed_at=last.committed_at if last else None,
         curve=curve(one.spans),
     )
 
@@ -165,17 +164,35 @@ class ActRow:
     why: str
 
 
-def act_row(act: Act) -> ActRow:
-    """Return what a person did, as the page shows it."""
-    details = act.details
-    if KEPT_FROM in details:
-        return ActRow(act.at, act.who, act.kind, f"before {details[KEPT_FROM]:06d}", act.why)
-    ids = [details["window"]] if "window" in details else list(details.get("superseded", []))
+def act_row(act: Act, *, is_named: bool) -> ActRow:
+    """Return what a person did, as the page shows it.
+
+    Args:
+        act: what it was.
+        is_named: whether its windows may be named, see `may_name`.
+    """
+    if KEPT_FROM in act.details:
+        return ActRow(act.at, act.who, act.kind, f"before {act.details[KEPT_FROM]:06d}", act.why)
+    ids = [act.details["window"]] if "window" in act.details else list(act.details.get("superseded", []))
     names = [str(id_).rpartition("-")[2] for id_ in ids]
     what = (
         names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({counted(len(names), 'window')})" if names else ""
     )
+    if names and not is_named:
+        what = f"{counted(len(names), 'window')} of another DAG"
     return ActRow(act.at, act.who, act.kind, what, act.why)
+
+
+def may_name(window_ids: Iterable[str], holders: Mapping[str, str], outline: Outline, readable: Readable) -> bool:
+    """Whether someone may know which windows these are: they may read the runs of all DAGs that have, or had, them.
+
+    Whose a pruned window was, the ledger does not know. It counts as one of all DAGs of its group.
+    """
+    ids = set(window_ids)
+    dag_ids = {holders[id_] for id_ in ids & holders.keys()}
+    if ids - holders.keys():
+        dag_ids |= outline.dag_ids
+    return dag_ids <= set(readable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +207,8 @@ class GroupView:
         zoom: which windows these are.
         spans: others that are offered, by name.
         pruned: the windows before this one were pruned; empty: none was.
+        last_number: the number of the window that was committed last; empty: it has no name here, or there is none.
+        drawn: the first and the last number that is drawn; empty: none is.
     """
 
     picture: GroupPicture
@@ -205,8 +224,8 @@ class GroupView:
     facts: Mapping[int, tuple[int, str]]
     owner: Person | None
     last_commit: str
-    more_acts: int = 0
-    drawn: tuple[str, str] = ("", "")
+    last_number: str
+    drawn: tuple[str, str]
     has_lags: bool = False
 
 
@@ -226,30 +245,29 @@ def group_view(
         zoom: what is asked for.
         lags: by how many offsets partitions were behind a moment ago, as far as it is known: of many, the worst are unfolded.
     """
-    rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows]
+    rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
     hidden = frozenset(
         r.held.window.seq for r in (*picture.rows, *picture.backfills) if r.held.holder.dag_id not in readable
     )
-    position = picture.overview.state.position
-    known = set(position.offsets) if position else set()
-    known.update(tp for window in picture.windows for tp in window.ranges)
-    is_folded = len(known) >= heat.FOLDED_FROM
-    most = max(2, MOST_BLOCKS // max(1, min(len(known), heat.WORST if is_folded else len(known))))
-    shown = picture.rows[:most]
-    windows = [r.held.window for r in (*shown, *picture.backfills)]
-    part = _part(picture, zoom, is_cut=len(shown) < len(picture.rows))
-    figure, cells = _figure(windows, known, zoom.axis, part, lags if is_folded else None)
-    acts = [act_row(act) for act in reversed(picture.overview.acts)]
-    owner, last = picture.overview.state.owner, picture.outline.last_committed
-    newest = last or picture.outline.first_open
+    windows, position, outline = picture.windows, picture.position, picture.outline
+    known = strips.ends(windows) | (dict(position.offsets) if position else {})
+    figure, cells = _figure(windows, known, zoom.axis, _part(picture, zoom), lags)
+    seqs = [window.seq for window in windows if window.seq not in hidden]
+    owner, last = outline.owner, outline.last_committed
+    newest = last or outline.first_open
     pruned_before = picture.pruned.before
     return GroupView(
         picture=picture,
         zoom=zoom,
         spans=zoom.spans(newest.until) if newest else {},
         pruned=name_window(picture.group.name, pruned_before) if pruned_before > 1 else "",
-        rows=rows[:LISTED],
-        acts=acts[:MOST_ACTS],
+        rows=rows,
+        acts=[
+            act_row(
+                act, is_named=may_name(act.window_ids[:1] + act.window_ids[-1:], picture.holders, outline, readable)
+            )
+            for act in reversed(picture.acts)
+        ],
         figure=figure,
         heat=cells,
         partitions=len(known),
@@ -259,16 +277,15 @@ def group_view(
         },
         owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
         last_commit=ago(last.committed_at if last else None, now),
-        more_acts=max(0, len(acts) - MOST_ACTS),
+        last_number=f"{last.seq:06d}" if last and last.holder.dag_id in readable else "",
+        drawn=(f"{min(seqs):06d}", f"{max(seqs):06d}") if seqs else ("", ""),
         has_lags=bool(lags),
-        drawn=(f"{min(w.seq for w in windows):06d}", f"{max(w.seq for w in windows):06d}") if windows else ("", ""),
     )
 
 
-def _part(picture: GroupPicture, zoom: Zoom, *, is_cut: bool) -> Part:
-    """Return which part of the history is drawn; `is_cut`: only the newest windows of the picture are."""
-    is_cut = is_cut or picture.older is not None
-    position = picture.overview.state.position
+def _part(picture: GroupPicture, zoom: Zoom) -> Part:
+    """Return which part of the history is drawn."""
+    is_cut, position = picture.older is not None, picture.position
     return Part(
         has_oldest=not is_cut and zoom.start is None,
         has_newest=picture.has_newest,
@@ -279,20 +296,16 @@ def _part(picture: GroupPicture, zoom: Zoom, *, is_cut: bool) -> Part:
 
 
 def _figure(
-    windows: Sequence[Window],
-    known: Collection[TopicPartition],
-    axis: Axis,
-    part: Part,
-    lags: Mapping[TopicPartition, int] | None,
+    windows: Sequence[Window], known: Offsets, axis: Axis, part: Part, lags: Mapping[TopicPartition, int]
 ) -> tuple[Figure | None, Sequence[heat.Row]]:
     if not windows:
         return None, ()
-    if lags is None:
-        return strips.figure(windows, axis, part), ()
+    if len(known) < heat.FOLDED_FROM:
+        return strips.figure(windows, axis, part, known), ()
     all_pieces = strips.pieces(windows, part.floors)
     seen = {tp: heat.seen_of(all_pieces.get(tp, ()), lags.get(tp)) for tp in known}
-    unfolded = heat.worst(seen)
-    return strips.figure(windows, axis, part, partitions=unfolded), heat.rows(seen)
+    unfolded = {tp: known[tp] for tp in heat.worst(seen)}
+    return strips.figure(windows, axis, part, unfolded), heat.rows(seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +344,12 @@ MOST_RANGES = 100
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """A window's page."""
+    """A window's page.
+
+    Attributes:
+        may_replay: whether the button is there to be pressed.
+        sees_group: whether the user may see the window's group. If not, its page and what a replay would do are not there for them.
+    """
 
     picture: WindowPicture
     row: TableRow
@@ -342,15 +360,18 @@ class WindowView:
     lost: Sequence[Any]
     before: str | None
     after: str | None
+    may_replay: bool
+    sees_group: bool
 
 
-def window_view(picture: WindowPicture, readable: Readable, now: datetime) -> WindowView:
+def window_view(picture: WindowPicture, readable: Readable, now: datetime, *, sees_group: bool = True) -> WindowView:
     """Return a window's page."""
     window = picture.row.held.window
     filled = sorted(window.ranges.without_empty().items(), key=lambda item: (-item[1].span, item[0]))
+    row = table_row(picture.row, picture.attempts, readable, now)
     return WindowView(
         picture=picture,
-        row=table_row(picture.row, picture.attempts, readable, now),
+        row=row,
         attempts=[attempt_row(i, a, readable, now) for i, a in enumerate(picture.attempts, 1)][::-1],
         ranges=sorted(filled[:MOST_RANGES]),
         more_ranges=max(0, len(filled) - MOST_RANGES),
@@ -358,24 +379,32 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime) -> Wi
         lost=list(window.lost.without_empty().items())[:MOST_RANGES],
         before=name_window(window.group, window.seq - 1) if window.seq > picture.pruned_before else None,
         after=name_window(window.group, window.seq + 1) if window.seq < picture.outline.given else None,
+        may_replay=row.may_replay and sees_group,
+        sees_group=sees_group,
     )
 
 
-def group_document(group: KafkaGroup, overview: Overview, readable: Readable, lag: GroupLag | None = None) -> Document:
+def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = None) -> Document:
     """Return where a group stands, as ``kafka-offsets status`` gives it, without the names that may not be read."""
+    overview, outline = full.overview, full.line.outline
     owner, last = overview.state.owner, overview.last_committed
-    return documents.group_document(group, overview, lag) | {
+    return documents.group_document(full.line.group, overview, lag) | {
         "owner": owner if owner is not None and owner.dag_id in readable else None,
         "open_windows": [_in_short(row, readable) for row in reversed(overview.open)],
         "last_committed": _in_short(last, readable) if last is not None else None,
-        # The details of a take-over name both tasks.
-        "acts": [asdict(act) if act.kind != "take-over" else asdict(act) | {"details": {}} for act in overview.acts],
+        "acts": [
+            # The details of a take-over name both tasks.
+            asdict(act)
+            if act.kind != "take-over" and may_name(act.window_ids, full.holders, outline, readable)
+            else asdict(act) | {"details": {}}
+            for act in overview.acts
+        ],
     }
 
 
-def picture_document(picture: GroupPicture, readable: Readable) -> Document:
+def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable) -> Document:
     """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
-    return group_document(picture.group, picture.overview, readable) | {
+    return group_document(full, readable) | {
         "windows": [_in_short(row, readable) for row in picture.rows],
         "older_than": picture.older,
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -59,6 +60,7 @@ def look(
     states: Mapping[str, GroupState] | None = None,
     is_one_kafka: bool = False,
     horizon: timedelta | None = None,
+    at_once: int = 1,
 ) -> dict[str, GroupLag]:
     """Return how far behind groups are, by name. An error of one Kafka or one topic does not affect the other groups.
 
@@ -70,6 +72,7 @@ def look(
         states: the states of the groups by name, from before this call; None: the ledger is asked for them, too.
         is_one_kafka: whether `open_log` opens the same Kafka for every group, whatever its ``kafka_conn_id`` is.
         horizon: a group with less headroom than this is at risk; None: see `core.lag.verdict.needed_seconds`.
+        at_once: how many Kafkas are asked at one moment, each in a thread of its own; 1: one after the other, in this thread.
 
     Raises:
         LedgerError: the ledger did not answer, or a row of it is damaged.
@@ -83,9 +86,16 @@ def look(
     for group in groups:
         where = "" if is_one_kafka else group.kafka_conn_id
         of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
-    found: dict[str, GroupLag] = {}
-    for same in of_kafka.values():
-        found |= _Look(same, known, commits, now, horizon).answer(lambda first=same[0]: open_log(first))  # type: ignore[misc]
+
+    def ask(same: Sequence[KafkaGroup]) -> dict[str, GroupLag]:
+        return _Look(same, known, commits, now, horizon).answer(lambda: open_log(same[0]))
+
+    if at_once == 1:
+        answers = [ask(same) for same in of_kafka.values()]
+    else:
+        with ThreadPoolExecutor(at_once, "look") as pool:
+            answers = list(pool.map(ask, of_kafka.values()))
+    found = {name: lag for answer in answers for name, lag in answer.items()}
     return {name: found[name] for name in names}
 
 

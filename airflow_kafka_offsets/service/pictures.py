@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.window import OWNING, Lane, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -25,6 +26,9 @@ few have a strip."""
 
 MOST_BACKFILLS = 200
 
+MOST_ACTS = 20
+"""How many of the newest things that people did a picture has."""
+
 Visible = Callable[[Iterable[Outline]], list[Outline]]
 """Which groups someone may see."""
 
@@ -38,13 +42,34 @@ class GroupLine:
 
 
 @dataclass(frozen=True, slots=True)
+class FullGroup:
+    """A group with all its partitions and its open windows, for programs.
+
+    Attributes:
+        holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
+    """
+
+    line: GroupLine
+    overview: Overview
+    holders: Mapping[str, str]
+
+    @property
+    def dag_ids(self) -> set[str]:
+        """All DAGs that are named in it."""
+        return self.overview.dag_ids | self.line.outline.dag_ids | set(self.holders.values())
+
+
+@dataclass(frozen=True, slots=True)
 class GroupPicture:
     """A group and some of its windows.
 
     Attributes:
         group: its definition.
         outline: in one line.
-        overview: where it stands.
+        position: where the next live window starts; None: that is not known yet.
+        acts: the newest things that people did, oldest first.
+        more_acts: how many older ones there are.
+        holders: the DAGs that have, or had, the first and the last window that an act names, by the window's id.
         rows: the windows, newest first.
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
         older: the number below which the next page begins; None: there is no older window.
@@ -54,12 +79,20 @@ class GroupPicture:
 
     group: KafkaGroup
     outline: Outline
-    overview: Overview
+    position: Position | None = None
+    acts: Sequence[Act] = ()
+    more_acts: int = 0
+    holders: Mapping[str, str] = field(default_factory=dict)
     rows: Sequence[WindowRow] = ()
     backfills: Sequence[WindowRow] = ()
     older: int | None = None
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
     pruned: Pruned = NOTHING_PRUNED
+
+    @property
+    def line(self) -> GroupLine:
+        """The group in one line."""
+        return GroupLine(self.group, self.outline)
 
     @property
     def has_newest(self) -> bool:
@@ -69,11 +102,9 @@ class GroupPicture:
     @property
     def dag_ids(self) -> set[str]:
         """All DAGs that are named in the picture."""
-        shown = [*self.rows, *self.backfills, *self.overview.open]
-        if self.overview.last_committed is not None:
-            shown.append(self.overview.last_committed)
         tried = {attempt.claim.dag_id for some in self.attempts.values() for attempt in some}
-        return tried | self.outline.dag_ids | {row.held.holder.dag_id for row in shown}
+        shown = {row.held.holder.dag_id for row in (*self.rows, *self.backfills)}
+        return tried | shown | self.outline.dag_ids | set(self.holders.values())
 
     @property
     def windows(self) -> list[Window]:
@@ -111,9 +142,18 @@ def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[
     return [GroupLine(defined[one.group], one) for one in visible(wanted)]
 
 
-def overviews(ledger: Ledger, lines: Sequence[GroupLine]) -> Mapping[str, Overview]:
-    """Return where groups stand, with all their partitions."""
-    return ledger.overviews([line.group.name for line in lines])
+def in_full(ledger: Ledger, lines: Sequence[GroupLine]) -> list[FullGroup]:
+    """Return groups with all their partitions and open windows."""
+    with ledger.one_connection():
+        found = ledger.overviews([line.group.name for line in lines])
+        named = [id_ for overview in found.values() for act in overview.acts for id_ in act.window_ids]
+        holders = _holders(ledger, named)
+    return [FullGroup(line, found[line.group.name], holders) for line in lines]
+
+
+def _holders(ledger: Ledger, window_ids: Iterable[str]) -> dict[str, str]:
+    ids = sorted(set(window_ids))
+    return {id_: window.holder.dag_id for id_, window in ledger.standings(ids).items()} if ids else {}
 
 
 def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:
@@ -149,12 +189,14 @@ def group(
     """
     with ledger.one_connection():
         line = group_line(ledger, name, visible)
-        overview = ledger.overviews([name])[name]
-        limit = windows_at_once(len(overview.state.position.offsets) if overview.state.position else 1)
-        pruned = ledger.pruned(name) if overview.pruned_before > 1 else NOTHING_PRUNED
+        position, pruned, acts = ledger.position(name), ledger.pruned(name), ledger.acts(name)
+        shown = acts[-MOST_ACTS:]
+        holders = _holders(ledger, (id_ for act in shown for id_ in (*act.window_ids[:1], *act.window_ids[-1:])))
+        stands = GroupPicture(line.group, line.outline, position, shown, len(acts) - len(shown), holders, pruned=pruned)
+        limit = windows_at_once(len(position.offsets) if position else 1)
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
-            return GroupPicture(line.group, line.outline, overview, pruned=pruned)
+            return stands
         seqs = {row.held.window.seq for row in rows}
         oldest, newest = min(seqs), max(seqs)
         backfills = []
@@ -163,16 +205,8 @@ def group(
             found = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
             backfills = [row for row in found if row.held.window.seq not in seqs]
         attempts = ledger.attempts_at(name, [row.held.window.seq for row in rows])
-    return GroupPicture(
-        line.group,
-        line.outline,
-        overview,
-        rows,
-        backfills,
-        oldest if len(rows) == limit and oldest > pruned.before else None,
-        attempts,
-        pruned,
-    )
+    older = oldest if len(rows) == limit and oldest > pruned.before else None
+    return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
 
 
 def windows_at_once(partitions: int) -> int:

@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.plan.request import (
     GROUP,
     REPLAY_KEYS,
+    SCOPED,
     Live,
     Request,
     TimeSpan,
@@ -19,6 +20,7 @@ from airflow_kafka_offsets.core.plan.request import (
     is_of_group,
     names_replay,
     parse_replay,
+    scoped,
 )
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
@@ -63,7 +65,7 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     kind = run_type(context)
     conf = context["dag_run"].conf or {}
     if kind == "backfill":
-        check_keys(conf, context["dag"].params, (GROUP,))
+        check_keys(conf, context["dag"].params, (GROUP, SCOPED))
         is_meant = is_of_group(group.name, _groups(context["dag"]), given_params(context), must_name=False)
         return _interval(context) if is_meant else None
     if kind in ("scheduled", "asset_triggered"):
@@ -72,6 +74,10 @@ def request_of(context: Context, group: KafkaGroup, at_most: int = 1) -> Request
     check_keys(conf, context["dag"].params)
     given = given_params(context)
     if not names_replay(given):
+        if scoped(conf) is not None:
+            raise BadInputError(
+                f'The conf has "{SCOPED}", and it names no replay: add "windows", "from" and "to", or offsets'
+            )
         return Live(at_most=at_most)
     # The group first: a replay of another group may make no sense in this one.
     if not is_of_group(group.name, _groups(context["dag"]), given, must_name=True):
@@ -119,19 +125,26 @@ def given_params(context: Context) -> Mapping[str, Any]:
     """Return what a run was given: its conf, on top of the DAG's params.
 
     Params that only share a name with `replay_params` are left out. A DAG that declares only some of these names, such as
-    ``from`` and ``to`` of a report, does not have them from `replay_params`.
+    ``from`` and ``to`` of a report, does not have them from `replay_params`. What the conf has under `SCOPED` counts alone, whatever
+    the DAG declares.
+
+    Raises:
+        BadInputError: the conf has something else under `SCOPED`, or names a second replay beside it.
     """
     # A setting of Airflow can keep the conf out of the params ([core] dag_run_conf_overrides_params).
     conf: Mapping[str, Any] = context["dag_run"].conf or {}
-    given = {**context["params"], **conf}
     declared = set(context["dag"].params) & set(REPLAY_KEYS)
     is_form = len(declared) == len(REPLAY_KEYS)
     own = set() if is_form else declared | ({GROUP} & set(context["dag"].params))
+    if (inner := scoped(conf)) is not None:
+        if names_replay({key: value for key, value in conf.items() if key not in own}):
+            raise BadInputError(f'The conf names a replay twice: under "{SCOPED}", and beside it. Name it once')
+        return inner
     if own:
         logger.info(
             "The DAG's own params %s choose no replay; replay_params() gives it those that do", ", ".join(sorted(own))
         )
-    return {key: value for key, value in given.items() if key not in own}
+    return {key: value for key, value in {**context["params"], **conf}.items() if key not in own}
 
 
 def _interval(context: Context) -> TimeSpan:

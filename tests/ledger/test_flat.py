@@ -31,7 +31,7 @@ from tests.ledger.rows_read import scans, work
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
 
-SHORT, LONG = 60, 20_000
+SHORT, LONG = 300, 20_000
 ASKED = [TopicPartition("orders", 0)]
 
 Question = Callable[[SqlLedger, History], Any]
@@ -74,8 +74,20 @@ QUESTIONS: dict[str, Question] = {
     "what is open in the live lane": rows(states=tuple(OPEN), lane=Lane.LIVE),
     "the backfill windows": rows(states=tuple(OWNING), lane=Lane.BACKFILL),
     "how far it has come": lambda ledger, history: ledger.frontiers([history.group.name]),
+    "the newest picture": lambda ledger, history: pictures.group(ledger, history.group.name, list),
+    "the picture of a span": lambda ledger, history: pictures.group(
+        ledger, history.group.name, list, cut_in=(history.until - timedelta(minutes=10), history.until)
+    ),
+    "the picture of a span of long ago": lambda ledger, history: pictures.group(
+        ledger, history.group.name, list, cut_in=(history.cut(5), history.cut(15))
+    ),
+    "the picture of its newest window": lambda ledger, history: pictures.window(ledger, newest(history), list),
+    "all of it for programs": lambda ledger, history: pictures.in_full(
+        ledger, [pictures.group_line(ledger, history.group.name, list)]
+    ),
     "a picture of long ago": lambda ledger, history: pictures.group(ledger, history.group.name, list, before=31),
     "the windows of a run": lambda ledger, history: ledger.windows_of_run("bench", f"{history.group.name} 3"),
+    "where it stands": lambda ledger, history: ledger.position(history.group.name),
     "its outline": lambda ledger, history: ledger.outlines([history.group.name]),
     "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),
     "its newest commits": lambda ledger, history: ledger.recent_commits({history.group.name: MAX_RUNS}),

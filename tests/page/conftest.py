@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from tests.lab.browser import open_browser
 from tests.lab.processes import LOOPBACK
-from tests.lab.topics import create_topic, produce
+from tests.lab.topics import create_topic, delete_records, produce
 from tests.page.server import PageServer, Story
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     orders.run(orders.draft(400, 500), tries=12)
     orders.run(orders.draft(500, 600), is_open=True)
     orders.act("reset", "ada", "broker disk lost", superseded=["lake.orders-000002"])
+    orders.act("commit", "ada", "checked by hand", window="lake.orders-000003")
+    delete_records(kafka, topic, 150)  # of partition 0, in the middle of the backfill window
 
     hostile = Story(server.ledger, KafkaGroup("lake.hostile", topics=["hostile"], kafka_conn_id="kafka_down"), "plain")
     hostile.run(hostile.draft(0, 5))
@@ -92,6 +94,9 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     secret.hours(2)
     wide = Story(server.ledger, KafkaGroup("lake.wide", topics=["clicks", "views"], kafka_conn_id="kafka_down"))
     wide.hours(3, partitions=500)
+    many = Story(server.ledger, KafkaGroup("lake.many", topics=["many"], kafka_conn_id="kafka_down"))
+    for start, dag_id in enumerate(("paused", "stale", "broken", "gone", "orders")):
+        many.run(many.draft(start, start + 1), dag_id=dag_id)
     waiting = Story(server.ledger, KafkaGroup("lake.silent", topics=["silent"], kafka_conn_id="kafka_silent"))
     waiting.hours(1)
     pruned = Story(server.ledger, KafkaGroup("lake.pruned", topics=["pruned"], kafka_conn_id="kafka_down"))

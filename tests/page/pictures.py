@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,12 +20,14 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane
 from tests.lab.browser import open_browser
 from tests.lab.kafka import KafkaBroker
-from tests.lab.processes import wait_until
+from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, delete_records
 from tests.page.server import PageServer, Story
 
@@ -117,6 +120,8 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     by_hour = _story(server, "lake.orders_by_hour", orders, "orders_by_hour")
     for hour in range(20, 44):
         _read(by_hour, orders, hour, hour + 1)
+    by_hour.run(replace(by_hour.draft(0, 1), ranges=orders.between(10, 14), lane=Lane.BACKFILL))
+    by_hour.prune(6)
     clicks = Log(kafka, "clicks", [400, 380], 20, timedelta(hours=13))
     risky = _story(server, "lake.clicks", clicks, "load_clicks")
     for hour in range(8):
@@ -140,7 +145,22 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
         _read(wide, customers, hour, hour + 1)
     many = Story(server.ledger, KafkaGroup("lake.events", topics=["events"], kafka_conn_id="kafka_down"), "events")
     many.hours(2, partitions=20_000)
+    _few_windows(server, kafka)
     _long_names(server)
+
+
+def _few_windows(server: PageServer, kafka: KafkaBroker) -> None:
+    """Write a group of which partitions have no block, and one that was moved here and has not planned."""
+    log = Log(kafka, "returns", [30, 0, 40, 25], 8, timedelta(days=7))
+    quiet = _story(server, "lake.quiet", log)
+    for hour in range(8):
+        quiet.at = NOW - (log.hours - hour - 1) * HOUR
+        ranges = log.between(hour, hour + 1)
+        unread = TopicPartition("returns", 3)
+        quiet.run(replace(quiet.draft(0, 1), ranges=OffsetRanges({**ranges, unread: OffsetRange(0, 0)})))
+    ends = {TopicPartition("returns", p): ends[-1] for p, ends in enumerate(log.ends)}
+    act = Act("import", "ada", "moving over from the stream", NOW - HOUR)
+    server.ledger.found(_story(server, "lake.moved", log).group, Position(ends, {"returns": log.id}), act)
 
 
 def _long_names(server: PageServer) -> None:
@@ -204,7 +224,14 @@ STATES = {
     "run": "kafka-offsets/dag?dag_id=nothing",
     "missing": "kafka-offsets/groups/nowhere",
     "older": "kafka-offsets/groups/lake.orders?before=20",
+    "span": f"kafka-offsets/groups/lake.orders?axis=time&from={NOW - 20 * HOUR:%Y-%m-%dT%H:%M}&to={NOW - 8 * HOUR:%Y-%m-%dT%H:%M}",
+    "pruned": "kafka-offsets/groups/lake.orders_by_hour",
+    "no-window": "kafka-offsets/groups/lake.moved",
+    "quiet": "kafka-offsets/groups/lake.quiet",
 }
+
+
+IN_DARK = ["groups", "group", "span", "pruned", "no-window", "quiet", "20000", "window"]
 
 
 def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes: Iterator[str]) -> None:
@@ -212,7 +239,7 @@ def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes:
     for theme in themes:
         _theme(browser, server, theme)
         for width, names in (
-            ((1280, list(STATES)), (1920, ["groups", "group"])) if theme == "light" else ((1280, ["groups", "group"]),)
+            ((1280, list(STATES)), (1920, ["groups", "group"])) if theme == "light" else ((1280, IN_DARK),)
         ):
             browser.set_window_size(width, 1000)
             for name in names:
@@ -226,9 +253,15 @@ def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes:
         _select(browser, 14, 16)
         browser.find_element(By.ID, "replay").click()
         wait_until(
-            lambda: browser.find_elements(By.CSS_SELECTOR, "#dialog[open]"), timeout=60, what="the dialog is there"
+            lambda: browser.find_elements(By.CSS_SELECTOR, "#dialog[open] table"),
+            timeout=60,
+            what="the dialog is there",
         )
         browser.save_screenshot(str(folder / f"dialog-{theme}-1280.png"))
+        with socket.create_server((LOOPBACK, 0)) as silent, server.with_ledger_at(silent.getsockname()[1]):
+            browser.set_window_size(1280, 700)
+            _shown(browser, server, STATES["groups"], 700)
+            browser.save_screenshot(str(folder / f"ledger-down-{theme}-1280.png"))
 
 
 def main(folder: Path | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import configparser
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,7 +38,7 @@ DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator
 
-for name in ("orders", "replays"):
+for name in ("orders", "replays", "paused", "stale", "broken"):
     with DAG(name, schedule=None):
         EmptyOperator(task_id="load")
 """
@@ -80,7 +81,7 @@ class PageServer:
                 },
             },
         )
-        self._replace_connections({})
+        self.replace_connections({})
         self.url = self.airflow.url + PATH
         self._tokens: dict[str, str] = {}
 
@@ -92,13 +93,22 @@ class PageServer:
         airflow._write_preload()
         airflow._migrate()
         airflow.cli("dags", "reserialize")
+        self._mark_dags(paused="is_paused", stale="is_stale", broken="has_import_errors")
         airflow.components["api-server"].start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.airflow.components["api-server"].stop()
 
-    def _replace_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
+    def _mark_dags(self, **columns: str) -> None:
+        """Let Airflow know of a DAG what the scheduler, or the processor of DAG files, notes."""
+        with closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database, database:
+            database.execute("UPDATE dag SET is_paused = 0")
+            for dag_id, column in columns.items():
+                database.execute(f"UPDATE dag SET {column} = 1 WHERE dag_id = ?", (dag_id,))
+
+    def replace_connections(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let these connections, and no others, be stronger than those that the server was made with."""
         file = self.folder / "connections.json"
         file.with_suffix(".new").write_text(json.dumps(connections))
         file.with_suffix(".new").rename(file)
@@ -106,11 +116,11 @@ class PageServer:
     @contextmanager
     def with_ledger_at(self, port: int) -> Iterator[None]:
         """Let the ledger's connection lead to another port of this machine meanwhile."""
-        self._replace_connections({"ledger": {"conn_type": "postgres", "host": LOOPBACK, "port": port}})
+        self.replace_connections({"ledger": {"conn_type": "postgres", "host": LOOPBACK, "port": port}})
         try:
             yield
         finally:
-            self._replace_connections({})
+            self.replace_connections({})
 
     def resigned(self, user: str, **claims: Any) -> str:
         """Return the token of a user with other claims, signed as Airflow signs it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
@@ -31,11 +36,18 @@ def story(tmp_path: Path) -> Story:
     return story
 
 
-def page(story: Story, start: str = "", end: str = "", before: int | None = None, axis: Axis = Axis.OFFSET) -> str:
+def page(
+    story: Story,
+    start: str = "",
+    end: str = "",
+    before: int | None = None,
+    axis: Axis = Axis.OFFSET,
+    readable: Collection[str] = frozenset({"orders"}),
+) -> str:
     """Return the page of the group."""
     zoom = read_zoom(axis, start, end, before)
     picture = pictures.group(story.ledger, NAME, list, zoom.before, zoom.cut_in)
-    view = views.group_view(picture, {"orders"}, story.at, zoom)
+    view = views.group_view(picture, readable, story.at, zoom)
     around = {"root": "/kafka-offsets", "base": "", "now": story.at}
     return render.html("group.html", {**around, "view": view, "group": picture.group})
 
@@ -147,3 +159,88 @@ def test_of_many_partitions_those_are_unfolded_that_are_furthest_behind(tmp_path
     view = views.group_view(picture, {"orders"}, story.at, read_zoom(Axis.OFFSET, "", "", None), lags)
     assert view.figure
     assert [strip.tp.partition for strip in view.figure.strips] == list(range(80, 100))
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Story:
+    """A group that has no window yet."""
+    return Story(SqlLedger(f"sqlite:///{tmp_path / 'empty.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+
+
+def ranges(*bounds: tuple[int, int]) -> OffsetRanges:
+    """Return a range for each partition."""
+    return OffsetRanges((TopicPartition("orders", p), OffsetRange(*b)) for p, b in enumerate(bounds))
+
+
+def strips_of(text: str) -> list[tuple[str, ...]]:
+    """Return partition, first and last of each strip of a page."""
+    return re.findall(r'data-tp="orders-(\d+)" data-first="(\d+)" data-last="(\d+)"', text)
+
+
+def test_a_partition_that_lags_has_a_strip_though_no_window_has_anything_of_it(empty: Story) -> None:
+    empty.run(replace(empty.draft(0, 1), ranges=ranges((0, 10), (7, 7))))
+    assert strips_of(page(empty)) == [("0", "0", "10"), ("1", "7", "7")]
+
+
+def test_of_many_partitions_the_one_that_is_furthest_behind_is_unfolded_though_no_window_has_anything_of_it(
+    empty: Story,
+) -> None:
+    empty.run(replace(empty.draft(0, 1), ranges=ranges((40, 40), *[(0, 10)] * 99)))
+    picture = pictures.group(empty.ledger, NAME, list)
+    lags = {TopicPartition("orders", 0): 1_000_000}
+    view = views.group_view(picture, {"orders"}, empty.at, read_zoom(Axis.OFFSET, "", "", None), lags)
+    assert view.figure
+    assert len(view.figure.strips) == 20
+    assert (view.figure.strips[0].tp.partition, view.figure.strips[0].first) == (0, 40)
+
+
+def test_a_group_whose_windows_are_all_empty_has_its_strips(empty: Story) -> None:
+    empty.run(replace(empty.draft(0, 1), ranges=ranges((5, 5), (7, 7))))
+    assert strips_of(page(empty)) == [("0", "5", "5"), ("1", "7", "7")]
+
+
+def test_a_number_that_is_hidden_is_nowhere_on_the_page(empty: Story) -> None:
+    mine, theirs = empty.run(empty.draft(0, 5), dag_id="mine"), empty.run(empty.draft(5, 9), dag_id="other")
+    empty.act("commit", "ada", "checked", window=mine)
+    empty.act("abandon", "ada", "wrong", window=theirs)
+    empty.act("reset", "ada", "again", superseded=[mine, theirs])
+    empty.act("import", "ada", "moved", left_open=[theirs])
+    text, all_of_it = page(empty, readable={"mine"}), page(empty, readable={"mine", "other"})
+    assert "000001" in text
+    assert "000002" not in text
+    assert "<b>abandon</b> 1 window of another DAG" in text
+    assert "000001 to 000002 (2 windows)" in all_of_it
+    assert "5 offsets · 000002" in re.sub(r"\b12\b", "5", all_of_it)
+    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)])
+    picture = pictures.group(empty.ledger, NAME, list)
+    document = json.loads(as_json(views.picture_document(picture, full, {"mine"})))
+    assert "000002" not in json.dumps(document)
+    assert [bool(act["details"]) for act in document["acts"]] == [True, False, False, False]
+    known = json.loads(as_json(views.picture_document(picture, full, {"mine", "other"})))
+    assert all(act["details"] for act in known["acts"])
+
+
+def test_whose_a_pruned_window_was_is_not_known_so_only_who_sees_all_gets_its_number(empty: Story) -> None:
+    empty.hours(4)
+    empty.run(empty.draft(1_400, 1_500), dag_id="other")
+    empty.act("commit", "ada", "checked", window=f"{NAME}-000001")
+    empty.prune(2)
+    assert "<b>commit</b> 000001" in page(empty, readable={"orders", "other"})
+    assert "<b>commit</b> 1 window of another DAG" in page(empty)
+
+
+def test_the_link_to_the_json_has_the_span_that_is_shown(story: Story) -> None:
+    text = page(story, "2026-11-01T02:30", "2026-11-01T03:30", before=9)
+    query = "?axis=offset&amp;from=2026-11-01T02%3A30&amp;to=2026-11-01T03%3A30&amp;before=9"
+    assert f'href="{query}&amp;format=json"' in text
+
+
+def test_the_times_of_the_axis_are_there_for_the_zone_of_the_ui(story: Story) -> None:
+    assert 'data-at="2026-11-01T02:00:00+00:00">1 Nov 02:00</text>' in page(story, axis=Axis.TIME)
+
+
+def test_who_did_what_and_why_is_shown(story: Story) -> None:
+    story.act("commit", "ada", "the job wrote it all", window=f"{NAME}-000004")
+    told = re.sub(r"\s+", " ", page(story).partition("What people did")[2])
+    row = r'<td class="muted"><time datetime="2026-11-01T05:00:00\+00:00".*?</td><td>ada</td><td class="wide"><b>commit</b> 000004 '
+    assert re.search(row + "<q>the job wrote it all</q></td>", told)

@@ -76,6 +76,11 @@ def test_figures_come_from_kafka(framed: WebDriver) -> None:
     assert first_text(framed, "#card-lag small", lambda text: "offsets" in text) == "3,300 offsets"
     assert first_text(framed, "[data-tp='page-orders-1'] .behind") == "1,100 behind"
     assert first(framed, "[data-tp='page-orders-1'] rect.unread")
+    edge = first(framed, "[data-tp='page-orders-0'] rect.edge")
+    assert float(str(edge.get_attribute("x")).removesuffix("%")) == 90 * (150 - 100) / (600 - 100), (
+        "Kafka begins at 150"
+    )
+    assert not framed.find_elements(By.CSS_SELECTOR, "[data-tp='page-orders-1'] rect.edge")
 
 
 def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
@@ -117,13 +122,50 @@ def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
     link = first(framed, "#dialog .alert.good a")
     runs = f"{server.url}/api/v2/dags/orders/dagRuns/{link.text}"
     run = requests.get(runs, headers={"Authorization": f"Bearer {server.token('admin')}"}, timeout=ANSWER).json()
-    assert run["conf"] == {"group": "lake.orders", "windows": "1-2"}
+    assert run["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1-2"}}
     assert run["triggering_user_name"] == "admin"
     link.click()
     framed.switch_to.default_content()
     wait_until(
         lambda: framed.current_url.endswith(f"/dags/orders/runs/{link_id(run)}"), timeout=30, what="the run is shown"
     )
+
+
+def test_a_block_says_what_it_is_when_it_is_pointed_at(framed: WebDriver) -> None:
+    block = first(framed, "[data-tp='page-orders-1'] rect[data-w='3']")
+    ActionChains(framed).move_to_element(block).perform()
+    assert first_text(framed, "#hint") == "000003 · backfill\npage-orders-1 · offsets 100 to 199\n100 offsets"
+    ActionChains(framed).move_to_element(first(framed, "h1")).perform()
+    first(framed, "#hint", lambda e: not e.is_displayed())
+
+
+def test_all_that_is_shown_is_selected_at_once(framed: WebDriver) -> None:
+    first(framed, "#all").click()
+    assert first_text(framed, "#selected") == "4 windows selected"
+    assert "000001 to 000004" in first_text(framed, "#selected-what")
+
+
+def test_a_preview_says_that_kafka_is_asked_and_that_airflow_did_not_answer(framed: WebDriver) -> None:
+    first(framed, "#all").click()
+    framed.execute_script("window.fetch = () => new Promise((_, fail) => { window.lose = fail; })")
+    first(framed, "#replay").click()
+    assert first_text(framed, "#dialog[open] h1") == "Asking Kafka…"
+    framed.execute_script("window.lose(new TypeError('Failed to fetch'))")
+    assert first_text(framed, "#dialog[open] h1", lambda text: text != "Asking Kafka…") == "Airflow did not answer"
+    first(framed, "#dialog [data-close]").click()
+    assert not framed.find_elements(By.CSS_SELECTOR, "#dialog[open]")
+
+
+def test_the_axis_of_time_is_in_the_zone_of_the_ui(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/static/icon.svg")
+    browser.execute_script("localStorage.setItem('timezone', '\"Asia/Tokyo\"')")
+    try:
+        browser.get(f"{server.url}/kafka-offsets/groups/lake.orders?axis=time")
+        tick = first(browser, ".ticks text[data-at='2026-11-01T02:00:00+00:00']")
+        assert tick.get_attribute("textContent") == "1 Nov 11:00"
+    finally:
+        browser.execute_script("localStorage.removeItem('timezone')")
 
 
 def link_id(run: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.page.now import heat_facts, now_view, order, partition_facts
+from airflow_kafka_offsets.page.now import beside_others, heat_facts, now_view, order, partition_facts
 from tests.core.examples import NOON, tp
 
 WEEK = timedelta(days=7)
@@ -30,7 +30,7 @@ def lag(*partitions: PartitionLag, verdict: GroupVerdict | None = GroupVerdict.O
 
 
 def test_lag_in_time_leads() -> None:
-    view = now_view(lag(BEHIND), is_alone=True)
+    view = now_view(lag(BEHIND))
     assert (view.lag, view.offsets) == ("14 min", "200 offsets")
     assert (view.headroom, view.about, view.left) == ("3 d 12 h", "7 d retention", 50.0)
     assert not view.needs_a_look
@@ -38,40 +38,40 @@ def test_lag_in_time_leads() -> None:
 
 def test_the_partition_that_retention_reaches_first_is_named() -> None:
     sooner = replace(BEHIND, headroom_seconds=3600.0)
-    assert now_view(lag(BEHIND, sooner), is_alone=True).about == "orders-1 first · 7 d retention"
+    assert now_view(lag(BEHIND, sooner)).about == "orders-1 first · 7 d retention"
 
 
 def test_an_estimate_is_called_one() -> None:
-    view = now_view(lag(replace(BEHIND, estimate="by size")), is_alone=True)
+    view = now_view(lag(replace(BEHIND, estimate="by size")))
     assert view.headroom == "about 3 d 12 h"
 
 
 def test_nothing_unread() -> None:
-    view = now_view(lag(PartitionLag(5, 0, 5, lag=0, lag_seconds=0)), is_alone=True)
+    view = now_view(lag(PartitionLag(5, 0, 5, lag=0, lag_seconds=0)))
     assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing unread", "—", None)
 
 
 def test_without_time_the_offsets_lead() -> None:
-    view = now_view(lag(PartitionLag(5, 2, 9, lag=4, headroom_offsets=3)), is_alone=True)
+    view = now_view(lag(PartitionLag(5, 2, 9, lag=4, headroom_offsets=3)))
     assert (view.lag, view.offsets) == ("4 offsets", "time not known")
     assert (view.headroom, view.about) == ("—", "3 offsets to the oldest record")
 
 
 def test_lost_records_are_counted() -> None:
-    view = now_view(lag(replace(BEHIND, headroom_offsets=-40), verdict=GroupVerdict.LOST), is_alone=True)
+    view = now_view(lag(replace(BEHIND, headroom_offsets=-40), verdict=GroupVerdict.LOST))
     assert (view.verdict, view.headroom, view.about) == ("LOST", "lost", "40 offsets expired unread")
     assert view.needs_a_look
 
 
 def test_without_an_answer_nothing_is_claimed() -> None:
-    view = now_view(lag(verdict=None, error="away"), is_alone=True)
+    view = now_view(lag(verdict=None, error="away"))
     assert (view.verdict, view.lag, view.headroom) == ("NOT KNOWN", "?", "?")
     assert view.needs_a_look
 
 
 def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
-    unknown = now_view(lag(verdict=None, error="Kafka did not answer: salaries"), is_alone=False)
-    known = now_view(replace(lag(BEHIND), notes=("lag in time is not known: salaries",)), is_alone=False)
+    unknown = now_view(beside_others(lag(verdict=None, error="Kafka did not answer: salaries")))
+    known = now_view(beside_others(replace(lag(BEHIND), notes=("lag in time is not known: salaries",))))
     for view in (unknown, known):
         assert "salaries" not in view.reason
     assert "The page of this group says more" in unknown.reason

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import re
 import time
+from typing import Any
 
 import pytest
 import requests
 
+from airflow_kafka_offsets.cli import main
 from tests.lab.patience import ANSWER
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
@@ -120,6 +124,16 @@ def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> No
     assert "replays" not in str(document)
     preview = server.get("groups/lake.orders/replay?windows=1-3&format=json", user="limited").json()
     assert [window["id"] for window in preview["again"]] == ["lake.orders-000001", "lake.orders-000002"]
+    unknown = [
+        {"id": id_, "why": "There is no such window that you may see"}
+        for id_ in ("lake.orders-000003", "lake.orders-000999")
+    ]
+    asked = "groups/lake.orders/replay?windows=1,3,999&format=json"
+    assert server.get(asked, user="limited").json()["refused"] == unknown, (
+        "nothing tells a hidden one from one that is not there"
+    )
+    assert "000003" not in seen
+    assert "000003" not in str(document)
 
 
 def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
@@ -139,13 +153,22 @@ def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
     assert "<script>boom" not in server.get(f"groups/{HOSTILE_WHY}").text
 
 
-def test_a_group_as_json_is_what_the_command_line_gives(server: PageServer) -> None:
+def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> Any:
+        with pytest.raises(SystemExit):
+            main([*arguments, "-o", "json"])
+        gc.enable()  # the command believes that this process is its own
+        return json.loads(capsys.readouterr().out)
+
+    ledger = ("--ledger", f"sqlite:///{server.ledger_file}")
     document = server.get("groups/lake.orders?format=json").json()
-    assert document["group"] == "lake.orders"
-    assert [window["id"] for window in document["open_windows"]] == ["lake.orders-000005"]
+    windows, older = document.pop("windows"), document.pop("older_than")
+    assert said("status", "lake.orders", "--offline", *ledger)["groups"] == [document]
+    assert (said("windows", "lake.orders", *ledger)["windows"], older) == (windows, None)
+    window = server.get("windows/lake.orders-000004?format=json").json()
+    assert said("windows", "lake.orders-000004", *ledger) == window
     assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
-    [window] = server.get("windows/lake.orders-000004?format=json").json()["windows"]
-    assert (window["attempts"], len(window["history"])) == (12, 12)
+    assert (window["windows"][0]["attempts"], len(window["windows"][0]["history"])) == (12, 12)
     listed = server.get("groups", params={"format": "json"}).json()
     assert {group["group"] for group in listed["groups"]} >= {"lake.orders", "dwh.secret"}
 
@@ -156,6 +179,14 @@ def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
     assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600}}
     [found] = server.get("groups/lake.orders/now?format=json").json()["groups"]
     assert found["lag"] == 3 * 1_500 + 300 - 3 * 500
+
+
+def test_what_kafka_says_of_all_groups_is_there_for_programs_too(server: PageServer) -> None:
+    found = {group["group"]: group for group in server.get("now?format=json", user="limited").json()["groups"]}
+    assert found["lake.orders"]["lag"] == 3 * 1_500 + 300 - 3 * 500
+    assert found["lake.wide"]["verdict"] is None
+    assert "dwh.secret" not in found
+    assert "salaries" not in str(found), "an error names the topics of all groups that read that Kafka"
 
 
 def test_a_kafka_that_is_away_is_no_error_of_the_page(server: PageServer) -> None:
@@ -223,13 +254,38 @@ def test_an_address_that_makes_no_sense_is_told(server: PageServer, query: str) 
 
 
 def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> None:
-    found = server.get("groups/lake.orders/replay?windows=1,4-5&format=json").json()
+    found = server.get("groups/lake.orders/replay?windows=1,4-5,999&format=json").json()
     assert [window["id"] for window in found["again"]] == ["lake.orders-000001", "lake.orders-000004"]
-    [refused] = found["refused"]
-    assert refused["id"] == "lake.orders-000005"
-    assert "live lane is about to read" in refused["why"]
-    assert found["conf"] == {"group": "lake.orders", "windows": "1,4"}
+    refused = {window["id"][-3:]: window["why"] for window in found["refused"]}
+    assert refused.keys() == {"005", "999"}
+    assert "live lane is about to read" in refused["005"]
+    assert found["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
     assert {dag["dag_id"]: dag["may_run"] for dag in found["dags"]} == {"orders": True, "replays": True}
+
+
+def test_a_preview_refuses_what_has_expired(server: PageServer) -> None:
+    found = server.get("groups/lake.orders/replay?windows=2-3&format=json").json()
+    assert [window["id"] for window in found["again"]] == ["lake.orders-000002"]
+    [refused] = found["refused"]
+    assert refused["id"] == "lake.orders-000003"
+    assert "page-orders-0" in refused["why"]
+    assert "beginning offset 150" in refused["why"]
+    text = server.get("groups/lake.orders/replay?windows=3").text
+    assert "Nothing of this can run" in text
+    assert "data-confirm" not in text
+
+
+def test_a_preview_says_of_each_dag_whether_it_would_run_at_once(server: PageServer) -> None:
+    found = server.get("groups/lake.many/replay?windows=1-5&format=json").json()
+    assert {dag["dag_id"]: (dag["may_run"], dag["note"]) for dag in found["dags"]} == {
+        "orders": (True, None),
+        "paused": (True, "it is paused: the run waits until the DAG is unpaused"),
+        "stale": (False, "Airflow has no such DAG at the moment"),
+        "gone": (False, "Airflow has no such DAG at the moment"),
+        "broken": (False, "its file has an import error"),
+    }
+    text = server.get("groups/lake.many/replay?windows=1-5").text
+    assert re.search('<option value="broken" disabled>broken . its file has an import error</option>', text)
 
 
 def test_a_viewer_sees_the_preview_and_can_not_run_it(server: PageServer) -> None:

@@ -75,9 +75,27 @@ def test_an_abandoned_window_is_not_drawn() -> None:
     assert [kind for kind, _, _ in drawn([live(1, 0, 50), live(2, 50, 100, State.ABANDONED)])] == ["committed"]
 
 
-def test_quiet_partitions_have_no_strip() -> None:
-    both = replace(window({tp(0): (0, 5), tp(1): (7, 7)}))
-    assert [strip.tp for strip in strips.figure([both]).strips] == [tp(0)]
+def test_a_partition_that_nothing_was_read_of_has_an_empty_strip_where_its_next_window_starts() -> None:
+    both = window({tp(0): (0, 5), tp(1): (7, 7)})
+    assert [(s.tp, len(s.blocks), s.first, s.last) for s in strips.figure([both]).strips] == [
+        (tp(0), 1, 0, 5),
+        (tp(1), 0, 7, 7),
+    ]
+    known = {tp(0): 5, tp(1): 7, tp(2): 40}
+    assert [(s.tp, s.first, s.last) for s in strips.figure([both], known=known).strips][1:] == [
+        (tp(1), 7, 7),
+        (tp(2), 40, 40),
+    ]
+
+
+@pytest.mark.parametrize("axis", Axis)
+def test_a_page_between_keeps_the_strip_of_a_partition_whose_blocks_it_cuts_off(axis: Axis) -> None:
+    windows = [
+        replace(window({tp(0): (n * 10, n * 10 + 10), tp(1): (50, 50)}, n), until=NOON + n * HOUR) for n in (7, 8)
+    ] + [replace(window({tp(1): (0, 10)}, 30), lane=Lane.BACKFILL)]
+    part = Part(has_oldest=False, has_newest=False)
+    found = strips.figure(windows, axis, part, {tp(0): 90, tp(1): 50}).strips
+    assert [(strip.tp, bool(strip.blocks)) for strip in found] == [(tp(0), True), (tp(1), False)]
 
 
 def test_what_needs_a_look_is_seen_even_if_it_is_thin() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectio
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS
+from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import LogOffsets
@@ -374,3 +377,22 @@ def test_by_size_nothing_is_known_of_a_log_that_still_begins_at_0(world: World) 
     assert found.notes == (
         "how long retention.bytes leaves is not known, because nothing was removed yet, or nothing arrived in the last hour: orders-0",
     )
+
+
+def test_kafkas_are_asked_at_one_moment_and_a_silent_one_makes_no_other_wait(world: World) -> None:
+    run_hourly(world, 1)
+    groups = [group(f"g{number}", kafka_conn_id=f"kafka-{number}") for number in range(4)]
+    all_there = Barrier(len(groups))
+
+    def open_log(of: KafkaGroup) -> Any:
+        def snapshot(*asked: Any) -> LogSnapshot:
+            all_there.wait(60)  # one after the other, the first one would wait for good
+            if of.name == "g0":
+                raise KafkaUnavailableError("Kafka did not answer")
+            return world.kafka.snapshot(*asked)
+
+        return SimpleNamespace(snapshot=snapshot)
+
+    found = freshness.look(groups, world.ledger, open_log, world.now, at_once=4)
+    assert list(found) == ["g0", "g1", "g2", "g3"]
+    assert [lag.error is None for lag in found.values()] == [False, True, True, True]

@@ -35,7 +35,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Live, TimeSpan, Windows
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, SCOPED, Live, TimeSpan, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
@@ -343,3 +343,45 @@ def test_a_param_that_a_dag_calls_group_and_means_otherwise_names_none() -> None
     assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == TimeSpan(
         START, END, is_interval=True
     )
+
+
+# A conf with an object of its own.
+
+
+def own_params() -> Any:
+    """Return a DAG whose own params have the names of ours, and other meanings."""
+    with DAG("own", schedule=None, params={"windows": "12 panes", "group": "emea", "from": "ada@example.org"}) as dag:
+        PlanWindowOperator(task_id="plan", group=ORDERS)
+    return dag
+
+
+@pytest.mark.parametrize("dag", [own_params(), several()], ids=["own params", "the form"])
+def test_what_is_in_the_object_counts_whatever_the_dag_declares(dag: Any) -> None:
+    context = context_of("manual", conf={SCOPED: {"group": "lake", "windows": "3-4"}}) | {"dag": dag}
+    context["params"] = dict(dag.params)
+    assert request_of(context, ORDERS) == Windows((3, 4))
+
+
+def test_the_object_names_the_group_too() -> None:
+    inner = {"group": "clicks", "windows": "3"}
+    assert asked_of_both("manual", several(), **{SCOPED: inner}) == [None, Windows((3,))]
+    assert asked_of_both("backfill", several(), **{SCOPED: {"group": "clicks"}}) == [
+        None,
+        TimeSpan(START, END, is_interval=True),
+    ]
+    with pytest.raises(BadInputError, match="has no group far"):
+        asked_of_both("manual", several(), **{SCOPED: {**inner, "group": "far"}})
+
+
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        ({SCOPED: {"group": "lake"}}, "names no replay"),
+        ({SCOPED: {"group": "lake", "windows": None}}, "names no replay"),
+        ({SCOPED: {"group": "lake", "windows": "3"}, "windows": "4"}, "names a replay twice"),
+        ({SCOPED: "lake"}, "has to be an object"),
+    ],
+)
+def test_an_object_that_could_end_in_another_run_is_refused(conf: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInputError, match=told):
+        asked_of_both("manual", several(), **conf)

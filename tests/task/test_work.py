@@ -25,6 +25,7 @@ from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task.assets import emit_events, event_extra
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.links import WindowLink
 from airflow_kafka_offsets.task.plan import named_window
 from airflow_kafka_offsets.task.runs import try_of
 from airflow_kafka_offsets.task.work import Work, task_result
@@ -251,3 +252,16 @@ def test_a_window_is_named_by_its_id_or_by_what_a_plan_task_returned() -> None:
     for wrong in (None, 7, {}, ["lake-000001"]):
         with pytest.raises(BadInputError, match=r"plan\.output"):
             named_window(wrong)
+
+
+def test_a_try_that_fails_has_the_link_to_its_window(world: World) -> None:
+    def run(planned: Planned) -> Report:
+        raise RuntimeError("half-way through the sink")
+
+    world.kafka.produce(tp(0), 10)
+    context = context_of(Try(1, 1, 1, NOON))
+    with pytest.raises(RuntimeError):
+        all_of(world, world.ask(NEW), run, context=context, claim=NEW)
+    # Airflow asks for the link when a try has ended, however it did.
+    ti: Any = SimpleNamespace(dag_id="orders", run_id="manual__1", task_id="load", map_index=-1)
+    assert WindowLink().get_link(context["task"], ti_key=ti).endswith("kafka-offsets/windows/lake-000004")

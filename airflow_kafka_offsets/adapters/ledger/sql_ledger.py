@@ -470,6 +470,12 @@ class SqlLedger:
                 found |= _overviews(connection, groups.c.name.in_(some))
             return found
 
+    def position(self, group: str) -> Position | None:
+        """Return where the next live window of a group starts; None: the ledger does not have the group."""
+        with self._reading() as connection:
+            found = connection.execute(_standing_groups().where(groups.c.name == group)).all()
+            return next(iter(_positions(connection, found).values()), None)
+
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
         """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         found: dict[str, Outline] = {}
@@ -523,10 +529,15 @@ class SqlLedger:
             wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
         wanted += _numbered(seq, before, since)
         page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
-        here = and_(windows.c.group_id == _id_of(group), windows.c.seq == page.c.seq)
-        query = _history().join(page, here).order_by(windows.c.seq.desc())
+        mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
-            return [_window_row(row) for row in connection.execute(query)]
+            if cut_in is None:
+                query = mine.join(page, windows.c.seq == page.c.seq).order_by(windows.c.seq.desc())
+                return [_window_row(row) for row in connection.execute(query)]
+            # In one statement, SQLite would take so many branches to find much, and read all of the history.
+            found = connection.execute(select(page.c.seq)).scalars().all()
+            rows = [row for some in _chunks(found) for row in connection.execute(mine.where(windows.c.seq.in_(some)))]
+            return [_window_row(row) for row in sorted(rows, key=lambda row: -row.seq)]
 
     def excerpt(
         self,
@@ -680,7 +691,7 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, groups.c.owner_dag_id, *columns)
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns)
 
 
 def _open_windows(row: Row[Any]) -> tuple[dict[Lane, int], dict[Lane, int]]:
@@ -740,6 +751,7 @@ def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _
     outline = Outline(
         group=row.name,
         given=row.next_seq - 1,
+        owner=_owner(row),
         open=counts,
         oldest={lane: line(seq) for lane, seq in firsts.items()},
         last_committed=None if row.last is None else line(row.last),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_kafka_offsets.core.history import Act, WindowRow
-from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner
 from airflow_kafka_offsets.core.window import Claim, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
 
@@ -29,6 +29,12 @@ class Overview:
     open: tuple[WindowRow, ...] = ()
     acts: tuple[Act, ...] = ()
     pruned_before: int = 1
+
+    @property
+    def dag_ids(self) -> set[str]:
+        """The DAGs that have, or had, these windows last."""
+        last = () if self.last_committed is None else (self.last_committed,)
+        return {row.held.holder.dag_id for row in (*self.open, *last)}
 
 
 MAX_RECENT = 12
@@ -71,6 +77,7 @@ class Outline:
     Attributes:
         group: its name.
         given: how many windows it ever had.
+        owner: the task that it belongs to; None: it will belong to the first task that plans live.
         open: how many windows wait for their commit, in each lane that has some.
         oldest: the oldest of them in each of these lanes.
         last_committed: the newest committed live window; None: there is none.
@@ -80,6 +87,7 @@ class Outline:
 
     group: str
     given: int
+    owner: Owner | None = None
     open: Mapping[Lane, int] = field(default_factory=dict)
     oldest: Mapping[Lane, WindowLine] = field(default_factory=dict)
     last_committed: WindowLine | None = None

@@ -25,7 +25,10 @@ LIKE = 0.85
 GROUP = "group"
 """The param, or key of a run's conf, that names the group of a replay. By itself it chooses no replay."""
 
-OUR_KEYS = (*REPLAY_KEYS, GROUP)
+SCOPED = "kafka_offsets"
+"""The key of a run's conf that holds the keys above in an object. No param of a DAG changes what they mean there."""
+
+OUR_KEYS = (*REPLAY_KEYS, GROUP, SCOPED)
 """All keys of a run's conf that mean something to us."""
 
 MAX_NAMED_WINDOWS = 1000
@@ -178,6 +181,27 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
     if named not in known:
         raise BadInputError(f"This DAG has no group {named} that could be replayed; it has {name_some(known, ', ')}")
     return bool(named == group)
+
+
+def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a run's conf has under `SCOPED`; None: nothing.
+
+    >>> scoped({"kafka_offsets": {"group": "lake.orders", "windows": "12-15"}, "mine": 7})
+    {'group': 'lake.orders', 'windows': '12-15'}
+
+    Raises:
+        BadInputError: it is no object, or has a key that is none of ours.
+    """
+    given = conf.get(SCOPED)
+    if _is_empty(given):
+        return None
+    known = (*REPLAY_KEYS, GROUP)
+    if not isinstance(given, Mapping) or not given.keys() <= set(known):
+        raise BadInputError(
+            f'The conf has "{SCOPED}": {short(given)}. It has to be an object with some of the keys {", ".join(known)}, such as '
+            '{"group": "lake.orders", "windows": "12-15"}'
+        )
+    return given
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:

@@ -31,7 +31,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (zone === "local") zone = undefined;
     try {
       const form = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone });
-      for (const time of all("time", from)) time.textContent = form.format(new Date(time.dateTime)).replace(",", "");
+      for (const time of all("time, [data-at]", from)) time.textContent = form.format(new Date(time.dateTime || time.dataset.at)).replace(",", "");
     } catch { /* a zone that this browser does not know: UTC stays */ }
   }
   localize(document);
@@ -174,29 +174,43 @@ document.addEventListener("DOMContentLoaded", () => {
     $("strips").addEventListener("pointermove", (event) => { const seq = from === null || !event.buttons ? null : seqOf(event); if (seq !== null) reach(seq); });
     addEventListener("pointerup", () => { from = null; });
     for (const tick of all("[data-pick]")) tick.addEventListener("change", () => { picked[tick.checked ? "add" : "delete"](Number(tick.dataset.pick)); show(); });
+    $("all").addEventListener("click", () => { for (const seq of known) picked.add(seq); show(); });
     $("clear").addEventListener("click", () => { picked.clear(); show(); });
     show();
   }
 
   // Replay: ask what would happen, and post to Airflow as this user only after a yes.
   const dialog = $("dialog");
-  function refused(page) {
-    const close = document.createElement("button");
+  let asked = null;
+  function tell(title, text, look) {
+    const [heading, what, close] = ["h1", "p", "button"].map((name) => document.createElement(name)), actions = document.createElement("div");
+    heading.id = "dialog-title";
+    heading.textContent = title;
+    what.className = look;
+    what.textContent = text;
     close.className = "button";
     close.dataset.close = "";
     close.textContent = "Close";
-    dialog.replaceChildren(...page.querySelectorAll("h1, .empty"), close);
-    dialog.firstChild.id = "dialog-title";
+    actions.className = "actions";
+    actions.append(close);
+    dialog.replaceChildren(heading, what, actions);
   }
   if (box && $("replay")) $("replay").addEventListener("click", async () => {
-    $("replay").disabled = true;
+    const mine = asked = `${box.dataset.replay}?windows=${box.dataset.windows}`;
+    tell("Asking Kafka…", "Which of these records does it still hold?", "muted");
+    dialog.showModal();
     try {
-      const answer = await fetch(`${box.dataset.replay}?windows=${box.dataset.windows}`);
-      const text = await answer.text();
-      if (answer.ok) dialog.innerHTML = text; else refused(new DOMParser().parseFromString(text, "text/html"));
+      const answer = await fetch(mine), text = await answer.text();
+      if (!dialog.open || asked !== mine) return;
+      if (answer.ok) dialog.innerHTML = text;
+      else {
+        const page = new DOMParser().parseFromString(text, "text/html");
+        tell(page.querySelector("h1").textContent, page.querySelector(".empty").textContent, "alert bad");
+      }
       localize(dialog);
-      dialog.showModal();
-    } finally { $("replay").disabled = false; }
+    } catch {
+      if (asked === mine) tell("Airflow did not answer", "What a replay would do is not known. Close this, and try again.", "alert bad");
+    }
   });
   if (dialog) dialog.addEventListener("click", async (event) => {
     if (event.target.closest("[data-close]")) return dialog.close();

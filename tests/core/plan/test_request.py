@@ -15,6 +15,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError
 from airflow_kafka_offsets.core.plan.request import (
     MAX_NAMED_WINDOWS,
     REPLAY_KEYS,
+    SCOPED,
     Ranges,
     TimeSpan,
     Windows,
@@ -23,6 +24,7 @@ from airflow_kafka_offsets.core.plan.request import (
     parse_replay,
     parse_seq,
     parse_windows,
+    scoped,
     span,
 )
 from airflow_kafka_offsets.core.window_id import name_window
@@ -281,3 +283,22 @@ def test_keys_that_are_ours_or_a_dags_own_or_say_nothing_are_no_typos() -> None:
 @pytest.mark.parametrize("text", ["3", "3,7", "3-5,7", "1-2,4-5", "999999-1000001"])
 def test_the_numbers_of_windows_are_written_as_they_are_read(text: str) -> None:
     assert name_windows(parse_windows("lake", text)) == text
+
+
+def test_what_is_ours_can_stand_in_an_object_of_its_own() -> None:
+    inner = {"group": "lake", "windows": "3"}
+    assert scoped({SCOPED: inner, "mine": 1}) == inner
+    assert [scoped(conf) for conf in ({}, {SCOPED: None}, {SCOPED: {}}, {"windows": "3"})] == [None] * 4
+    check_keys({SCOPED: inner}, own=())
+
+
+@pytest.mark.parametrize("wrong", ["12-15", 7, ["12"], {"windws": "3"}, {"windows": "3", "mine": 1}])
+def test_an_object_with_anything_else_is_refused(wrong: Any) -> None:
+    with pytest.raises(BadInputError, match=r"an object with some of the keys windows, from, .*, group, such as"):
+        scoped({SCOPED: wrong})
+
+
+@pytest.mark.parametrize("key", ["kafka-offsets", "kafkaOffsets", "kafka_offset"])
+def test_a_misspelled_name_of_the_object_is_refused(key: str) -> None:
+    with pytest.raises(BadInputError, match=f"{key!r}, which looks like 'kafka_offsets'"):
+        check_keys({key: {"windows": "3"}}, own=())

@@ -1,0 +1,65 @@
+"""A window's page, from a ledger to HTML."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.page import render, views
+from airflow_kafka_offsets.service import pictures
+from tests.page.server import Story
+
+NAME = "lake.orders"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """A window that was committed with its third try, and an open one."""
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    story.run(story.draft(0, 40), tries=3)
+    story.run(story.draft(40, 50), is_open=True)
+    return story
+
+
+def page(story: Story, seq: int, *readable: str, sees_group: bool = True) -> str:
+    """Return the page of a window."""
+    picture = pictures.window(story.ledger, f"{NAME}-{seq:06d}", list)
+    view = views.window_view(picture, readable, story.at, sees_group=sees_group)
+    around = {"root": "/kafka-offsets", "base": "/af", "now": story.at}
+    return render.html("window.html", {**around, "view": view, "group": picture.group})
+
+
+def button(text: str) -> str:
+    """Return the button of the replay."""
+    [found] = re.findall(r'<button[^>]*id="replay"[^>]*>', text)
+    return str(found)
+
+
+def test_each_try_has_its_outcome_records_duration_and_a_link_to_its_task_instance(story: Story) -> None:
+    table = page(story, 1, "orders").partition("<h2>Attempts</h2>")[2].partition("</table>")[0]
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(<td.*?)</tr>", table, re.DOTALL)]
+    assert [row[:2] for row in rows] == [["3", "succeeded"], ["2", "failed"], ["1", "failed"]]
+    assert rows[0][2:] == ["1", "Nov", "00:06", "3", "min", "120", "3", "orders/scheduled__2026-11-01T00/load"]
+    assert rows[2][-3:-1] == ["—", "1"]
+    assert table.count('href="/af/dags/orders/runs/scheduled__2026-11-01T00/tasks/load"') == 3
+
+
+def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story) -> None:
+    committed, opened = page(story, 1, "orders"), page(story, 2, "orders")
+    assert "disabled" not in button(committed)
+    assert 'data-replay="/kafka-offsets/groups/lake.orders/replay"' in committed
+    assert 'data-windows="1"' in committed
+    assert "disabled" in button(opened)
+    assert "this window is still open" in opened
+
+
+def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(story: Story) -> None:
+    text = page(story, 1, "orders", sees_group=False)
+    assert "disabled" in button(text)
+    assert "Your DAGs have no part in this group any longer" in text
+    assert 'href="/kafka-offsets/groups/lake.orders"' not in text
+    assert 'href="/kafka-offsets/groups/lake.orders"' in page(story, 1, "orders")
