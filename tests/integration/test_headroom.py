@@ -85,7 +85,8 @@ def _told(kafka: KafkaBroker) -> Story:
     ends = {topic: end_offset(kafka, topic) for topic in TOPICS}
     marks = [(topic, mark) for topic, end in ends.items() for mark in range(end // 20, end, max(1, end // 8))]
     at = datetime.now(UTC)
-    predicted = {(topic, mark): _predict(log, topic, mark, at) for topic, mark in marks}
+    # What retention removes while we write, because the machine is slow, has no headroom. Of "small" it is expected.
+    predicted = {of: found for of, found in _predict(log, marks, at).items() if not found.lost or of[0] == "small"}
     removed_at: dict[tuple[str, int], datetime] = {}
     partitions = [TopicPartition(topic, 0) for topic in TOPICS]
 
@@ -95,7 +96,7 @@ def _told(kafka: KafkaBroker) -> Story:
         for topic, mark in marks:
             if bounds[TopicPartition(topic, 0)].beginning > mark:
                 removed_at.setdefault((topic, mark), now)
-        return all((topic, mark) in removed_at for topic, mark in marks if TOPICS[topic] in _EXPIRE)
+        return all(of in removed_at for of in marks if TOPICS[of[0]] in _EXPIRE)
 
     wait_until(all_is_gone, timeout=60, what="retention has removed what was written")
     hanging.abort_transaction(10)
@@ -130,7 +131,6 @@ def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
         if topic in written:
             written[topic] += [at] * number
 
-    send("idle", int(time.time() * 1000), 20)
     send("small", int(time.time() * 1000), 250, padding=20_000)  # more than it keeps, however few seconds bring
     until = time.monotonic() + 5
     while time.monotonic() < until:
@@ -144,16 +144,21 @@ def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
             send("compacted", now, 1, key=b"%d" % number)
         send("kept", now)
         send("small", now, 10, padding=20_000)
+    send("idle", int(time.time() * 1000), 20)
     return written
 
 
-def _predict(log: KafkaLog, topic: str, watermark: int, at: datetime) -> PartitionLag:
-    """Look at a group whose watermark is there, as any look is."""
-    tp = TopicPartition(topic, 0)
-    group = KafkaGroup("lake", topics=[topic])
-    position = Position({tp: watermark}, log.topic_ids([topic]))
-    found = freshness.look([group], _Given(), lambda _: log, at, states={"lake": GroupState(1, position)})  # type: ignore[arg-type]
-    return found["lake"].partitions[tp]
+def _predict(log: KafkaLog, marks: list[tuple[str, int]], at: datetime) -> dict[tuple[str, int], PartitionLag]:
+    """Look at groups whose watermarks are there, all at one moment: retention does not wait for the next look."""
+    ids = log.topic_ids([*TOPICS])
+    named = {f"{topic}.{mark}": (topic, mark) for topic, mark in marks}
+    groups = [KafkaGroup(name, topics=[topic]) for name, (topic, _) in named.items()]
+    states = {
+        name: GroupState(1, Position({TopicPartition(topic, 0): mark}, {topic: ids[topic]}))
+        for name, (topic, mark) in named.items()
+    }
+    found = freshness.look(groups, _Given(), lambda _: log, at, states=states)  # type: ignore[arg-type]
+    return {(topic, mark): found[name].partitions[TopicPartition(topic, 0)] for name, (topic, mark) in named.items()}
 
 
 class _Given:
