@@ -137,6 +137,17 @@ class Maze(RuleBasedStateMachine):
     def expire(self, which: int, before: int) -> None:
         self.world.kafka.expire(self._partition(which), before)
 
+    @rule(which=st.integers(0, 3), on_data_loss=st.sampled_from(["fail", "skip"]))
+    def let_retention_come(self, which: int, on_data_loss: str) -> None:
+        """Let records get so old that a strict group refuses them, and retention remove the first of them."""
+        self.define({"on_at_risk": "fail", "on_data_loss": on_data_loss})
+        partition, position = self._partition(which), self.stored_position
+        if position is not None and (watermark := position.offsets.get(partition)) is not None:
+            self.world.kafka.produce(partition, 6, at=self.world.now)
+            self.let_time_pass(24)
+            self.world.kafka.expire(partition, watermark + 2)
+            self.read_on(3)
+
     @rule(which=st.integers(0, 3), end=st.integers(0, 15))
     def truncate(self, which: int, end: int) -> None:
         self.world.kafka.truncate(self._partition(which), end)
@@ -273,6 +284,8 @@ class Maze(RuleBasedStateMachine):
         for one in self.stores.values():
             one.failure = None
         self.world.die(run)
+        if isinstance(stopped, AtRiskError):
+            self._check_refusal(stopped)
         if stopped is not None:
             self._perhaps_follow(stopped, then)
         return stopped
@@ -389,16 +402,19 @@ class Maze(RuleBasedStateMachine):
         assert "use a group of another name" in message, f"no way out: {message}"
         return True
 
-    def _gain_time(self, error: AtRiskError, which: int) -> bool:
-        """Raise the retention, or read what can still be read. Nothing is refused that is read from where the log begins."""
+    def _check_refusal(self, error: AtRiskError) -> None:
+        """Nothing is refused that is read from where the log begins: no waiting helps there."""
         position, level = self.stored_position, self.world.group.isolation_level
         bounds = self.world.kafka.bounds(sorted(error.partitions), level)
         assert position
         assert all(position.offsets[p] > bounds[p].beginning for p in bounds)
+
+    def _gain_time(self, error: AtRiskError, which: int) -> bool:
+        """Raise the retention, or read what can still be read."""
         if which % 2:
             self.define({"on_at_risk": "warn"})
         else:
-            for topic in topics_of(bounds):
+            for topic in topics_of(error.partitions):
                 self.world.kafka.configure(topic, retention_ms=LONGER)
         return False
 
