@@ -140,9 +140,11 @@ class Maze(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3), on_data_loss=st.sampled_from(["fail", "skip"]))
     def let_retention_come(self, which: int, on_data_loss: str) -> None:
         """Let records get so old that a strict group refuses them, and retention remove the first of them."""
-        self.define({"on_at_risk": "fail", "on_data_loss": on_data_loss})
-        partition, position = self._partition(which), self.stored_position
-        if position is not None and (watermark := position.offsets.get(partition)) is not None:
+        self.find_the_way_out(which)
+        self.define({"on_at_risk": "fail", "on_data_loss": on_data_loss, "topics": ORDERS})
+        partition, position = tp(which % 2), self.stored_position
+        watermark = position.offsets.get(partition) if position else None
+        if watermark is not None and partition in self.partitions:
             self.world.kafka.produce(partition, 6, at=self.world.now)
             self.let_time_pass(24)
             self.world.kafka.expire(partition, watermark + 2)
