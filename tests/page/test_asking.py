@@ -13,6 +13,7 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
 from airflow_kafka_offsets.page import app as page
+from tests.lab.patience import ANSWER
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def never() -> Any:
     """Return a question that no one answers before the test is over."""
     over = Event()
-    yield lambda _: over.wait(60)
+    yield lambda _: over.wait(ANSWER)
     over.set()
 
 

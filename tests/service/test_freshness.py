@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
 from tests.core.examples import claim, group, tp
+from tests.lab.patience import ANSWER
 from tests.service.memory_log import NoTimes
 from tests.service.world import World
 
@@ -386,7 +387,7 @@ def test_kafkas_are_asked_at_one_moment_and_a_silent_one_makes_no_other_wait(wor
 
     def open_log(of: KafkaGroup) -> Any:
         def snapshot(*asked: Any) -> LogSnapshot:
-            all_there.wait(60)  # one after the other, the first one would wait for good
+            all_there.wait(ANSWER)  # one after the other, the first one would wait for good
             if of.name == "g0":
                 raise KafkaUnavailableError("Kafka did not answer")
             return world.kafka.snapshot(*asked)
