@@ -69,6 +69,20 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
     assert told["ranges"] == {"replayed": {str(p): [100, 110] for p in range(4)}}
 
 
+def test_of_two_groups_of_a_dag_a_replay_runs_the_one_that_it_names(lab: Lab) -> None:
+    lab.topic("two_groups", 10)
+    lab.api.run_to("two_groups")
+    replay = lab.api.run_to("two_groups", {"kafka_offsets": {"group": "two_groups_too", "windows": "1"}})
+    states = {task["task_id"]: task["state"] for task in lab.api.tasks("two_groups", replay)}
+    assert states == {"two_groups": "skipped", "two_groups_too": "success"}
+    said = "This run replays another group of the DAG, and nothing of two_groups"
+    assert said in lab.api.log("two_groups", replay, "two_groups")
+    assert attempts_of(lab, "two_groups", replay) == {}
+    assert attempts_of(lab, "two_groups_too", replay) == {1: 1}
+    for group in ("two_groups", "two_groups_too"):
+        expect_once(lab, group, windows_of(lab, group))
+
+
 def test_a_backlog_is_drained_by_mapped_tasks_and_one_that_fails_holds_only_the_watermark(lab: Lab) -> None:
     lab.topic("drained")
     (lab.folder / "hold" / "drained.fail-drained-000002").touch()

@@ -84,6 +84,14 @@ with DAG("replayed_submitted", schedule=None, params=replay_params()):
     retried = {"retries": 1, "retry_delay": timedelta(seconds=1)}
     KafkaSparkSubmitOperator(task_id="load", **replayed, **retried, **spark("replayed"))
 
+# Two groups read one topic. A replay names the one that is meant.
+with DAG("two_groups", schedule=None, params=replay_params(), max_active_runs=4):
+    for name in ("two_groups", "two_groups_too"):
+        of_both = task.kafka_spark(
+            task_id=name, conn_id="spark_connect", group=KafkaGroup(name, topics=["two_groups"]), poll_interval=5
+        )
+        of_both(load)(name=name)
+
 with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     group = KafkaGroup("drained", topics=["drained"], max_offsets=150, max_open_windows=3)
     plan_drained = PlanBacklogOperator(task_id="plan", group=group, poll_interval=5)
