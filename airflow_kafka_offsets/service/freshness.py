@@ -109,7 +109,7 @@ class _Look:
     now: datetime
     horizon: timedelta | None
     notes: list[str] = field(default_factory=list)
-    failure: KafkaAnswerError | None = None
+    failed: dict[str, KafkaAnswerError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = ((g, self.states.get(g.name, GroupState()), self.commits.get(g.name, ())) for g in self.groups)
@@ -135,7 +135,7 @@ class _Look:
                 raise one
             elif times is not None:
                 judged_one = self._judged(name, *lags[name], times)
-                found[name] = judged_one if self.failure is None else in_part(judged_one, self.failure)
+                found[name] = in_part(judged_one, self.failed[name]) if name in self.failed else judged_one
         return found
 
     def _judged(
@@ -173,6 +173,7 @@ class _Look:
         except KafkaAnswerError as exc:
             logger.warning("Whether transactions are open is not known: %s", exc)
             self.notes.append(f"whether open transactions hide records is not known: {exc}")
+            self.failed |= {name: exc for name, found in lags.items() if may_hide(self._by_name[name], found)}
             return {}
         return {tp: high[tp].end for tp in more if now[tp].end < high[tp].end}
 
@@ -210,7 +211,8 @@ class _Look:
         except KafkaAnswerError as exc:
             logger.warning("Lag in time is not known: %s", exc)
             self.notes.append(f"lag in time and headroom are not known: {exc}")
-            self.failure = exc
+            of_groups = {name: [unread_from(p) for p in found.values()] for name, found in lags.items()}
+            self.failed |= {name: exc for name, starts in of_groups.items() if any(s is not None for s in starts)}
         return Times(now_ms, searches, hits, retentions)
 
 

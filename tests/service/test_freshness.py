@@ -334,7 +334,19 @@ def test_who_reads_uncommitted_records_is_hidden_none(world: World) -> None:
     assert (one(world).lag, world.kafka.calls.count("bounds")) == (10, 0)
 
 
-def test_without_an_answer_about_transactions_the_rest_is_known(world: World) -> None:
+def test_a_transaction_that_puts_a_group_at_risk_is_not_forgotten_if_kafka_answers_half(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 10, world.now)
+    world.now += 6 * DAY + 20 * HOUR
+    run_hourly(world, 3, number=0)
+    assert one(world).verdict == "AT RISK"
+    world.kafka.__class__ = NoTimes
+    found = one(world)
+    assert (found.verdict, found.lag, found.error) == (None, 0, "no answer about times")
+
+
+def test_without_an_answer_about_transactions_the_lag_is_known_and_the_verdict_is_not(world: World) -> None:
     run_hourly(world, 3)
 
     def away(partitions: Any, level: Any) -> Any:
@@ -342,7 +354,7 @@ def test_without_an_answer_about_transactions_the_rest_is_known(world: World) ->
 
     world.kafka.bounds = away  # type: ignore[method-assign]
     found = one(world)
-    assert (found.verdict, found.lag) == ("OK", 0)
+    assert (found.verdict, found.lag, found.error) == (None, 0, "no answer about ends")
     assert found.notes == ("whether open transactions hide records is not known: no answer about ends",)
 
 

@@ -114,15 +114,15 @@ def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
 
 
 def in_part(found: GroupLag, why: Exception) -> GroupLag:
-    """Return the lag of a group whose Kafka told offsets, and then gave no answer about time.
+    """Return the lag of a group whose Kafka told offsets, and then gave no answer about the time of what is unread, or about transactions.
 
-    Where something is unread, only a loss is certain then: without headroom, no group would ever be at risk.
+    Only a loss is certain then: without headroom, no group would ever be at risk.
 
     Args:
         found: what the offsets alone say.
-        why: why there was no answer about time.
+        why: why there was no other answer.
     """
-    if not found.lag or found.verdict is GroupVerdict.LOST:
+    if found.verdict is GroupVerdict.LOST:
         return found
     reason = f"Not known: {why}. By offsets alone: {found.verdict}: {found.reason}"
     return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
