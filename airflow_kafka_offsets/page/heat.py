@@ -80,18 +80,21 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-_READ = frozenset({Kind.COMMITTED, Kind.OPEN, Kind.BACKFILL, Kind.OPEN_BACKFILL})
+_UNREAD = (Kind.SUPERSEDED, Kind.PRUNED)
 
 
 def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
     """Return what the pieces of a partition say of it."""
-    kinds = {piece.kind for piece in pieces}
-    shade = Shade.READ if pieces else Shade.QUIET
-    if Kind.GAP in kinds:
-        shade = Shade.GAP
-    if Kind.LOST in kinds:
-        shade = Shade.LOST
-    recent = sum(p.end - p.start for p in pieces if p.kind in _READ)
+    shade, recent = Shade.READ if pieces else Shade.QUIET, 0
+    for (
+        piece
+    ) in pieces:  # one pass, and no sets: this is done for 20,000 partitions, and a member of an enum is slow to hash
+        if piece.kind is Kind.LOST:
+            shade = Shade.LOST
+        elif piece.kind is Kind.GAP:
+            shade = Shade.GAP if shade is Shade.READ else shade
+        elif piece.kind not in _UNREAD:
+            recent += piece.end - piece.start
     return Seen(shade, lag, recent)
 
 

@@ -92,6 +92,7 @@ QUESTIONS: dict[str, Question] = {
     "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),
     "its newest commits": lambda ledger, history: ledger.recent_commits({history.group.name: MAX_RUNS}),
     "where a window stands": lambda ledger, history: ledger.standings([newest(history)]),
+    "where ten windows stand": lambda ledger, history: ledger.standings([newest(history, back) for back in range(10)]),
     "the owner of an old offset": owner_of_an_old_offset,
     "some by number": rows(seqs=[2, 3]),
     "a page of long ago": rows(before=30, limit=20),

@@ -49,3 +49,10 @@ def test_what_a_partition_has_is_what_its_pieces_are() -> None:
     pieces = [Piece(Kind.COMMITTED, 0, 10, 1), Piece(Kind.LOST, 10, 15, 2), Piece(Kind.OPEN, 15, 20, 2)]
     assert heat.seen_of(pieces) == Seen(Shade.LOST, None, 15)
     assert heat.seen_of([]) == Seen(Shade.QUIET)
+    gap, gone = Piece(Kind.GAP, 20, 30), [Piece(kind, 30, 40) for kind in (Kind.SUPERSEDED, Kind.PRUNED)]
+    assert heat.seen_of([gap, *gone, Piece(Kind.BACKFILL, 40, 41, 3)]) == Seen(Shade.GAP, None, 1)
+    assert (
+        heat.seen_of([Piece(Kind.LOST, 0, 1), gap]).shade
+        is heat.seen_of([gap, Piece(Kind.LOST, 0, 1)]).shade
+        is Shade.LOST
+    )

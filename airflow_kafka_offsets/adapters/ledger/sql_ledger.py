@@ -456,8 +456,7 @@ class SqlLedger:
             pairs = [(ids[group], seq) for group, seq in asked if group in ids]
             found: dict[str, Standing] = {}
             for some in _chunks(pairs):
-                query = _standings().where(tuple_(windows.c.group_id, windows.c.seq).in_(some))
-                for row in connection.execute(query):
+                for row in connection.execute(_standings().where(_are(connection, some))):
                     window = _standing_of(row)
                     found[window.id] = window
             return found
@@ -734,7 +733,7 @@ def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator
     """Find windows by group id and number, without their ranges."""
     query = _line_query().join(claims)
     for some in _chunks(pairs):
-        yield from connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+        yield from connection.execute(query.where(_are(connection, some)))
 
 
 def _line_query() -> Select[Any]:
@@ -776,10 +775,21 @@ def _line(group: str, row: Row[Any]) -> WindowLine:
         )
 
 
+def _are(connection: Connection, pairs: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
+    """Return the condition that windows have one of these group ids and numbers."""
+    which = tuple_(windows.c.group_id, windows.c.seq)
+    if connection.dialect.name != "sqlite":
+        return which.in_(pairs)
+    # With a list of several pairs, SQLite reads the whole table: its index serves what is selected from somewhere. As JSON, they are one value.
+    asked = func.json_each(json.dumps([list(pair) for pair in pairs])).table_valued("value")
+    first, second = (func.json_extract(asked.c.value, path) for path in ("$[0]", "$[1]"))
+    return which.in_(select(first, second))
+
+
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, with their history."""
-    which = tuple_(windows.c.group_id, windows.c.seq)
-    return [row for some in _chunks(list(pairs)) for row in connection.execute(_history().where(which.in_(some)))]
+    chunks = _chunks(list(pairs))
+    return [row for some in chunks for row in connection.execute(_history().where(_are(connection, some)))]
 
 
 def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRow]]:
@@ -821,7 +831,7 @@ def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, P
     ends: dict[int, Row[Any]] = {}
     for some in _chunks(list(newest.items())):
         query = select(windows.c.group_id, windows.c.ranges, windows.c.packed)
-        rows = connection.execute(query.where(tuple_(windows.c.group_id, windows.c.seq).in_(some)))
+        rows = connection.execute(query.where(_are(connection, some)))
         ends |= {row.group_id: row for row in rows}
     positions: dict[int, Position] = {}
     for row in found:
