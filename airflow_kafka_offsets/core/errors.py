@@ -1,6 +1,6 @@
 """Every error of this package, grouped by what the reader should do next.
 
-::
+The tree:
 
     KafkaOffsetsError
     ├── BadInputError               correct what you wrote; nothing was changed

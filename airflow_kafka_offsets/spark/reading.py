@@ -190,8 +190,6 @@ class WindowReading:
     def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
         """Read the window once, check it, and return a frame for any use: several outputs, views, ``limit``, ``foreachPartition``.
 
-        ::
-
             with window.persisted() as frame:
                 window.write_parquet(frame.filter("topic = 'orders'"), "hdfs:///lake/orders")
                 frame.groupBy("topic").count().write.mode("append").saveAsTable("statistics")
