@@ -2,17 +2,22 @@
 
 - A link that leaves docs/ leads to the repository, whose address `pyproject.toml` has.
 - The changelog and its like, which stand beside docs/, are pages of the site, too.
+- GitHub reads Markdown by other rules than MkDocs. A page in which the two see different lists or tables is named.
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from markdown_it import MarkdownIt
 from mkdocs.structure.files import File
+
+_log = logging.getLogger("mkdocs.hooks")
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
@@ -50,3 +55,13 @@ def _target(link: str, source: str, at: str) -> str:
         return posixpath.relpath(page, posixpath.dirname(at) or ".")
     # What is not there stays as it is: MkDocs names it, and --strict makes it an error.
     return f"{REPOSITORY}/blob/main/{file}" if (ROOT / file).exists() else link
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Name a page in which GitHub sees other lists or tables; of what is made from docstrings, it sees nothing."""
+    if "\n::: " not in page.markdown:
+        github = MarkdownIt("commonmark").enable("table").render(page.markdown)
+        unlike = [tag for tag in ("<li>", "<ul>", "<tr>", "<blockquote>") if github.count(tag) != html.count(tag)]
+        if unlike:
+            _log.warning("GitHub and this site see different %s in '%s'", " and ".join(unlike), page.file.src_uri)
+    return html
