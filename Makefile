@@ -69,15 +69,16 @@ demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by 
 # Programs that no test needs, in an environment for each group of pyproject.toml.
 build/%/.ready: pyproject.toml $(VENV)/.ready
 	@echo "==> Python environment in build/$*"
-	@$(BIN)/uv venv --quiet --clear build/$*
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/$*
 	@$(BIN)/uv pip install --quiet --python build/$*/bin/python --group $*
 	@touch $@
 
 docs: build/docs/.ready   ## build the docs site into build/site; a link or an anchor that leads nowhere is an error
-	@build/docs/bin/mkdocs build --strict --quiet --clean && echo "build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet --clean
+	@echo "build/site/index.html"
 
 docs-serve: build/docs/.ready   ## show the docs site at http://127.0.0.1:8000 while you write
-	@build/docs/bin/mkdocs serve --strict
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs serve --strict
 
 dist: setup build/dist/.ready   ## wheel, source distribution and SBOM in dist/: checked, and tried with the newest and the lowest versions
 	@$(BIN)/python -m tests.release $(BIN)/uv build/dist/bin

@@ -43,16 +43,22 @@ def import_all(package: Path, *, extras: bool) -> int:
     return len(names)
 
 
-def parse_examples() -> list[str]:
-    """Let Airflow find and parse the examples in the place where it looks, and return the ids of their DAGs."""
+def parse_examples(package: Path) -> list[str]:
+    """Let Airflow parse the examples, from 3.3 on where it looks for those of a provider, and return the ids of their DAGs."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.dag_processing.dagbag import DagBag
 
-    (bundle,) = [bundle for bundle in DagBundlesManager().get_all_dag_bundles() if bundle.name == EXAMPLES]
-    bag = DagBag(bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ImportError:  # Airflow 3.1
+        from airflow.models.dagbag import DagBag
+    folder = package / "example_dags"
+    found = [Path(bundle.path) for bundle in DagBundlesManager().get_all_dag_bundles() if bundle.name == EXAMPLES]
+    if found != [folder] and tuple(map(int, version("apache-airflow").split(".")[:2])) >= (3, 3):
+        raise SystemExit(f"Airflow does not find the examples: {found}")
+    bag = DagBag(folder, bundle_path=folder, bundle_name=EXAMPLES)
     if bag.import_errors:
         raise SystemExit(f"Airflow can't parse the examples: {bag.import_errors}")
-    return sorted(bag.dags)
+    return sorted(name for name, dag in bag.dags.items() if folder in Path(dag.fileloc).parents)
 
 
 def main() -> None:
@@ -65,7 +71,9 @@ def main() -> None:
     if said != f"kafka-offsets {version(NAME)}":
         raise SystemExit(f"kafka-offsets version says {said!r} for version {version(NAME)}")
     imported = import_all(package, extras="extras" in sys.argv)
-    dags = parse_examples()
+    dags = parse_examples(package)
+    if not dags:
+        raise SystemExit("Airflow found no example DAG")
     print(
         f"Python {sys.version.split()[0]}, Airflow {version('apache-airflow')}: {said}, {imported} modules, {len(dags)} example DAGs"
     )
