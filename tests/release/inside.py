@@ -55,11 +55,15 @@ def parse_examples(package: Path) -> list[str]:
         from airflow.models.dagbag import DagBag
     folder = package / "example_dags"
     found = [Path(bundle.path) for bundle in DagBundlesManager().get_all_dag_bundles() if bundle.name == EXAMPLES]
-    if found != [folder] and tuple(map(int, version("apache-airflow").split(".")[:2])) >= (3, 3):
+    is_older = tuple(map(int, version("apache-airflow").split(".")[:2])) < (3, 3)
+    if found != [folder] and not is_older:
         raise SystemExit(f"Airflow does not find the examples: {found}")
     bag = DagBag(folder, bundle_path=folder, bundle_name=EXAMPLES)
-    if bag.import_errors:
+    # An example may show what only the newest Airflow has.
+    if bag.import_errors and not is_older:
         raise SystemExit(f"Airflow can't parse the examples: {bag.import_errors}")
+    for path, error in bag.import_errors.items():
+        print(f"not for this Airflow: {path}: {error.strip().splitlines()[-1]}")
     return sorted(name for name, dag in bag.dags.items() if folder in Path(dag.fileloc).parents)
 
 
