@@ -60,7 +60,9 @@ class WindowReading:
 
     Attributes:
         id: name of the window, e.g. ``lake.orders-000012``. Write your output so that a later run of this id replaces it.
-        group, seq, lane: the group that owns it, its number within the group, ``live`` or ``backfill``.
+        group: the group that owns it.
+        seq: its number within the group.
+        lane: ``live`` or ``backfill``.
         until: its cut time.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
