@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lock-jars lint test test-unit fetch bench demo
+.PHONY: help setup lock lock-jars lint test test-unit fetch bench demo docs docs-serve dist
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -66,3 +66,20 @@ bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset sto
 
 demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo
+
+# Programs that no test needs, in an environment for each group of pyproject.toml.
+build/%/.ready: pyproject.toml $(VENV)/.ready
+	@echo "==> Python environment in build/$*"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/$*
+	@$(BIN)/uv pip install --quiet --python build/$*/bin/python --group $*
+	@touch $@
+
+docs: build/docs/.ready   ## build the docs site into build/site; a link or an anchor that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet --clean
+	@echo "build/site/index.html"
+
+docs-serve: build/docs/.ready   ## show the docs site at http://127.0.0.1:8000 while you write
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs serve --strict
+
+dist: setup build/dist/.ready   ## wheel, source distribution and SBOM in dist/: checked, and tried with the newest and the lowest versions
+	@$(BIN)/python -m tests.release $(BIN)/uv build/dist/bin

@@ -6,13 +6,13 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from airflow_kafka_offsets import KafkaGroup, KafkaOffsetsTrigger, KafkaSparkSubmitOperator
 
-orders = KafkaGroup("lake.orders_on_arrival", topics=["orders"], kafka_conn_id="kafka_default")
+orders = KafkaGroup("example.orders_on_arrival", topics=["orders"], kafka_conn_id="kafka_default")
 
 arrival = KafkaOffsetsTrigger(group=orders, min_span=1_000_000, max_age=timedelta(minutes=30), poll_interval=30)
-arrived = Asset("orders_arrived", watchers=[AssetWatcher(name="orders_arrived", trigger=arrival)])
-lake = Asset("orders_on_arrival_lake")
+arrived = Asset("example_orders_arrived", watchers=[AssetWatcher(name="example_orders_arrived", trigger=arrival)])
+lake = Asset("example_orders_on_arrival_lake")
 
-with DAG("asset_driven", schedule=[arrived], max_active_runs=1, default_args={"retries": 2}) as dag:
+with DAG("example_orders_on_arrival", schedule=[arrived], max_active_runs=1, default_args={"retries": 2}) as dag:
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,
@@ -22,7 +22,7 @@ with DAG("asset_driven", schedule=[arrived], max_active_runs=1, default_args={"r
         outlets=[lake],
     )
 
-with DAG("asset_driven_report", schedule=[lake]) as report:
+with DAG("example_orders_on_arrival_report", schedule=[lake]) as report:
 
     @task
     def tell(triggering_asset_events=None) -> list[str]:

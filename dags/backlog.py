@@ -7,10 +7,10 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, PlanBacklogOperator, replay_params
 
-orders = KafkaGroup("lake.orders_backlog", topics=["orders"], max_offsets=1_000_000, max_open_windows=8)
+orders = KafkaGroup("example.orders_backlog", topics=["orders"], max_offsets=1_000_000, max_open_windows=8)
 
 with DAG(
-    "orders_backlog", schedule="@hourly", catchup=False, params=replay_params(), default_args={"retries": 2}
+    "example_orders_backlog", schedule="@hourly", catchup=False, params=replay_params(), default_args={"retries": 2}
 ) as dag:
     plan = PlanBacklogOperator(task_id="plan", group=orders)
     KafkaSparkSubmitOperator.partial(

@@ -4,9 +4,9 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 
-orders = KafkaGroup("lake.orders", topics=["orders"], kafka_conn_id="kafka_default", max_offsets=5_000_000)
+orders = KafkaGroup("example.orders", topics=["orders"], kafka_conn_id="kafka_default", max_offsets=5_000_000)
 
-with DAG("orders", schedule="@hourly", catchup=False, default_args={"retries": 2}) as dag:
+with DAG("example_orders", schedule="@hourly", catchup=False, default_args={"retries": 2}) as dag:
     KafkaSparkSubmitOperator(
         task_id="load",
         group=orders,

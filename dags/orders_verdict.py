@@ -1,4 +1,4 @@
-"""Tells people when lake.orders is stalled, at risk of losing unread records, or has lost some; and when all is well again.
+"""Tells people when example.orders is stalled, at risk of losing unread records, or has lost some; and when all is well again.
 
 A run fails if someone has to act: attach to the DAG whatever tells you of failed runs, e.g. a notifier as on_failure_callback.
 """
@@ -8,12 +8,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaVerdictTrigger
 
-orders = KafkaGroup("lake.orders", topics=["orders"], kafka_conn_id="kafka_default")
+orders = KafkaGroup("example.orders", topics=["orders"], kafka_conn_id="kafka_default")
 
 change = KafkaVerdictTrigger(group=orders, verdicts=["STALLED", "AT RISK", "LOST"], poll_interval=60)
-changed = Asset("orders_verdict", watchers=[AssetWatcher(name="orders_verdict", trigger=change)])
+changed = Asset("example_orders_verdict", watchers=[AssetWatcher(name="example_orders_verdict", trigger=change)])
 
-with DAG("orders_verdict", schedule=[changed], max_active_runs=1) as dag:
+with DAG("example_orders_verdict", schedule=[changed], max_active_runs=1) as dag:
 
     @task
     def tell(triggering_asset_events=None) -> str:

@@ -7,10 +7,10 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, replay_params
 
-orders = KafkaGroup("lake.orders_replayable", topics=["orders"], max_offsets=5_000_000)
+orders = KafkaGroup("example.orders_replayable", topics=["orders"], max_offsets=5_000_000)
 
 with DAG(
-    "orders_replayable",
+    "example_orders_replayable",
     schedule="@hourly",
     catchup=False,
     params=replay_params(),

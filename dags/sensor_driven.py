@@ -9,10 +9,10 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, KafkaUnreadSensor
 
-orders = KafkaGroup("lake.orders_by_size", topics=["orders"], kafka_conn_id="kafka_default")
+orders = KafkaGroup("example.orders_by_size", topics=["orders"], kafka_conn_id="kafka_default")
 
 with DAG(
-    "sensor_driven", schedule="*/15 * * * *", catchup=False, max_active_runs=1, default_args={"retries": 2}
+    "example_orders_by_size", schedule="*/15 * * * *", catchup=False, max_active_runs=1, default_args={"retries": 2}
 ) as dag:
     enough = KafkaUnreadSensor(
         task_id="enough",

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 
 orders = KafkaGroup(
-    "lake.orders_by_hour",
+    "example.orders_by_hour",
     topics=["orders"],
     until="data_interval_end",
     grace=timedelta(minutes=5),
@@ -18,7 +18,7 @@ orders = KafkaGroup(
 )
 
 with DAG(
-    "orders_by_hour",
+    "example_orders_by_hour",
     # "@hourly" alone would make intervals that start and end at the same moment, which a later `airflow backfill` could not divide.
     schedule=CronDataIntervalTimetable("@hourly", timezone="UTC"),
     start_date=datetime(2026, 11, 1, tzinfo=UTC),

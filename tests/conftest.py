@@ -63,6 +63,7 @@ _LONGEST_FIRST = (
     "spark",
     "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
     "operators",
+    "docs/test_tutorial.py",
     "launchers",
     "stores/test_kafka.py",
     "ledger/test_races.py",

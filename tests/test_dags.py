@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 DAGS = Path(__file__).parents[1] / "dags"
+DEMO = DAGS / "demo_orders.py"
+"""Not in the wheel."""
 
 
 @pytest.mark.parametrize("path", sorted(DAGS.glob("*.py")), ids=lambda path: path.name)
@@ -20,6 +22,21 @@ def test_a_dag_file_makes_dags_whose_jobs_exist(path: Path) -> None:
         assert dag.tasks
         for task in dag.tasks:
             assert Path(dag.folder, getattr(task, "application", path)).is_file()
+
+
+def test_no_example_takes_the_id_of_a_dag_or_the_name_of_a_group_from_the_docs() -> None:
+    """Airflow parses the examples of each provider unless it is told not to: beside the DAGs that the docs let people write."""
+    from airflow.sdk import DAG
+
+    from airflow_kafka_offsets import KafkaGroup
+
+    made = [value for path in DAGS.glob("*.py") if path != DEMO for value in runpy.run_path(str(path)).values()]
+    ids = [value.dag_id for value in made if isinstance(value, DAG)]
+    groups = [value.name for value in made if isinstance(value, KafkaGroup)]
+    assert len(ids) == len(set(ids)) > 7
+    assert not [name for name in ids if not name.startswith("example_")]
+    assert groups
+    assert not [name for name in groups if not name.startswith("example.")]
 
 
 @pytest.mark.parametrize(

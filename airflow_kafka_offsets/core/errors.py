@@ -1,6 +1,6 @@
 """Every error of this package, grouped by what the reader should do next.
 
-::
+The tree:
 
     KafkaOffsetsError
     ├── BadInputError               correct what you wrote; nothing was changed
@@ -313,7 +313,8 @@ class StoreDriftError(StoreError):
     """Someone else moved the offsets of a store; nothing was written.
 
     Attributes:
-        store, group: where.
+        store: the address of the store.
+        group: the group whose offsets were moved.
         partitions: before (None: the group had no offset there), after, and what was found, in next offsets.
     """
 

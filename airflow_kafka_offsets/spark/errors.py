@@ -1,6 +1,6 @@
 """Every error of the job side, grouped by what the reader should do next.
 
-::
+The tree:
 
     KafkaWindowError
     ├── NoWindowError         the job was not started with a window: start it through Airflow

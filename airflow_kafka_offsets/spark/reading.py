@@ -60,7 +60,9 @@ class WindowReading:
 
     Attributes:
         id: name of the window, e.g. ``lake.orders-000012``. Write your output so that a later run of this id replaces it.
-        group, seq, lane: the group that owns it, its number within the group, ``live`` or ``backfill``.
+        group: the group that owns it.
+        seq: its number within the group.
+        lane: ``live`` or ``backfill``.
         until: its cut time.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
@@ -189,8 +191,6 @@ class WindowReading:
     @contextlib.contextmanager
     def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
         """Read the window once, check it, and return a frame for any use: several outputs, views, ``limit``, ``foreachPartition``.
-
-        ::
 
             with window.persisted() as frame:
                 window.write_parquet(frame.filter("topic = 'orders'"), "hdfs:///lake/orders")

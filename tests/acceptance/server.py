@@ -33,7 +33,7 @@ from tests.lab.tables import FEW_RECORDS
 
 HERE = Path(__file__).parent
 EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "orders_by_size", "orders_on_arrival")
-"""The groups of the examples in dags/, which the Airflow of these tests runs too."""
+"""The groups `example.*` of the DAGs in dags/, which the Airflow of these tests runs too."""
 
 PRELOADED = (
     *("confluent_kafka", "pandas", "pyarrow.dataset", "pyspark.sql.connect.session"),
@@ -151,7 +151,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             "PYTHONPATH": str(ROOT),
             # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.
             SUBMIT_OPTIONS: " ".join([SHORT_LIFE, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),
-            **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/lake.{name}" for name in EXAMPLES},
+            **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/example.{name}" for name in EXAMPLES},
         },
         settings={
             # Many tasks wait: for a file that holds them, or for a server that is away.

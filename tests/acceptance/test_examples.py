@@ -51,7 +51,7 @@ def expect_loaded(lab: Lab, group: str) -> None:
 
 @pytest.mark.parametrize(
     ("dag_id", "group"),
-    [("orders", "lake.orders"), ("orders_backlog", "lake.orders_backlog")],
+    [("example_orders", "example.orders"), ("example_orders_backlog", "example.orders_backlog")],
     ids=["hourly", "backlog"],
 )
 def test_the_hourly_load_and_the_backlog(lab: Lab, dag_id: str, group: str) -> None:
@@ -62,67 +62,70 @@ def test_the_hourly_load_and_the_backlog(lab: Lab, dag_id: str, group: str) -> N
 
 
 def test_the_load_by_size_waits_until_it_is_worth_it(lab: Lab) -> None:
-    lab.api.unpause("sensor_driven")
-    lab.api.trigger("sensor_driven")
-    assert wait_for_load(lab, "lake.orders_by_size").span == ALL
-    lab.api.pause("sensor_driven")
-    first = lab.windows("lake.orders_by_size")[0]
-    assert lab.api.xcom("sensor_driven", first.held.holder.run_id, "enough")["span"] == ALL
-    expect_loaded(lab, "lake.orders_by_size")
+    lab.api.unpause("example_orders_by_size")
+    lab.api.trigger("example_orders_by_size")
+    assert wait_for_load(lab, "example.orders_by_size").span == ALL
+    lab.api.pause("example_orders_by_size")
+    first = lab.windows("example.orders_by_size")[0]
+    assert lab.api.xcom("example_orders_by_size", first.held.holder.run_id, "enough")["span"] == ALL
+    expect_loaded(lab, "example.orders_by_size")
 
 
 def test_the_replay_by_the_form(lab: Lab) -> None:
-    run_by_hand(lab, "orders_replayable")
-    first = wait_for_load(lab, "lake.orders_replayable")
+    run_by_hand(lab, "example_orders_replayable")
+    first = wait_for_load(lab, "example.orders_replayable")
     # As the form sends it.
     form = {"windows": str(first.seq), **dict.fromkeys(("from", "to", "starting_offsets", "ending_offsets"))}
-    replay = lab.api.run_to("orders_replayable", form, timeout=PATIENCE)
-    lab.api.pause("orders_replayable")
-    told = lab.api.xcom("orders_replayable", replay, "load")
+    replay = lab.api.run_to("example_orders_replayable", form, timeout=PATIENCE)
+    lab.api.pause("example_orders_replayable")
+    told = lab.api.xcom("example_orders_replayable", replay, "load")
     assert (told["window_id"], told["is_rerun"]) == (first.id, True)
-    expect_loaded(lab, "lake.orders_replayable")
+    expect_loaded(lab, "example.orders_replayable")
 
 
 def test_the_load_by_hour_catches_up(lab: Lab) -> None:
-    lab.api.unpause("orders_by_hour")
+    lab.api.unpause("example_orders_by_hour")
     wait_until(
-        lambda: len(lab.windows("lake.orders_by_hour")) >= 2, timeout=PATIENCE, what="two hours are planned", interval=1
+        lambda: len(lab.windows("example.orders_by_hour")) >= 2,
+        timeout=PATIENCE,
+        what="two hours are planned",
+        interval=1,
     )
-    lab.api.pause("orders_by_hour")
-    windows = [row.held.window for row in lab.windows("lake.orders_by_hour")]
+    lab.api.pause("example_orders_by_hour")
+    windows = [row.held.window for row in lab.windows("example.orders_by_hour")]
     assert [w.until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
     assert [w.span for w in windows[:2]] == [10 * PARTITIONS, 0]
-    assert wait_for_load(lab, "lake.orders_by_hour").id == windows[0].id
-    expect_loaded(lab, "lake.orders_by_hour")
+    assert wait_for_load(lab, "example.orders_by_hour").id == windows[0].id
+    expect_loaded(lab, "example.orders_by_hour")
 
 
 def test_the_chain_without_a_clock(lab: Lab) -> None:
-    for dag_id in ("asset_driven_report", "asset_driven"):
+    for dag_id in ("example_orders_on_arrival_report", "example_orders_on_arrival"):
         lab.api.unpause(dag_id)
-    lab.api.reparse("asset_driven")
-    first = wait_for_load(lab, "lake.orders_on_arrival")
-    report = lab.api.wait_for_first_run("asset_driven_report", timeout=PATIENCE)
-    lab.api.wait_for_run("asset_driven_report", report["dag_run_id"], timeout=PATIENCE)
-    assert lab.api.xcom("asset_driven_report", report["dag_run_id"], "tell") == [first.id]
-    for dag_id in ("asset_driven", "asset_driven_report"):
+    lab.api.reparse("example_orders_on_arrival")
+    first = wait_for_load(lab, "example.orders_on_arrival")
+    report = lab.api.wait_for_first_run("example_orders_on_arrival_report", timeout=PATIENCE)
+    lab.api.wait_for_run("example_orders_on_arrival_report", report["dag_run_id"], timeout=PATIENCE)
+    assert lab.api.xcom("example_orders_on_arrival_report", report["dag_run_id"], "tell") == [first.id]
+    for dag_id in ("example_orders_on_arrival", "example_orders_on_arrival_report"):
         lab.api.pause(dag_id)
-    expect_loaded(lab, "lake.orders_on_arrival")
+    expect_loaded(lab, "example.orders_on_arrival")
 
 
 def test_whoever_must_act_is_told_by_a_run_that_fails(lab: Lab) -> None:
-    if not lab.windows("lake.orders"):
-        run_by_hand(lab, "orders")
-        wait_for_load(lab, "lake.orders")
-        lab.api.pause("orders")
-    lab.api.unpause("orders_verdict")
-    lab.api.reparse("orders_verdict")
+    if not lab.windows("example.orders"):
+        run_by_hand(lab, "example_orders")
+        wait_for_load(lab, "example.orders")
+        lab.api.pause("example_orders")
+    lab.api.unpause("example_orders_verdict")
+    lab.api.reparse("example_orders_verdict")
     produce(lab.kafka, "orders", 10)
     delete_records(lab.kafka, "orders", end_offset(lab.kafka, "orders") - 4)
-    run = lab.api.wait_for_first_run("orders_verdict", timeout=PATIENCE)
-    lab.api.wait_for_run("orders_verdict", run["dag_run_id"], timeout=PATIENCE, state="failed")
-    lab.api.pause("orders_verdict")
-    path = f"/dags/orders_verdict/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
+    run = lab.api.wait_for_first_run("example_orders_verdict", timeout=PATIENCE)
+    lab.api.wait_for_run("example_orders_verdict", run["dag_run_id"], timeout=PATIENCE, state="failed")
+    lab.api.pause("example_orders_verdict")
+    path = f"/dags/example_orders_verdict/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
     [event] = lab.api.request("GET", path)["asset_events"]
     seen = event["extra"]["payload"]
-    assert (seen["group"], seen["verdict"], seen["lost"]) == ("lake.orders", "LOST", 6)
+    assert (seen["group"], seen["verdict"], seen["lost"]) == ("example.orders", "LOST", 6)
     assert seen["reason"].startswith("6 offsets expired before they were read: orders-0 ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the code blocks of a page."""
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    """Return the code blocks of a page, those of one language; empty: those that name none."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [code for named, code in found if named == language]
 
 
 def dag_blocks() -> list[Any]:
@@ -75,8 +77,17 @@ def test_no_page_has_two_versions_of_a_passage(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+?)\)", page.read_text())
-    assert not [target for target in targets if not (page.parent / target).exists()]
+    targets = re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    assert not [target for target, _ in targets if not (page.parent / target).exists()]
+    to_anchors = [(page.parent / target if target else page, anchor) for target, anchor in targets if anchor]
+    assert not [(str(to), anchor) for to, anchor in to_anchors if anchor not in anchors(to)]
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the docs site give them."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {slug(heading) for heading in re.findall(r"^#+ .*$", text, flags=re.MULTILINE)}
 
 
 def extras() -> dict[str, list[str]]:
