@@ -16,6 +16,7 @@ from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import MissingProgramError, ensure_program
 from tests.lab.jars import (
+    AVRO,
     DELTA,
     HBASE,
     HDFS,
@@ -50,7 +51,7 @@ _PROGRAMS: dict[str, Callable[[], str]] = {
     "its driver": chromedriver,
 }
 # Beside each other; but of two sets that have most of their jars in common, the second waits for the first one's.
-_JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA))
+_JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA, AVRO))
 
 
 def _say(line: str) -> None:

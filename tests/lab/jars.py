@@ -81,7 +81,13 @@ JDBC = JarSet("jdbc", ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mar
 # Both are built for one minor version of Spark, which has what is left out; a second Scala library is one too many.
 DELTA = JarSet("delta", ("io.delta:delta-spark_2.13:4.0.0",), without=("org.scala-lang:*", "org.antlr:*"))
 ICEBERG = JarSet("iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",))
-SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG)
+# Of Spark's own version, which has all that it needs.
+AVRO = JarSet(
+    "avro",
+    ("org.apache.spark:spark-avro_2.13:4.0.0",),
+    without=("org.apache.spark:spark-tags_2.13", "org.scala-lang:*", "org.scala-lang.modules:*", "org.tukaani:*"),
+)
+SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO)
 
 # A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
@@ -121,6 +127,11 @@ def jars_for_launches() -> Path:
 def jdbc_jars() -> list[Path]:
     """Return the JDBC drivers of PostgreSQL and MariaDB."""
     return fetch(JDBC)
+
+
+def avro_jars() -> list[Path]:
+    """Return the jars of Spark's Avro."""
+    return fetch(AVRO)
 
 
 def table_jars() -> list[Path]:
