@@ -113,14 +113,18 @@ def hbase_classpath() -> str:
 
 
 def jars_for_launches() -> Path:
-    """Return the cache folder of the operators, with the connector's jars in it: no launch has to fetch them."""
+    """Return the cache folder of the operators, with the jars of the connector and of Spark's Avro: no launch has to fetch them."""
     folder = PROVIDER_CACHE
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(sys.executable).parent / "kafka-offsets")
     command = [program, "jars", "--spark-home", str(pyspark_home()), "--to", str(folder)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise JarError(done.stdout)
+    has_avro = (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists()
+    for more in ([], *([] if has_avro else [["--avro"]])):
+        done = subprocess.run(
+            [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise JarError(done.stdout)
     return folder
 
 
