@@ -222,12 +222,12 @@ class WindowReading:
         self._begin()
         frame, tasks = self._frame(decoding.options(options))
         if not self._planned:
-            return values.public(decoding.decoded(frame, options)) if decoding.is_on else frame
+            return values.public(self._decoded(frame, decoding, options)) if decoding.is_on else frame
         counted_read = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
         frame = counted_read.attach(frame)
         bad_count = values.BadCount() if on_bad == values.NULL else None
         if decoding.is_on:
-            frame = decoding.decoded(frame, options)
+            frame = self._decoded(frame, decoding, options)
             frame = values.public(frame) if bad_count is None else bad_count.attach(frame)
         self._progress.to("read")
         self._unchecked, self._bad_count, self._bad, self._options = counted_read, bad_count, None, options
@@ -281,7 +281,7 @@ class WindowReading:
         self._begin()
         frame, _ = self._frame(decoding.options(options))
         if decoding.is_on:
-            frame = decoding.decoded(frame, options)
+            frame = self._decoded(frame, decoding, options)
         frame = frame.persist() if storage_level is None else frame.persist(storage_level)
         try:
             # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
@@ -302,6 +302,9 @@ class WindowReading:
     def _put_aside(self, bad: DataFrame, side: str | Callable[[DataFrame, Any], object]) -> None:
         """Write the bad records, so that a rerun of the window replaces them."""
         raise NotImplementedError
+
+    def _decoded(self, frame: DataFrame, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
+        return decoding.decoded(frame, {**self._handoff.options, **options})
 
     def _shown(self, frame: DataFrame, decoding: values.Decoding) -> DataFrame:
         if not decoding.is_on:

@@ -117,8 +117,8 @@ class Decoding:
         """Return a frame of Spark's Kafka source with decoded keys and values.
 
         Args:
-            frame: read with `options`.
-            options: those of the user. Without headers in them, the frame has none.
+            frame: read with the method `options`.
+            options: those of the group, and after them those of the call. Without headers in them, the result has none.
 
         Raises:
             DecodeError: Spark has no ``from_avro``.

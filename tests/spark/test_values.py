@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.spark import values
 from airflow_kafka_offsets.spark.errors import BadRecordError, DecodeError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import Handoff, Subject
 from airflow_kafka_offsets.spark.values import Decoding
+from tests.lab.apicurio import Apicurio
 from tests.lab.topics import create_topic, produce_bytes
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
@@ -285,6 +287,8 @@ def test_headers_are_read_only_for_avro_and_shown_only_if_asked_for(spark: Spark
     rows = frame(spark, Row(None))
     assert "headers" not in avro.decoded(rows, {}).columns
     assert "headers" in avro.decoded(rows, {"IncludeHeaders": True}).columns
+    # The call's come after the group's.
+    assert "headers" not in avro.decoded(rows, {"includeheaders": "true", "includeHeaders": False}).columns
 
 
 def fill(kafka: KafkaBroker, topic: str) -> Subject:
@@ -363,8 +367,41 @@ def row_schema() -> str:
     return "topic string, partition int, offset long, reason string"
 
 
+def test_headers_that_the_group_asks_for_are_there(make_window: MakeWindow, topic: str) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "includeHeaders": "true"}
+    window = make_window({topic: {0: (7, 7)}}, options=options, schemas=[replace(OF_ORDERS, topics=[topic])])
+    assert window.read(value="avro").columns[-1] == "headers"
+
+
 def test_an_empty_window_has_the_columns_of_a_full_one(make_window: MakeWindow, topic: str) -> None:
     subject = replace(OF_ORDERS, topics=[topic])
     frame = make_window({topic: {0: (7, 7)}}, options={}, schemas=[subject]).read(value="avro", key="string")
     assert frame.select("value.id", "value.city", "key").collect() == []
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+def test_what_a_real_registry_has_is_frozen_and_decoded(spark: SparkSession, tmp_path: Path) -> None:
+    city = json.dumps({**record("City", ("name", "string")), "namespace": "geo"})
+    with Apicurio(tmp_path) as server:
+        registry = ConfluentRegistry(server.url, "apicurio")
+        assert registry.subject("orders-value") is None
+        first = server.register("orders-value", FIRST)
+        second = server.register("orders-value", SECOND)
+        server.register("city", city)
+        reference = [{"name": "geo.City", "subject": "city", "version": 1}]
+        third = server.register("stays-value", json.dumps(record("Stay", ("at", "geo.City"))), references=reference)
+        server.register("notes-value", '{"type": "object"}', schemaType="JSON")
+        orders, stays, notes = (registry.subject(f"{name}-value") for name in ("orders", "stays", "notes"))
+    assert orders is not None
+    assert stays is not None
+    assert notes is not None
+    assert (orders.latest, sorted(orders.schemas), notes.kind) == (second, sorted([first, second]), "JSON")
+    rows = [Row(framed(first, encoded(7))), Row(framed(second, encoded(8, "Bonn")))]
+    subject = Subject("orders-value", "value", ["orders"], orders.latest, orders.schemas)
+    assert results(decoded(spark, Decoding(of(subject), "avro"), *rows)) == [
+        {"id": 7, "city": "?"},
+        {"id": 8, "city": "Bonn"},
+    ]
+    subject = Subject("stays-value", "value", ["orders"], stays.latest, stays.schemas)
+    found = decoded(spark, Decoding(of(subject), "avro"), Row(framed(third, encoded("Rom"))))
+    assert results(found) == [{"at": {"name": "Rom"}}]
